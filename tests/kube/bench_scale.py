@@ -18,6 +18,7 @@ from kubenode.errors import NodeError
 from kubenode.paths import ROOT
 from scale.follow_latency import following
 from scale.launches import launches
+from scale.limits import limits
 from scale.names import names
 from scale.parts import parts
 from scale.records import records
@@ -34,6 +35,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "users": users,
     "following": following,
     "records": records,
+    "limits": limits,
     "names": names,
     "parts": parts,
     "tfjob": tfjob,

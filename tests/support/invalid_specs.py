@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+TOGETHER = "may have 64 KiB together"
 CELL = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
 SAME = "the same"
 
@@ -107,7 +108,7 @@ FILES = (
     Wrong(
         {"program": {**CELL, "files": {"cell.py": "", **{f"{i}": "A" * 4096 for i in range(24)}}}},
         "program.files",
-        "at most 64 KiB travel inside the record",
+        TOGETHER,
     ),
 )
 PROGRAMS = (
@@ -120,6 +121,35 @@ PROGRAMS = (
     Wrong({"program": {"inline": ""}}, "program.inline", ">= 1", kubectl="at least 1 chars long"),
     Wrong({"program": {"url": "ftp://a/b.py"}}, "program.url", "https://example.com/train.py"),
     Wrong({"program": {"path": "a\nb.py"}}, "program.path", "without line breaks"),
+)
+PAYLOAD = (
+    Wrong(
+        {"env": {"A": "x" * 20_000}, "program": {"inline": "x" * 50_000}},
+        "program.inline",
+        TOGETHER,
+    ),
+    Wrong(
+        {"program": {"command": ["python", "-c", *["x" * 10_000] * 7]}},
+        "program.command",
+        TOGETHER,
+    ),
+    Wrong(running(env={f"A{i}": "x" * 60_000 for i in range(15)}), "spec.env", TOGETHER),
+    Wrong(
+        {"env": {"A": "x" * 20_000}, "program": {**CELL, "arguments": ["x" * 10_000] * 5}},
+        "program.arguments",
+        TOGETHER,
+    ),
+    Wrong(
+        {"program": {**CELL, "executables": [f"bin/{i:04000}" for i in range(20)]}},
+        "program.executables",
+        TOGETHER,
+    ),
+    Wrong(
+        {"program": {**CELL, "flags": [f"{i:04000}" for i in range(20)]}},
+        "program.flags",
+        TOGETHER,
+    ),
+    Wrong(using(annotations={f"a{i}": "x" * 4000 for i in range(20)}), "spec.pods", TOGETHER),
 )
 PODS = (
     Wrong(mounting("/tfcluster/x"), "pods.volumes[0].path", "hide what tasks need"),
@@ -207,7 +237,7 @@ SHAPES = (
         for image in ("https://a/b", "a b", "a:1\n", "")
     ),
 )
-WRONG = (*BETWEEN_FIELDS, *ENVIRONMENT, *FILES, *PROGRAMS, *PODS, *SHAPES)
+WRONG = (*BETWEEN_FIELDS, *ENVIRONMENT, *FILES, *PROGRAMS, *PAYLOAD, *PODS, *SHAPES)
 NAMES = (
     "digits",
     "digits-0",

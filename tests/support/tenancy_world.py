@@ -37,10 +37,12 @@ class Cluster(KubeServer):
     """Objects, and what controllers do at once: quotas count, claims are bound."""
 
     binds = True
+    counts = True
 
     def put(self, path: str, found: Object) -> Object:
         if "/resourcequotas/" in path:
-            found = {**found, "status": {"hard": found["spec"]["hard"], "used": {}}}
+            used = {"used": {}} if self.counts else {}
+            found = {**found, "status": {"hard": found["spec"]["hard"], **used}}
         if "/persistentvolumeclaims/" in path and "status" not in found:
             found = {**found, "status": {"phase": "Bound" if self.binds else "Pending"}}
         return super().put(path, found)

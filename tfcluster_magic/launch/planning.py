@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -221,7 +222,8 @@ def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings
         return nothing
     python = values.get(("interpreter",))
     python = python if isinstance(python, str) else None
-    taken = draft.attempt(lambda: _take_snapshot(source, python))
+    others = _bytes_beside_program(values)
+    taken = draft.attempt(lambda: _take_snapshot(source, python, others))
     if taken is None:
         values.put(("program",), None)
         return nothing
@@ -264,8 +266,19 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
     draft.values.put(("interpreter",), found, draft.values.origin.get(("interpreter",)))
 
 
-def _take_snapshot(source: ProgramSource, python: str | None) -> tuple[Program, tuple[str, ...]]:
+def _bytes_beside_program(values: OptionValues) -> int:
+    """What other options take of the room inside a record, as far as they can be read."""
+    said = {key: values.spec[key] for key in ("env", "pods") if key in values.spec}
+    with suppress(msgspec.ValidationError):
+        return sum(validation.payload_sizes(msgspec.convert(said, Spec)).values())
+    return 0
+
+
+def _take_snapshot(
+    source: ProgramSource, python: str | None, others: int
+) -> tuple[Program, tuple[str, ...]]:
     place: dict[str, Any] = {
+        "taken_bytes": others,
         "beside_bytes": source.beside_bytes,
         "workspace": source.workspace,
         "cwd": source.folder or _working_folder(),

@@ -189,12 +189,22 @@ class Accountant(BackgroundThread):
             book = self._books.setdefault(namespace, NamespaceLedger())
             runs = fresh.get(namespace, {})
             after = self._after(book.kept, runs, there, now)
-            for cluster, number in list(self._numbers.get(namespace, {}).items()):
+            told = list(self._numbers.get(namespace, {}).items())
+            for cluster, number in told:
                 after = ledger.remember_number(after, cluster, number)
             book.open = {u: run for u, run in runs.items() if u not in book.kept.counted}
             if after is not book.kept and not self._enough.is_set():
                 self._write(namespace, book, after)
                 self._enough.wait(1 / WRITES_A_SECOND)
+            if book.kept is after:
+                self._forget_numbers(namespace, told)
+
+    def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
+        """Drop what is written down: a tenant may delete runs of ever new names."""
+        known = self._numbers.get(namespace, {})
+        for cluster, number in noted:
+            if known.get(cluster) == number:
+                known.pop(cluster, None)
 
     def _after(
         self, kept: Ledger, runs: dict[str, AccountedRun], there: dict[str, str], now: float

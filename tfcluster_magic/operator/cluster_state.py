@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InvalidRequest
 from ..i18n import _
 from ..kube.api import decoding, labels
 from ..kube.api.client import Api, ApiError, Object, path
 from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
-from ..kube.api.resource_amounts import parse_amounts
+from ..kube.api.resource_amounts import parse_amounts, parse_quantity
+from ..kube.objects import custom_resource
 from ..kube.objects.policy import SharedClaim
 from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
@@ -50,7 +52,8 @@ class ClusterCaches(InformerGroup):
             api,
             path("tfclusters", namespace),
             shape=decoding.NAMED_SHAPE,
-            trim=decoding.trim_tfcluster,
+            trim=_trim_run,
+            group=lambda found: found["metadata"].get("namespace", ""),
             changed=self._run_changed,
         )
         self.pods = Informer(
@@ -105,6 +108,24 @@ class ClusterCaches(InformerGroup):
         self._lost_nodes = self._lost_nodes - {name} if there else self._lost_nodes | {name}
         for key in {run_key(p) for p in self.pods.every() if p["spec"].get("nodeName") == name}:
             self._wake(key)
+
+
+REFUSED = "refused"
+"""Key of a new record in the cache that no run can be made of: why."""
+_LONGEST_REFUSAL = 4000
+
+
+def _trim_run(found: Object) -> Object:
+    """A record without the texts that turns do not read; whether a new one is right has to be seen
+    before these are gone.
+    """
+    kept = decoding.trim_tfcluster(found)
+    if not found.get("status"):
+        try:
+            custom_resource.read(found)
+        except InvalidRequest as error:
+            kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
+    return kept
 
 
 def run_key(found: Object) -> Key:
@@ -218,6 +239,12 @@ class ClusterState(InformerGroup):
     def bounds(self, namespace: str) -> ContainerBounds:
         """What the LimitRanges of a namespace say."""
         return container_bounds(self.ranges.of(namespace))
+
+    def record_limit(self, namespace: str) -> float | None:
+        """How many TFClusters a namespace may have by its ResourceQuotas; None: any number."""
+        said = (each["spec"].get("hard") or {} for each in self.quotas.of(namespace))
+        counts = (hard.get(labels.COUNTED_RECORDS) for hard in said)
+        return min((parse_quantity(each) for each in counts if each is not None), default=None)
 
     def quotas_now(self, namespace: str) -> list[Object]:
         """The ResourceQuotas as the API server has them at this moment, where there are any.

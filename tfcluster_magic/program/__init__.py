@@ -56,6 +56,7 @@ def snapshot(
     beside_bytes: int | None = None,
     timeout: float = sources.TIMEOUT,
     python: str | None = None,
+    taken_bytes: int = 0,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a file, a folder or a URL.
 
@@ -69,6 +70,7 @@ def snapshot(
         beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` when None.
         timeout: seconds for a download.
         python: path of the interpreter that it will run with, if not this process's own.
+        taken_bytes: what the environment takes of the room for a program inside the record.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -76,8 +78,9 @@ def snapshot(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
+    beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes, python)
-    return _take_snapshot(read, arguments, workspace, cwd)
+    return _take_snapshot(read, arguments, workspace, cwd, taken_bytes)
 
 
 def snapshot_cell(
@@ -90,6 +93,7 @@ def snapshot_cell(
     beside_bytes: int | None = None,
     first_line: int = 2,
     python: str | None = None,
+    taken_bytes: int = 0,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a cell's body, which runs as `cell.py`.
 
@@ -102,6 +106,7 @@ def snapshot_cell(
         beside_bytes: as for `snapshot`.
         first_line: number of the body's first line in the cell, as a person counts.
         python: as for `snapshot`.
+        taken_bytes: as for `snapshot`.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -109,8 +114,9 @@ def snapshot_cell(
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
     """
+    beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read_cell(text, cwd, limit_bytes, first_line, beside_bytes, python)
-    return _take_snapshot(read, arguments, workspace, cwd)
+    return _take_snapshot(read, arguments, workspace, cwd, taken_bytes)
 
 
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
@@ -149,34 +155,55 @@ def _keep(key: tuple[str, str], findings: Findings) -> None:
 
 
 def _take_snapshot(
-    read: sources.LoadedProgram, arguments: Sequence[str], workspace: Path, cwd: Path
+    read: sources.LoadedProgram,
+    arguments: Sequence[str],
+    workspace: Path,
+    cwd: Path,
+    taken_bytes: int,
 ) -> tuple[Program, tuple[str, ...]]:
     """Return the snapshot and the warnings about it."""
     sha256 = checksum(read.tree)
     key = (sha256, read.entrypoint)
     findings = _found.get(key) or inspect_program(read.tree, read.entrypoint)
     _keep(key, findings)
-    files = snapshots.inline_files(read.tree)
-    if files is None:
-        snapshots.store(read.tree, sha256, workspace, source=read.source)
+    words = tuple(str(argument) for argument in arguments)
+    executables = tuple(sorted(path for path, file in read.tree.items() if file.executable))
+    flags = tuple(flag.name for flag in findings.flags if not flag.left_out)
+    alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
     # A shell script expects its files around it. A Python file runs as the user would run it: in
     # the current folder, where its relative paths lead to data.
-    alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
-    runs_here = alone and read.entrypoint.endswith(".py")
+    working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
+    texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
+    taken_bytes += sum(len(text.encode(errors="replace")) for text in texts)
+    files = snapshots.inline_files(read.tree, INLINE_BYTES - taken_bytes)
+    if files is None:
+        snapshots.store(read.tree, sha256, workspace, source=read.source)
     program = Program(
         kind=read.kind,
         source=read.source,
         entrypoint=read.entrypoint,
         sha256=sha256,
         files=files,
-        executables=tuple(sorted(path for path, file in read.tree.items() if file.executable)),
-        arguments=tuple(str(argument) for argument in arguments),
-        flags=tuple(flag.name for flag in findings.flags if not flag.left_out),
+        executables=executables,
+        arguments=words,
+        flags=flags,
         imports_tensorflow=_imports_tensorflow(read.tree, read.entrypoint),
         serves=inspection.uses_distributed_runtime(read.tree),
-        working_dir=os.path.abspath(cwd) if runs_here else OWN_FOLDER,
+        working_dir=working_dir,
     )
     return program, (*read.warnings, *_tf_config_warning(findings))
+
+
+_NAMES_BYTES = 4 * 1024
+"""What names, flags and the ends of files in base64 may take beside a program in the record."""
+
+
+def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
+    """What a file and the small files beside it may have where `most` travels in the record."""
+    if most is None:
+        return None
+    taken_bytes += sum(len(str(each).encode(errors="replace")) for each in arguments)
+    return max(0, most - taken_bytes - _NAMES_BYTES)
 
 
 def _imports_tensorflow(tree: Tree, entry: str) -> bool:

@@ -31,7 +31,7 @@ from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..paths import home_dir
 from ..spec import Message, Program, ProgramKind
-from ..spec.spec import MOST_FILES
+from ..spec.spec import MOST_FILES, PAYLOAD_BYTES
 from .tree import (
     File,
     Tree,
@@ -44,14 +44,19 @@ from .tree import (
     read_file,
 )
 
-INLINE_BYTES = 64 * 1024
-"""Programs up to this size, names included, travel inside the record."""
+INLINE_BYTES = PAYLOAD_BYTES
+"""Programs up to this size, names included, travel inside the record, as far as environment and
+arguments leave room.
+"""
 
 
-def inline_files(tree: Tree) -> dict[str, str] | None:
-    """Return the files for the record in base64; None if they are too large for it."""
-    size = sum(len(path) + len(file.content) for path, file in tree.items())
-    if size > INLINE_BYTES or len(tree) > MOST_FILES:
+def inline_files(tree: Tree, room: int = INLINE_BYTES) -> dict[str, str] | None:
+    """Return the files for the record in base64; None if they are more than `room` bytes.
+
+    A file's content counts in whole threes, as its base64 shows it to `launch.validation.rules`.
+    """
+    size = sum(len(path.encode()) + -(-len(file.content) // 3) * 3 for path, file in tree.items())
+    if size > room or len(tree) > MOST_FILES:
         return None
     return {path: base64.b64encode(tree[path].content).decode() for path in sorted(tree)}
 

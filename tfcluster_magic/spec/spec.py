@@ -118,18 +118,20 @@ class Pods(Model, frozen=True):
 
 IMAGE_PATTERN = r"^[A-Za-z0-9\[][A-Za-z0-9._:@\[\]-]*(/[A-Za-z0-9._:@-]+)*$"
 
-LONGEST = 128 * 1024
-"""Characters of one argument or variable: what Linux gives a process at most."""
 MOST_CORES = 1024
 """CPU cores of one task."""
-MOST_INLINE_TEXT = 64 * 1024
-"""Characters of a program that is written into the record by hand."""
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
+PAYLOAD_BYTES = 64 * 1024
+"""Bytes that environment, arguments and a program inside a record may have together."""
+RECORD_BYTES = 160 * 1024
+"""Bytes of the largest record: these texts, a program in base64 (a third more), 32 KiB of labels
+and annotations, and all else that the API server and the operator write.
+"""
 MOST_FILES = 1000
 """Files of a program inside the record; more lie in the workspace."""
 
-LongText = Annotated[str, Meta(max_length=LONGEST)]
+LongText = Annotated[str, Meta(max_length=PAYLOAD_BYTES * 4 // 3 + 4)]
 ShortText = Annotated[str, Meta(max_length=4096)]
 Seconds = Annotated[float, Meta(ge=0, le=366 * 86400)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
@@ -241,7 +243,7 @@ class Program(Model, frozen=True):
             str,
             Meta(
                 min_length=1,
-                max_length=MOST_INLINE_TEXT,
+                max_length=PAYLOAD_BYTES,
                 description="text of a Python program; with an entrypoint that ends in .sh, of a "
                 "shell script",
             ),
@@ -311,7 +313,7 @@ class Program(Model, frozen=True):
     ) = None
     executables: Annotated[
         tuple[ShortText, ...],
-        Meta(description="files of the snapshot that have the executable bit"),
+        Meta(max_length=5000, description="files of the snapshot that have the executable bit"),
     ] = ()
     arguments: Annotated[
         tuple[LongText, ...],
@@ -319,7 +321,7 @@ class Program(Model, frozen=True):
     ] = ()
     flags: Annotated[
         tuple[ShortText, ...],
-        Meta(description="flags that the program takes and is given, as it spells them"),
+        Meta(max_length=1000, description="flags that the program takes and is given, as spelled"),
     ] = ()
     imports_tensorflow: Annotated[
         bool, Meta(description="the program cannot start without TensorFlow")
@@ -447,11 +449,17 @@ class Lifecycle(Model, frozen=True):
     )
 
 
+STOP_LENGTH = 1000
+"""Characters of what is said about a stop."""
+
+
 class Stop(Model, frozen=True):
     """A request to end the run; the only part of a spec that may change."""
 
-    reason: Annotated[str, Meta(description="what the record says about it")] = ""
-    by: Annotated[str, Meta(description="who asks")] = ""
+    reason: Annotated[
+        str, Meta(max_length=STOP_LENGTH, description="what the record says about it")
+    ] = ""
+    by: Annotated[str, Meta(max_length=STOP_LENGTH, description="who asks")] = ""
     at: Annotated[float, Meta(description="when that was, in seconds since 1970")] = 0.0
 
 

@@ -199,6 +199,8 @@ export interface Program {
   } | null;
   /**
    * files of the snapshot that have the executable bit
+   *
+   * @maxItems 5000
    */
   executables?: string[];
   /**
@@ -208,7 +210,9 @@ export interface Program {
    */
   arguments?: string[];
   /**
-   * flags that the program takes and is given, as it spells them
+   * flags that the program takes and is given, as spelled
+   *
+   * @maxItems 1000
    */
   flags?: string[];
   /**

@@ -69,7 +69,7 @@ def _finish(site: Site, names: Sequence[str]) -> None:
         made = site.api.create(path("tfclusters", namespace), record(name, 4, 2))
         head = {"apiVersion": made["apiVersion"], "kind": made["kind"]}
         meta = {"name": name, "resourceVersion": made["metadata"]["resourceVersion"]}
-        body = {**head, "metadata": meta, "spec": made["spec"], "status": _over()}
+        body = {**head, "metadata": meta, "spec": made["spec"], "status": over_status()}
         site.api.replace(f"{path('tfclusters', namespace, name)}/status", body)
 
     with ThreadPoolExecutor(8) as pool:
@@ -78,7 +78,8 @@ def _finish(site: Site, names: Sequence[str]) -> None:
     say(f"{FINISHED} records of runs that are over")
 
 
-def _over() -> Object:
+def over_status() -> Object:
+    """The status of a run that has just ended."""
     now = time.time()
     return custom_resource.write_status(
         Status(

@@ -117,6 +117,9 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
     wait_until(lambda: f"{JOBS}/later-4-worker" in world.server.objects)
     world.server.remove(f"{RUNS}/later-4")
     wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
+    assert book.keeper is not None
+    keeper = book.keeper
+    wait_until(lambda: not keeper._numbers["a"])  # it is written down
     book.restart()
     wait_until(lambda: told() == {"digits": 1, "later": 4})
 

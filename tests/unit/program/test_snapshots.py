@@ -194,3 +194,20 @@ def test_altered_record_is_noticed(here: Path, workspace: Path, tmp_path: Path) 
         program.files["a.py"] = text
         with pytest.raises(TFClusterError, match="altered"):
             materialise(program, tmp_path / "program", workspace)
+
+
+def test_a_program_travels_in_the_record_as_far_as_there_is_room(
+    here: Path, workspace: Path
+) -> None:
+    """What environment and arguments take of the 64 KiB is not there for the program, which then
+    lies in the workspace.
+    """
+    write(here, {"main.py": "x = 1\n#" + "x" * 40_000})
+    arguments = ("y" * 10_000,)
+    small = take("main.py", here, workspace, arguments=arguments)
+    assert small.files is not None
+    assert not (workspace / ".tfcluster").exists()
+    large = take("main.py", here, workspace, arguments=arguments, taken_bytes=20_000)
+    assert large.files is None
+    assert (workspace / ".tfcluster" / "code" / large.sha256 / "main.py").exists()
+    assert large.sha256 == small.sha256

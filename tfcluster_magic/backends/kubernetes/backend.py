@@ -226,6 +226,8 @@ def _updates(
 # -- the backend -----------------------------------------------------------------------------------
 
 _NAME_TRIES = 20
+ROOM_PATIENCE = 5.0
+"""Seconds for which a launch waits until the operator has deleted old records for it."""
 NOTE_PATIENCE = 10.0
 """Seconds for which a deletion waits until the run's number is told; it takes six at most."""
 # Informers log what they try again; in a shell or a notebook the verbs say what matters of it.
@@ -383,7 +385,7 @@ class KubernetesBackend(Backend):
                 body = custom_resource.write(
                     cluster, number, spec, warnings=warnings, inferred=request.inferred
                 )
-                made = post_run(self.api, self.namespace, body)
+                made = self._post(body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now
                 return custom_resource.read(made)
@@ -392,6 +394,27 @@ class KubernetesBackend(Backend):
                 name=request.cluster
             )
         )
+
+    def _post(self, body: Object) -> Object | None:
+        """Post a run, as `post_run`; wait a moment for the operator where records are in the way
+        that it deletes by itself.
+
+        Raises:
+            PreflightRefused: the namespace has as many records as it may have.
+        """
+        until = time.monotonic() + ROOM_PATIENCE
+        while True:
+            try:
+                return post_run(self.api, self.namespace, body)
+            except ApiError as error:
+                limit = namespace_access.exceeded_record_limit(error)
+                if limit is None:
+                    raise
+            known = self._all_runs()
+            ended = any(each.status.released_at is not None for each in known)
+            if not ended or time.monotonic() >= until:
+                raise namespace_access.too_many_records(known, limit)
+            time.sleep(WATCH_INTERVAL)
 
     def list(self) -> list[TFCluster]:
         """See `Backend.list`."""

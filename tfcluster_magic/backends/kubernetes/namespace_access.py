@@ -9,6 +9,7 @@ whose state is unknown.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ... import paths
-from ...errors import BackendUnavailable, InvalidRequest, Problem
+from ...errors import BackendUnavailable, InvalidRequest, PreflightRefused, Problem
 from ...i18n import _
 from ...kube.api import access, labels
 from ...kube.api.client import API_PREFIXES, Api, ApiError, path
@@ -25,6 +26,7 @@ from ...kube.controller import leader_election
 from ...kube.hour_ledgers import HOURS_KEY
 from ...launch_checks.kubernetes import FACTS_KEY, ClientFacts, LaunchFacts
 from ...launch_checks.kubernetes import read_facts as read_offer
+from ...lifecycle.messages import shorten
 from ...program.snapshots import INLINE_BYTES, stored_folder
 from ...quota.ledger import HoursAccount
 from ...quota.storage import FolderUsage
@@ -105,6 +107,45 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
                 "version than this package: {why}"
             ).format(namespace=namespace, why=error)
         ) from None
+
+
+# -- how many records there may be -----------------------------------------------------------------
+
+_EXCEEDED = re.compile(
+    rf"exceeded quota: .* limited: \S*{re.escape(labels.COUNTED_RECORDS)}=(?P<limit>\d+)"
+)
+
+
+def exceeded_record_limit(error: ApiError) -> int | None:
+    """How many records a ResourceQuota allows that refused one; None for any other error."""
+    found = _EXCEEDED.search(error.message) if error.status == 403 else None
+    return None if found is None else int(found["limit"])
+
+
+def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
+    """The refusal of a launch for which a namespace has no room, with the records that count."""
+    active = [each.metadata.name for each in known if each.status.released_at is None]
+    ended = [each for each in known if each.status.released_at is not None]
+    oldest = min(ended, key=lambda each: each.status.released_at or 0.0, default=None)
+    if oldest is not None:
+        name = oldest.metadata.name
+        todo = _("Delete one that has ended: `tfcluster delete {name}`").format(name=name)
+    else:
+        name = active[0] if active else "NAME"
+        todo = _("All of them run or wait: end one with `tfcluster delete {name}`").format(
+            name=name
+        )
+    allowed = _(
+        "the namespace may have {limit} clusters on record, and has {active} that have not ended "
+        "({names}) and {ended} that have. {todo}"
+    ).format(
+        limit=limit,
+        active=len(active),
+        names=shorten(active, most=20) or "-",
+        ended=len(ended),
+        todo=todo,
+    )
+    return PreflightRefused([Problem(_("clusters on record"), len(known), allowed)])
 
 
 # -- whether the operator answers ------------------------------------------------------------------

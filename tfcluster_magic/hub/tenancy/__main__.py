@@ -79,6 +79,9 @@ def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
         "tenancy_tenants": len(tenancy.caches.namespaces.every()),
         "tenancy_leads": lease.leads(),
         "tenancy_groups_known": tenancy.membership.known,
+        "tenancy_records_most_bytes": tenancy.records.most,
+        "tenancy_records_unbounded_users": tenancy.records.unbounded,
+        "tenancy_etcd_budget_bytes": tenancy.records.budget,
     }
     return metrics_text((NumberCollector(numbers),))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...kube.api import labels
 from ...kube.api.client import Api, path
+from ...kube.api.decoding import epoch_seconds
 from ...kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ...kube.api.resource_amounts import parse_quantity
 from .namespace_objects import HUB, MANAGED_BY, MANAGER, ApiServerAddress
@@ -59,6 +60,18 @@ def is_as_wanted(wanted: Object, found: Object) -> bool:
         return False
     words = CONTENT[wanted["kind"]]
     return all(_same(wanted.get(word), found.get(word)) for word in words)
+
+
+COUNT_SECONDS = 10.0
+"""Seconds after which a quota that counts nothing is made again: one of a resource that Kubernetes
+did not know when it was made is counted only minutes later, and until then refuses everything.
+"""
+
+
+def never_counts(found: Object, now: float) -> bool:
+    """Whether a quota has not begun to count, and should have."""
+    made = epoch_seconds(found["metadata"].get("creationTimestamp"))
+    return not found["counts"] and made is not None and now > made + COUNT_SECONDS
 
 
 def mounted_at(found: Object) -> str:

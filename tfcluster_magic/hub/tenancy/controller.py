@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +23,10 @@ from ...i18n import _
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, path
 from ...kube.api.informer import Informer, backoff_seconds
+from ...kube.api.resource_amounts import parse_quantity
 from ...kube.controller.work_queue import KeyedWorkers
+from ...spec.quantities import format_bytes
+from ...spec.spec import RECORD_BYTES
 from . import namespace_objects, provisioning
 from .caches import TenancyCaches
 from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower
@@ -32,6 +36,34 @@ from .policy import entitled
 from .provisioning import PullSecrets
 
 Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordsLoad:
+    """What the TFClusters of all users may take of etcd, in bytes, and what there is for them."""
+
+    users: int = 0
+    unbounded: int = 0
+    """Users of whom the policy bounds nothing (`quota.records: null`)."""
+    most: int = 0
+    budget: int = 0
+
+    def warning(self) -> str:
+        """What is wrong with that, in English, for the log and the ConfigMap; empty: nothing."""
+        if self.unbounded:
+            return (
+                f"{self.unbounded} of {self.users} users may have any number of TFClusters, which "
+                "can fill etcd: set quota.records in the policy"
+            )
+        if self.most <= self.budget:
+            return ""
+        return (
+            f"the TFClusters of {self.users} users may take {format_bytes(self.most)} of etcd "
+            f"({format_bytes(RECORD_BYTES)} each), which is more than etcdBudget "
+            f"({format_bytes(self.budget)}): lower quota.records, or raise etcdBudget, at most to "
+            "a quarter of etcd's --quota-backend-bytes"
+        )
+
 
 RESYNC = 600.0
 """Seconds after which a tenant is looked at although nothing changed."""
@@ -66,6 +98,7 @@ class Tenancy:
         self._pulling = PullSecrets(api, home)
         self._new: dict[str, float] = {}
         """Since when a namespace is seen that is not furnished."""
+        self.records = RecordsLoad()
         self._enough = threading.Event()
         self._begun = False
         self._keeper = threading.Thread(target=self._keep, name="policy", daemon=True)
@@ -141,12 +174,31 @@ class Tenancy:
             self.overriding.look(time.time())
             if not self._leads() or not self.accepted.informer.synced.is_set():
                 continue
+            self._weigh_records()
             try:
                 self.accepted.publish()
                 digests = self._look_at_secrets(digests)
             except Exception as error:  # noqa: BLE001 - nobody else would publish
                 log.warning("the policy cannot be published: %s", error)
                 self._enough.wait(backoff_seconds(3))
+
+    def _weigh_records(self) -> None:
+        """Compare what all users' TFClusters may take of etcd with what the policy has for it."""
+        users = [
+            (each["metadata"].get("annotations") or {}).get(labels.USER, "")
+            for each in self.caches.namespaces.every()
+        ]
+        counts = [self._entitled(user).grant.quota.records for user in users if user]
+        self.records = RecordsLoad(
+            users=len(counts),
+            unbounded=counts.count(None),
+            most=sum(count or 0 for count in counts) * RECORD_BYTES,
+            budget=int(parse_quantity(self.accepted.policy.etcd_budget)),
+        )
+        warning = self.records.warning()
+        if warning != self.accepted.warning:
+            self.accepted.warning = warning
+            log.warning("%s", warning or "TFClusters of all users fit etcdBudget again")
 
     def _look_at_secrets(self, before: dict[str, str]) -> dict[str, str]:
         policy = self.accepted.policy

@@ -40,6 +40,8 @@ class AcceptedPolicy:
     def __init__(self, api: Api, home: str, changed: Callable[[], None]) -> None:
         self._api, self._home, self._changed = api, home, changed
         self.policy = HubPolicy()
+        self.warning = ""
+        """What is doubtful about the policy with as many users as there are."""
         self._text = ""
         self._said: dict[str, str] | None = None
         self._lock = threading.Lock()
@@ -67,6 +69,7 @@ class AcceptedPolicy:
             data = {
                 POLICY_KEY: self._text,
                 "error": self._judged(written),
+                "warning": self.warning,
                 "digest": hashlib.sha256(self._text.encode()).hexdigest(),
             }
             if data != self._said:

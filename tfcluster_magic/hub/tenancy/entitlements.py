@@ -31,6 +31,7 @@ Cores = Annotated[float, Meta(gt=0, le=4096, description="a number of cores abov
 Count = Annotated[int, Meta(ge=0, le=100_000, description="a whole number, 0 or more")]
 Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute path")]
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
+Records = Annotated[int, Meta(ge=10, le=100_000, description="a whole number, 10 or more")]
 CLAIM = "10Gi"
 """The size of a claim of which nothing is said."""
 
@@ -71,6 +72,7 @@ class TaskQuota(Model, frozen=True):
     pods: Count | None = None
     run_claims: Count | None = 20
     run_storage: Amount | None = None
+    records: Records | None = 40
 
 
 class ContainerAmounts(Model, frozen=True):
@@ -174,6 +176,13 @@ class Image(Model, frozen=True):
     title: str = ""
 
 
+ETCD_BUDGET = "256Mi"
+"""What TFClusters may take of etcd: an eighth of the 2 GiB that it has by default. It keeps what
+was before for some minutes, other objects lie there, too, and the operator reads all TFClusters
+when it starts: 256Mi in less than five seconds.
+"""
+
+
 class HubPolicy(Model, frozen=True):
     """The whole file, read: `grants` has each group's words over those of `default`."""
 
@@ -186,6 +195,7 @@ class HubPolicy(Model, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
+    etcd_budget: Amount = ETCD_BUDGET
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ is there can be compared with what shall be. Creates nothing.
     LimitRange        of one container
     NetworkPolicies   default-deny, and the exceptions by name
     claims            workspace, data, log; what all of a group may read
-    ResourceQuotas    tasks, notebooks, others (no pods), claims; after the claims, which a quota
-                      that does not count yet would refuse
+    ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); after the
+                      claims, which a quota that does not count yet would refuse
     RoleBindings      the user's rights; by policy the operator's to see secrets
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
@@ -212,12 +212,14 @@ def _quotas(grant: Grant, place: TenantContext) -> list[Object]:
         own = (*grant.storage.claims.values(), quota.run_storage)
         shared = (each.size for each in grant.shared_data)
         claims["requests.storage"] = f"{sum(map(parse_quantity, (*own, *shared))):.0f}"
+    records = {labels.COUNTED_RECORDS: quota.records}
     of_tasks = [TASKS, *(each for each in place.task_classes if each != TASKS)]
     hard: list[tuple[str, dict[str, Any], str, list[str]]] = [
         ("tasks", tasks, "In", of_tasks),
         ("notebooks", {"pods": 1 + grant.named_servers}, "In", [NOTEBOOKS]),
         ("others", {"pods": 0}, "NotIn", [*of_tasks, NOTEBOOKS]),
         ("claims", claims, "", []),
+        ("records", records, "", []),
     ]
     found = []
     for name, amounts, operator, classes in hard:

@@ -25,6 +25,8 @@ from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
 from ...spec.quantities import non_finite_numbers, number_rule
 from .entitlements import (
+    ETCD_BUDGET,
+    Amount,
     ContainerAmounts,
     Entitlement,
     Grant,
@@ -123,6 +125,7 @@ class _File(Model, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
+    etcd_budget: Amount = ETCD_BUDGET
 
 
 class _Group(Grant, frozen=True):
@@ -185,6 +188,7 @@ class _PolicyReader:
             dns=file.dns,
             operator_secrets=file.operator_secrets,
             on_removal=file.on_removal,
+            etcd_budget=file.etcd_budget,
         )
 
     def _convert(self, said: object, kind: type[Any], where: Where) -> Any:

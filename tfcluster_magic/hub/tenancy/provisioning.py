@@ -35,7 +35,7 @@ from .namespace_objects import HUB, MANAGED_BY, MANAGER
 
 There = Mapping[tuple[str, str], Object]
 
-CLAIM = "PersistentVolumeClaim"
+CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
 """Kinds that others write in, too: only what we say of them is changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
@@ -76,9 +76,11 @@ def provision(
             and key[0] == CLAIM
             and caches.is_wrongly_pending(each, found, classes)
         )
-        if keeps or (found is not None and not astray and _is_right(each, found)):
+        idle = found is not None and key[0] == QUOTA and caches.never_counts(found, time.time())
+        anew = astray or (idle and not keeps)
+        if keeps or (found is not None and not anew and _is_right(each, found)):
             continue
-        if astray:
+        if anew:
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )

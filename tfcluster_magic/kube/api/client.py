@@ -97,8 +97,14 @@ WATCH_SECONDS = 40
 """After it the server ends a watch, with a bookmark before: one that went silent is noticed."""
 SILENCE = 10.0
 """Seconds beyond that without a byte after which a watch is dead."""
-PAGE = 500
-"""Objects in one answer to a list. Ref: api-concepts, "Retrieving large results sets in chunks"."""
+FIRST_PAGE, PAGE = 50, 200
+"""Objects in the first answer to a list, and in any other at most. Ref: api-concepts, "Retrieving
+large results sets in chunks".
+"""
+PAGE_BYTES = 8 * 1024 * 1024
+"""Bytes of an answer that the number of objects in the next one is chosen for, by those before: a
+list of large objects is never held as a whole.
+"""
 
 
 class ApiError(Exception):
@@ -181,14 +187,19 @@ class Api:
         shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Listing:
-        """All objects of this shape as of one moment, in pages, of which only what `keep` returns
-        is held. Raises ApiError (410: start again).
+        """All objects of this shape as of one moment, in pages of some megabytes, of which only
+        what `keep` returns is held. Raises ApiError (410: start again).
         """
         items: list[Object] = []
-        asked: dict[str, object] = {"limit": PAGE, **query}
+        limit = min(FIRST_PAGE, PAGE)
+        asked: dict[str, object] = {"limit": limit, **query}
         while True:
-            page: Any = self._json("GET", where, None, asked, seconds, decode=shape.page.decode)
-            items += map(keep, page.items or [])
+            answer = self._send("GET", where, None, asked, seconds)
+            page: Any = _read(answer, shape.page.decode)
+            found = page.items or []
+            each = max(1, len(answer.data) // max(1, len(found)))
+            items += map(keep, found)
+            limit = asked["limit"] = max(1, min(PAGE, 4 * limit, PAGE_BYTES // each))
             head = page.metadata
             if not head.get("continue"):
                 return Listing(items, str(head.get("resourceVersion", "")))
@@ -296,9 +307,8 @@ class Api:
         query: Mapping[str, object],
         seconds: float,
         kind: str = "application/json",
-        decode: Callable[[bytes], Any] = json.loads,
     ) -> Object:
-        return _read(self._send(method, where, body, query, seconds, kind=kind), decode)
+        return _read(self._send(method, where, body, query, seconds, kind=kind), json.loads)
 
     def _send(
         self,

@@ -14,6 +14,7 @@ import msgspec
 
 from ...spec import Phase
 from ...spec.resource_form import parse_time
+from .labels import GROUP
 
 
 class Shape:
@@ -158,20 +159,62 @@ def trim_node(found: Object) -> Object:
     return {"metadata": _head(found), "spec": found.get("spec") or {}, "status": status}
 
 
+_OF_RECORD = (
+    *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "finalizers"),
+)
+_TOLD_BYTES = 16 * 1024
+"""The longest annotation of our own on a record that is kept: a launch writes shorter ones."""
+_PAYLOAD = ("env",)
+_PAYLOAD_OF_PROGRAM = ("files", "arguments", "executables", "flags")
+"""Texts of any length, which only the tasks of a run need: read again when these are made."""
+_OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
+_OF_ENDED_STATUS = (
+    *("phase", "reason", "completionTime", "releasedTime", "counts", "usage"),
+    "observedGeneration",
+)
+_LONGEST_SHOWN = 100
+"""Characters of an annotation of pods: a refusal shows no more."""
+
+
 def trim_tfcluster(found: Object) -> Object:
-    """A TFCluster; one that is over and gave everything back without its program."""
-    kept = {**found, "metadata": _head(found)}
-    status = found.get("status") or {}
+    """A TFCluster as turns read it: without environment, arguments and program, whose texts its
+    owner may make as long as a record may be. Of one that is over and gave everything back only
+    what counts, and says how long it is kept.
+    """
+    head = {key: value for key, value in found["metadata"].items() if key in _OF_RECORD}
+    if notes := _own_annotations(found["metadata"]):
+        head["annotations"] = notes
+    spec, status = found.get("spec") or {}, found.get("status") or {}
     if status.get("phase") in _FINAL and status.get("releasedTime") is not None:
-        kept["spec"] = {key: value for key, value in found["spec"].items() if key != "program"}
-    return kept
+        spec = {key: spec[key] for key in _OF_ENDED_SPEC if key in spec}
+        status = {key: status[key] for key in _OF_ENDED_STATUS if key in status}
+        head.pop("annotations", None)
+    else:
+        spec = {key: value for key, value in spec.items() if key not in _PAYLOAD}
+        if isinstance(program := spec.get("program"), dict):
+            kept = {k: value for k, value in program.items() if k not in _PAYLOAD_OF_PROGRAM}
+            spec["program"] = kept
+        if isinstance(pods := spec.get("pods"), dict) and pods.get("annotations"):
+            shown = {k: str(v)[:_LONGEST_SHOWN] for k, v in pods["annotations"].items()}
+            spec["pods"] = {**pods, "annotations": shown}
+    return {"metadata": head, "spec": spec, "status": status}
+
+
+def _own_annotations(head: Object) -> Object:
+    """Annotations of TFCluster and of Kubernetes' Jobs: others, such as the whole object that
+    kubectl keeps in one, nobody here reads.
+    """
+    ours = (f"{GROUP}/", "batch.kubernetes.io/")
+    return {
+        key: value
+        for key, value in (head.get("annotations") or {}).items()
+        if key.startswith(ours) and len(value) <= _TOLD_BYTES
+    }
 
 
 def _head(found: Object) -> Object:
     head = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-    notes = head.get("annotations")
-    if notes:
-        # What kubectl apply keeps is the whole object once more.
-        last = "kubectl.kubernetes.io/last-applied-configuration"
-        head["annotations"] = {key: value for key, value in notes.items() if key != last}
+    if head.get("annotations"):
+        head["annotations"] = _own_annotations(head)
     return head

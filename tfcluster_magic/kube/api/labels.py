@@ -12,6 +12,8 @@ from typing import Any
 from ...spec import NAME_PATTERN, TaskType
 
 GROUP = "tfcluster.dev"
+COUNTED_RECORDS = f"count/tfclusters.{GROUP}"
+"""Key of a ResourceQuota: how many TFClusters a namespace may have."""
 VERSION = "v1beta1"
 NAME = f"{GROUP}/name"
 """Label of every object and pod of a run: the run's name, `digits-2`."""

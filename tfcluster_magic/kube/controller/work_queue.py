@@ -1,9 +1,11 @@
 """A work queue of keys, and the threads that work it off.
 
 A key is queued once and handled by one worker at a time; one that is added meanwhile, or while it
-rests, comes again afterwards. Nothing is done unless this process leads, a key that changes all the
-time does not use up a core, and a turn that fails is reported, tried again with growing pauses, and
-holds up no other. Keeps nothing on disk, and never looks at what a turn decides.
+rests, comes again afterwards. Keys belong to shares, such as namespaces, which are served in turn:
+one that adds keys all the time delays no other. Nothing is done unless this process leads, a key
+that changes all the time does not use up a core, and a turn that fails is reported, tried again
+with growing pauses, and holds up no other. Keeps nothing on disk, and never looks at what a turn
+decides.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import abc
 import heapq
 import threading
 import time
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -22,12 +24,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """A queue of keys with timers."""
+    """A queue of keys with timers.
 
-    def __init__(self) -> None:
-        self._ready: deque[K] = deque()
+    Args:
+        share: whose a key is.
+        most: how many keys of one share may be handled at the same time; 0: any number.
+    """
+
+    def __init__(self, share: Callable[[K], Hashable] = lambda _key: None, most: int = 0) -> None:
+        self._share, self._most = share, most
+        self._ready: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        """Keys that wait, by their share; the share whose turn is next comes first."""
         self._waiting: set[K] = set()
         self._busy: set[K] = set()
+        self._handled: Counter[Hashable] = Counter()
+        """How many keys of a share workers have."""
+        self._resting: Counter[Hashable] = Counter()
         self._again: set[K] = set()
         self._timers: list[tuple[float, int, K]] = []
         self._rests: list[tuple[float, int, K]] = []
@@ -57,11 +69,9 @@ class WorkQueue(Generic[K]):
         with self._changed:
             while not self._closed:
                 self._ring()
-                if self._ready:
-                    key = self._ready.popleft()
-                    self._waiting.discard(key)
-                    self._busy.add(key)
-                    return key
+                share = self._next_share()
+                if share is not _NONE:
+                    return self._hand_out(share)
                 due = [each[0][0] for each in (self._timers, self._rests) if each]
                 self._changed.wait(min(due) - time.monotonic() if due else None)
             return None
@@ -69,9 +79,13 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, rest: float = 0.0) -> None:
         """The worker is through with it; it does not come again for so many seconds."""
         with self._changed:
+            share = self._share(key)
+            _count_down(self._handled, share)
             if rest <= 0:
                 self._release(key)
+                self._changed.notify()
                 return
+            self._resting[share] += 1
             self._count += 1
             heapq.heappush(self._rests, (time.monotonic() + rest, self._count, key))
             self._changed.notify()
@@ -82,22 +96,44 @@ class WorkQueue(Generic[K]):
             self._closed = True
             self._changed.notify_all()
 
-    @property
-    def resting(self) -> int:
-        """Keys that do not come again for a while, whatever changes."""
-        return len(self._rests)
+    def resting(self, key: K) -> int:
+        """How many others do not come again for a while, whatever changes; if of each share that
+        has any there were as many as of this key's.
+        """
+        with self._changed:
+            share = self._share(key)
+            return (self._resting[share] + 1) * len(self._resting.keys() | {share}) - 1
 
     def __len__(self) -> int:
         """Keys that wait for a worker."""
         with self._changed:
-            return len(self._ready)
+            return len(self._waiting)
+
+    def _next_share(self) -> Hashable:
+        """The share that is next and has fewer keys handled than it may; `_NONE` without one."""
+        for share in self._ready:
+            if not self._most or self._handled[share] < self._most:
+                return share
+        return _NONE
+
+    def _hand_out(self, share: Hashable) -> K:
+        keys = self._ready[share]
+        key = keys.popleft()
+        if keys:
+            self._ready.move_to_end(share)
+        else:
+            del self._ready[share]
+        self._waiting.discard(key)
+        self._busy.add(key)
+        self._handled[share] += 1
+        return key
 
     def _add(self, key: K) -> None:
         if key in self._busy:
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._ready.append(key)
+            self._ready.setdefault(self._share(key), deque()).append(key)
             self._changed.notify()
 
     def _release(self, key: K) -> None:
@@ -109,7 +145,9 @@ class WorkQueue(Generic[K]):
     def _ring(self) -> None:
         now = time.monotonic()
         while self._rests and self._rests[0][0] <= now:
-            self._release(heapq.heappop(self._rests)[2])
+            key = heapq.heappop(self._rests)[2]
+            _count_down(self._resting, self._share(key))
+            self._release(key)
         while self._timers and self._timers[0][0] <= now:
             at, _count, key = heapq.heappop(self._timers)
             if self._due.get(key) == at:  # else another timer has taken its place
@@ -117,9 +155,20 @@ class WorkQueue(Generic[K]):
                 self._add(key)
 
 
+_NONE = object()
+
+
+def _count_down(counted: Counter[Hashable], share: Hashable) -> None:
+    counted[share] -= 1
+    if counted[share] <= 0:
+        del counted[share]
+
+
 # The workers of a queue.
 
 WORKERS = 8
+MOST_OF_ONE = WORKERS - 2
+"""Workers that one share may have at once: the others are there for who comes next."""
 SHARE, LONGEST_REST = 0.05, 0.3
 """What the turns of one key may take of a core while it changes all the time, and the longest pause
 in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
@@ -130,7 +179,7 @@ CHANGING, LONGEST_OF_MANY = 50.0, 1.0
 
 def rest_seconds(used: float, others: int) -> float:
     """Seconds for which a key does not come again, after a turn that used so many of a core, while
-    so many others rest.
+    so many others rest (`WorkQueue.resting`).
     """
     of_many = min(LONGEST_OF_MANY, others / CHANGING)
     return max(of_many, min(LONGEST_REST, used * (1 / SHARE - 1)))
@@ -144,6 +193,7 @@ class KeyedWorkers(Generic[K]):
         leads: whether this process may act.
         tell: told of a turn that failed, to log it.
         took: told how many seconds each turn took.
+        share: whose a key is; each has its fair part of the workers.
     """
 
     def __init__(
@@ -152,8 +202,9 @@ class KeyedWorkers(Generic[K]):
         leads: Callable[[], bool],
         tell: Callable[[K, Exception], None],
         took: Callable[[float], None] = lambda _seconds: None,
+        share: Callable[[K], Hashable] | None = None,
     ) -> None:
-        self.work: WorkQueue[K] = WorkQueue()
+        self.work: WorkQueue[K] = WorkQueue() if share is None else WorkQueue(share, MOST_OF_ONE)
         self._look, self._leads, self._tell, self._took = look, leads, tell, took
         self._failures: dict[K, int] = {}
         self.taken = self.failed = 0
@@ -188,7 +239,7 @@ class KeyedWorkers(Generic[K]):
                     self._take(key)
             finally:
                 used = time.thread_time() - began
-                self.work.done(key, rest_seconds(used, self.work.resting))
+                self.work.done(key, rest_seconds(used, self.work.resting(key)))
 
     def _take(self, key: K) -> None:
         self.taken += 1

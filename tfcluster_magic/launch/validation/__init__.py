@@ -20,14 +20,14 @@ from ...program.snapshots import completed
 from ...spec import Model, Spec
 from ...spec.names import is_valid, name_rule
 from . import schema
-from .rules import MOST_INLINE, MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules
+from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules, payload_sizes
 
 __all__ = [
-    "MOST_INLINE",
     "MOST_TASKS",
     "RESERVED_ENV",
     "SMALLEST_MEMORY",
     "check_rules",
+    "payload_sizes",
     "read_model",
     "validate",
     "validate_name",

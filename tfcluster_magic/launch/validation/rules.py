@@ -17,10 +17,9 @@ import msgspec
 
 from ...errors import Problem
 from ...i18n import _, mark
-from ...program.snapshots import INLINE_BYTES
 from ...spec import ENV_NAME_PATTERN, Mode, PassFlags, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
-from ...spec.spec import MOST_FILES
+from ...spec.spec import PAYLOAD_BYTES
 
 RESERVED_MOUNTS = ("/tfcluster", "/data", "/log", "/proc", "/sys", "/dev")
 """Nothing may be mounted at or below these."""
@@ -51,9 +50,10 @@ NO_PROGRAM = mark(
 COMMAND_ALONE = mark("a command of the image has neither a checksum nor an entrypoint")
 ENTRYPOINT_NEEDED = mark("name the file of the snapshot that is started")
 ENTRYPOINT_MISSING = mark("it is not among the program's files: name one of them")
-FILES_AT_MOST = mark(
-    "at most {limit} KiB travel inside the record: launch a larger program with "
-    "`tfcluster launch`, which puts it into your workspace"
+PAYLOAD_AT_MOST = mark(
+    "environment, arguments and a program inside the record may have {limit} KiB together: keep "
+    "large values in a file of your workspace and pass its path, and launch a large program with "
+    "`tfcluster launch`, which puts it there"
 )
 INTERPRETER_PATH = mark("name a Python by its full path")
 PLAIN_PATH = mark("write the path without '.', '..', a doubled '/' or one at the end")
@@ -127,8 +127,6 @@ def _pod_limits(pods: Pods) -> Iterator[Problem]:
 # Rules for every spec.
 
 MOST_TASKS = 1000
-MOST_INLINE = INLINE_BYTES * 4 // 3 + 4 * MOST_FILES
-"""Characters of a program in base64, which fills the end of each file up to four letters."""
 SMALLEST_MEMORY = "64Mi"
 RESERVED_ENV = (
     "TF_CONFIG", "TFCLUSTER_", "JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "LD_PRELOAD"
@@ -259,12 +257,55 @@ def _files(spec: Spec) -> list[Problem]:
     found = []
     if program.entrypoint not in program.files:
         found.append(Problem("spec.program.entrypoint", program.entrypoint, _(ENTRYPOINT_MISSING)))
-    size = sum(len(path) + len(content) for path, content in program.files.items())
-    if size > MOST_INLINE:
-        rule = _(FILES_AT_MOST).format(limit=INLINE_BYTES // 1024)
-        given = _("{count} bytes").format(count=size)
-        found.append(Problem("spec.program.files", given, rule))
     return found
+
+
+def payload_sizes(spec: Spec) -> dict[str, int]:
+    """Bytes of all texts of any length in a spec, by the field that has them.
+
+    Records lie in etcd and pass through the operator, which many users share.
+    """
+    program, pods = spec.program, spec.pods or Pods()
+    found = {
+        "spec.env": sum(_size(key) + _size(value) for key, value in spec.env.items()),
+        "spec.pods": sum(
+            (
+                *(_size(key) + _size(value) for key, value in pods.annotations.items()),
+                *(
+                    _size(each.claim) + _size(each.path) + _size(each.sub_path)
+                    for each in pods.volumes
+                ),
+                *(_size(each.name) + _size(each.path) for each in pods.secrets),
+            )
+        ),
+    }
+    if program is not None:
+        named = (program.source, program.entrypoint, program.working_dir, program.path, program.url)
+        found["spec.program"] = sum(_size(text) for text in named if text)
+        found["spec.program.inline"] = _size(program.inline or "")
+        found["spec.program.command"] = sum(map(_size, program.command or ()))
+        found["spec.program.arguments"] = sum(map(_size, program.arguments))
+        found["spec.program.executables"] = sum(map(_size, program.executables))
+        found["spec.program.flags"] = sum(map(_size, program.flags))
+        found["spec.program.files"] = sum(
+            _size(path) + _size(content) * 3 // 4  # base64
+            for path, content in (program.files or {}).items()
+        )
+    return found
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _payload(spec: Spec) -> list[Problem]:
+    sizes = payload_sizes(spec)
+    size = sum(sizes.values())
+    if size <= PAYLOAD_BYTES:
+        return []
+    largest = max(sizes, key=lambda field: sizes[field])
+    rule = _(PAYLOAD_AT_MOST).format(limit=PAYLOAD_BYTES // 1024)
+    return [Problem(largest, _("{count} bytes").format(count=size), rule)]
 
 
 def _arguments(spec: Spec) -> list[Problem]:
@@ -316,6 +357,7 @@ _RULES = (
     _arguments,
     _interpreter,
     _pods,
+    _payload,
     _text,
 )
 

@@ -44,6 +44,8 @@ class ReconcileContext:
     pod_groups: PodGroups
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
+    record_limit: Callable[[str], float | None] = lambda _namespace: None
+    """How many records a namespace may have; None: any number."""
     clock: Callable[[], float] = time.time
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)

@@ -16,7 +16,7 @@ from ...kube.api.informer import backoff_seconds
 from ...kube.controller.work_queue import BackgroundThread, KeyedWorkers
 from ...kube.objects.policy import Policy
 from ..accounting import Accountant
-from ..cluster_state import ClusterCaches, ClusterState, Key
+from ..cluster_state import REFUSED, ClusterCaches, ClusterState, Key
 from ..pending_tasks import PendingTaskDiagnosis
 from ..policy_enforcement import EnforcementCheck
 from ..scheduling.admission import Admission
@@ -44,7 +44,11 @@ class Controller:
         unwatched: Callable[[], float],
     ) -> None:
         self.turns: KeyedWorkers[Key] = KeyedWorkers(
-            self._reconcile, leads, self._log_failure, self._observe_seconds
+            self._reconcile,
+            leads,
+            self._log_failure,
+            self._observe_seconds,
+            share=lambda key: key[0],
         )
         self.caches = ClusterCaches(api, namespace, self.turns.work.add)
         wake = self.turns.work.add
@@ -63,6 +67,7 @@ class Controller:
             policy_of=self.scheduler.snapshotter.policy_of,
             pod_groups=self.scheduler.pod_groups,
             unwatched=unwatched,
+            record_limit=self.scheduler.cluster_state.record_limit,
         )
         self._runs: dict[Key, RunReconciler] = {}
         self._begun = False
@@ -132,16 +137,19 @@ class Controller:
             self._runs.pop(key, None)  # what it had goes by ownership
             self.context.explainer.forget(key)
             return None
+        retention.make_room(self.context, key[0])
         if is_run_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
             return retention.apply_retention(self.context, key, found)
+        if refused := found.get(REFUSED):
+            return retention.fail_invalid_run(self.context, key, found, refused)
         try:
             if run is None or run.uid != found["metadata"]["uid"]:
                 run = self._runs[key] = RunReconciler(self.context, found)
             return run.reconcile(found)
         except InvalidRequest as error:
             self._runs.pop(key, None)
-            return retention.fail_invalid_run(self.context, key, found, error)
+            return retention.fail_invalid_run(self.context, key, found, str(error))
         except ApiError as error:
             if error.gone and self._is_gone(key):
                 self._runs.pop(key, None)

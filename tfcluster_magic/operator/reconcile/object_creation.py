@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, discard_object, find_object, path
-from ...kube.objects import run_objects
+from ...kube.objects import custom_resource, run_objects
 from ...kube.objects.policy import Policy
 from ...kube.status.task_pods import may_have_unseen_pods
 from ...lifecycle.messages import english_clause
@@ -67,11 +69,12 @@ class ObjectCreator:
         Raises:
             ApiError: the API does not take one of them.
             EarlierObjectExists: one of an earlier run is in the way.
-            InvalidRequest: its program does not fit.
+            InvalidRequest: its program does not fit, or what caches leave out of it is wrong.
         """
         if self._made and not self._anew:
             return
         if not set(cluster.spec.replicas.counts) <= jobs.keys():
+            cluster = self._with_payload(cluster)
             policy, self._tried = self._policy_of(cluster.metadata.owner), True
             run, mains = cluster.metadata.name, run_objects.types_served_by_ps(cluster)
             owning, owners = {labels.job_name(run, each) for each in mains}, []
@@ -173,6 +176,22 @@ class ObjectCreator:
         for task_type in cluster.spec.replicas.counts:
             name = labels.job_name(cluster.metadata.name, task_type)
             delete_owned(self._api, _key(cluster), "Job", name, uid)
+
+    def _with_payload(self, cluster: TFCluster) -> TFCluster:
+        """The run with environment, arguments and program, of which caches keep nothing.
+
+        Raises:
+            ApiError: it is not there any more.
+            InvalidRequest: they are wrong.
+        """
+        head, asked = cluster.metadata, cluster.spec
+        found = self._api.get(path("tfclusters", head.owner, head.name))
+        if found["metadata"]["uid"] != head.uid:
+            # The name has gone to another run.
+            raise ApiError(404, "NotFound", "", {"kind": "tfclusters", "name": head.name})
+        whole = custom_resource.read(found).spec
+        kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)  # as it was capped
+        return replace(cluster, spec=kept)
 
     def _create(self, cluster: TFCluster, wanted: Object) -> Object:
         where = path(_RESOURCE[wanted["kind"]], cluster.metadata.owner)

@@ -1,7 +1,8 @@
 """Removes what is left of runs that are over, orphaned or invalid.
 
-Objects go after an hour, records after keepFor; no record is deleted but the one that was meant (by
-uid), and no Job of such a run makes pods any more.
+Objects go after an hour, records after keepFor, or before a namespace has as many as it may have;
+no record is deleted but the one that was meant (by uid), and no Job of such a run makes pods any
+more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 
 from msgspec.structs import replace
 
-from ...errors import InvalidRequest, TFClusterError
+from ...errors import TFClusterError
 from ...kube.api import labels
 from ...kube.api.client import ApiError, Object, discard_object, find_object, is_deleted, path
 from ...kube.objects import custom_resource
@@ -66,6 +67,43 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
+# Room for records, where a quota counts them: the oldest that ended go before it refuses a launch.
+
+SPARE = 0.1
+"""Part of what a namespace may have that is kept free for who launches several at once."""
+MOST_AT_ONCE = 20
+"""Records that one turn deletes: others wait for it."""
+
+
+def make_room(context: ReconcileContext, namespace: str) -> None:
+    """Delete the oldest ended records of a namespace that has nearly as many as it may have.
+
+    What the API does not take is logged and holds up no run: the next turn tries it again.
+    """
+    limit = context.record_limit(namespace)
+    if limit is None:
+        return
+    there = context.caches.runs.of(namespace)
+    kept = max(1, int(limit) - max(1, int(limit * SPARE)))
+    if len(there) <= kept:
+        return
+    ended = sorted(
+        (custom_resource.ended_at(each) or 0.0, each["metadata"]["name"], each["metadata"]["uid"])
+        for each in there
+        if custom_resource.is_released(each) and not is_deleted(each)
+    )
+    for _at, name, uid in ended[: min(len(there) - kept, MOST_AT_ONCE)]:
+        log.info(
+            "%s/%s: its record is deleted: it is the oldest of %d, and %d are allowed",
+            *(namespace, name, len(there), int(limit)),
+        )
+        try:
+            discard_object(context.api, path("tfclusters", namespace, name), uid)
+        except ApiError as error:
+            log.warning("%s/%s: it stays: %s", namespace, name, error.message or error.reason)
+            return
+
+
 def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
     """Delete, once, the objects of a record that a finalizer keeps; nothing is left to do then."""
     uid = found["metadata"]["uid"]
@@ -107,8 +145,12 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
-        status = custom_resource.read_status(found)
-        StatusWriter(context.api, found, context.metrics, context.write_limit).write(status, status)
+        head = found["metadata"]
+        whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
+        if whole is None or whole["metadata"]["uid"] != head["uid"]:
+            return
+        status = custom_resource.read_status(whole)  # of runs that are over caches keep a part
+        StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
@@ -189,9 +231,7 @@ CHECK_ENDING = 1.0
 """Seconds between looks at tasks that are ending."""
 
 
-def fail_invalid_run(
-    context: ReconcileContext, key: Key, found: Object, error: InvalidRequest
-) -> float | None:
+def fail_invalid_run(context: ReconcileContext, key: Key, found: Object, why: str) -> float | None:
     """End it as Failed with every problem; seconds until the next look, None when all is gone.
 
     Raises:
@@ -202,10 +242,10 @@ def fail_invalid_run(
     own = cluster_state.owned_objects(context.caches, key, found["metadata"]["uid"])
     status, now = before, context.clock()
     if not status.phase.is_final:
-        log.info("%s/%s: refused: %s", *key, error)
+        log.info("%s/%s: refused: %s", *key, why)
         begun = status.started_at is not None  # then its spec was altered from outside
         reason = Reason.DISRUPTED if begun else Reason.START_FAILED
-        refused = Message("Refused", {"why": str(error)})
+        refused = Message("Refused", {"why": why})
         status = status_rules.failed_status(status, reason, refused, now, released=False)
     if all(is_over(pod) for pod in own.pods):
         status = _released_status(status, now)

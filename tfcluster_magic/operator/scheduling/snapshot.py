@@ -180,8 +180,7 @@ class Snapshotter:
     # -- looking -----------------------------------------------------------------------------------
 
     def _runs_of(self, namespace: str) -> list[Object]:
-        every = self._caches.runs.every()
-        return [each for each in every if each["metadata"]["namespace"] == namespace]
+        return self._caches.runs.of(namespace)
 
     def _take(self) -> ClusterSnapshot:
         at = time.monotonic()

@@ -20,6 +20,7 @@ from tfcluster_magic.errors import (
     InvalidRequest,
     NameTaken,
     NotAllowed,
+    PreflightRefused,
 )
 from tfcluster_magic.kube.api import access, labels
 from tfcluster_magic.kube.api.client import API_PREFIXES, path
@@ -281,3 +282,46 @@ def test_a_record_that_stays_is_not_said_to_be_deleted(
     assert laptop.get(name).spec.stop is not None
     server.api().merge(where, {"metadata": {"finalizers": None}})
     assert laptop.list() == []
+
+
+def too_many(name: str) -> Refusal:
+    """What Kubernetes says when a quota counts TFClusters, and there is no room."""
+    key = "count/tfclusters.tfcluster.dev"
+    words = f"requested: {key}=1, used: {key}=3, limited: {key}=3"
+    said = f'tfclusters.tfcluster.dev "{name}" is forbidden: exceeded quota: records, {words}'
+    return Refusal(403, "Forbidden", said)
+
+
+def test_a_namespace_that_is_full_names_what_counts(
+    server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch for which the namespace has no room says how many there may be, which of them have
+    not ended, and which one to delete; one that ended it first waits for, as the operator deletes
+    it.
+    """
+    monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 0.5)
+    names = [launch(laptop, name) for name in ("first", "second", "third")]
+    full = too_many("digits-1")
+    server.refuses = lambda method, where: full if (method, where) == ("POST", RUNS) else None
+    with pytest.raises(PreflightRefused) as refused:
+        launch(laptop)
+    said = str(refused.value)
+    assert "3 clusters on record" in said
+    assert all(name in said for name in names)
+    assert "All of them run or wait: end one with `tfcluster delete" in said
+
+    ended = "2026-01-31T12:00:00Z"
+    over = {"phase": "Succeeded", "reason": "Completed", "releasedTime": ended}
+    server.put(f"{RUNS}/first-1", {**server.objects[f"{RUNS}/first-1"], "status": over})
+    with pytest.raises(PreflightRefused, match="Delete one that has ended: `tfcluster delete fir"):
+        launch(laptop)
+
+    monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 90.0)
+    server.refuses = lambda method, where: (
+        full if (method, where) == ("POST", RUNS) and f"{RUNS}/first-1" in server.objects else None
+    )
+    monkeypatch.setattr(
+        "tfcluster_magic.backends.kubernetes.backend.time.sleep",
+        lambda _seconds: server.objects.pop(f"{RUNS}/first-1", None),
+    )
+    assert launch(laptop) == "digits-1"

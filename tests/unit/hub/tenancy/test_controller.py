@@ -9,8 +9,10 @@ from support.kube_server import Refusal
 from support.polling import wait_until
 from support.tenancy_world import ALICE, CLASS, HOME, World, world
 
+from tfcluster_magic.hub.tenancy import caches
 from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.spec.spec import RECORD_BYTES
 
 __all__ = ["world"]  # a fixture, as if written here
 
@@ -23,7 +25,7 @@ def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: 
     assert {
         kind: len([p for p in world.server.objects if f"/{ALICE}/{kind}/" in p])
         for kind in ("serviceaccounts", "rolebindings", "resourcequotas", "networkpolicies")
-    } == {"serviceaccounts": 2, "rolebindings": 2, "resourcequotas": 3, "networkpolicies": 5}
+    } == {"serviceaccounts": 2, "rolebindings": 2, "resourcequotas": 4, "networkpolicies": 5}
     assert world.server.names("persistentvolumeclaims") == ["data", "log", "workspace"]
     world.end()
     before = len(world.server.writes())
@@ -252,3 +254,44 @@ def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: Wor
     wait_until(lambda: all(world.marks(each)[PROVISIONED] != first[each] for each in every))
     quotas = (world.get("resourcequotas", each, "tasks") for each in every)
     assert {quota["spec"]["hard"]["requests.cpu"] for quota in quotas} == {"5"}
+
+
+def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
+    """What the TFClusters of all users may take of etcd is told where it is more than the policy
+    has for it, or without any bound; it is no mistake of the policy, which counts all the same.
+    """
+    tenancy = world.begin()
+    for user in ("alice", "bob"):
+        world.user(user)
+    world.furnished(ALICE)
+    wait_until(lambda: tenancy.records.users == 2)
+    assert tenancy.records.most == 2 * 40 * RECORD_BYTES
+    wait_until(lambda: world.accepted.get("warning") == "")
+    world.say("etcdBudget: 10Mi\ndefault: {storage: {class: fast}}")
+    wait_until(lambda: "TFClusters of 2 users may take 12Mi" in world.accepted["warning"])
+    assert world.accepted["error"] == ""
+    world.say("etcdBudget: 10Mi\ndefault: {storage: {class: fast}, quota: {records: 20}}")
+    wait_until(lambda: world.accepted["warning"] == "")
+    hard = {"count/tfclusters.tfcluster.dev": "20"}
+    wait_until(lambda: world.get("resourcequotas", ALICE, "records")["spec"]["hard"] == hard)
+    world.say("default: {storage: {class: fast}, quota: {records: null}}")
+    wait_until(lambda: "2 of 2 users may have any number" in world.accepted["warning"])
+    wait_until(lambda: not world.get("resourcequotas", ALICE, "records"))
+
+
+def test_a_quota_that_does_not_count_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota of TFClusters that was made before Kubernetes knew them counts nothing for minutes,
+    and refuses all: it is made again, and the namespace is ready when it counts.
+    """
+    monkeypatch.setattr(caches, "COUNT_SECONDS", 0.0)
+    world.server.counts = False
+    world.begin()
+    world.user("alice")
+    wait_until(lambda: world.get("resourcequotas", ALICE, "records"))
+    first = world.get("resourcequotas", ALICE, "records")["metadata"]["uid"]
+    assert PROVISIONED not in world.marks(ALICE)
+    world.server.counts = True
+    world.furnished(ALICE)
+    assert world.get("resourcequotas", ALICE, "records")["metadata"]["uid"] != first

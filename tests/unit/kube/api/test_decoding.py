@@ -72,3 +72,47 @@ def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
         server.close()
     assert "template" in whole["spec"] and "template" not in found["spec"]
     assert decoding.trim_job(found) == decoding.trim_job(whole)
+
+
+def large(phase: str, **status: Any) -> dict[str, Any]:
+    """A record with as much as anybody may put into one, and more."""
+    text = "x" * 100_000
+    program = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
+    texts = {"files": {"cell.py": text}, "arguments": [text], "executables": [text]}
+    return {
+        "metadata": {
+            "name": "digits-1",
+            "namespace": "a",
+            "uid": "1",
+            "resourceVersion": "7",
+            "labels": {"example.com/a": text},
+            "annotations": {"example.com/a": text, "tfcluster.dev/warnings": text},
+            "managedFields": [{"fieldsV1": {"f:spec": text}}],
+        },
+        "spec": {
+            "env": {"A": text},
+            "program": {**program, **texts, "flags": [text]},
+            "pods": {"annotations": {"a": text}},
+            "lifecycle": {"keepForSeconds": 60},
+        },
+        "status": {"phase": phase, **status},
+    }
+
+
+def test_of_a_record_nothing_large_is_kept() -> None:
+    """Caches keep none of the texts of a record that may be of any length, and all else."""
+    kept = decoding.trim_tfcluster(decoded(decoding.NAMED_SHAPE, large("Running", message="x")))
+    assert len(json.dumps(kept)) < 1_000
+    assert kept["spec"]["program"]["entrypoint"] == "cell.py"
+    assert kept["spec"]["pods"]["annotations"].keys() == {"a"}
+    assert kept["status"] == {"phase": "Running", "message": "x"}
+
+
+def test_of_a_record_that_is_over_only_what_counts_is_kept() -> None:
+    """How long it stays, what it held, and when it ended."""
+    ended = {"releasedTime": "2026-01-31T12:00:02Z", "completionTime": "2026-01-31T12:00:01Z"}
+    over = {**ended, "message": "x" * 10_000, "usage": {"time": "2026-01-31T12:00:02Z"}}
+    kept = decoding.trim_tfcluster(large("Succeeded", **over))
+    assert len(json.dumps(kept)) < 500
+    assert kept["spec"] == {"lifecycle": {"keepForSeconds": 60}}
+    assert kept["status"].keys() == {"phase", *ended, "usage"}

@@ -188,3 +188,24 @@ def test_a_long_list_is_trimmed_page_by_page(
     assert following.synced.wait(90)
     following.stop()
     assert pages == [1, 2]
+
+
+def test_pages_are_as_large_as_their_bytes_allow(
+    server: WatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first page is short, later ones are chosen by the bytes of those before: many small
+    objects, and few large ones.
+    """
+    monkeypatch.setattr(client, "FIRST_PAGE", 2)
+    monkeypatch.setattr(client, "PAGE", 20)
+    monkeypatch.setattr(client, "PAGE_BYTES", 20_000)
+    for number in range(40):
+        server.put(f"a-{number:02}")
+    for number in range(20):
+        server.put(f"b-{number:02}", note="x" * 9_000)
+    told = Told(server)
+    assert len(told.informer.every()) == 60
+    limits = [int(each["limit"]) for each in server.lists()]
+    assert limits[:3] == [2, 8, 20]
+    assert limits[-1] == 2
+    told.informer.stop()

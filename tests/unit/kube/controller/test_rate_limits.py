@@ -72,4 +72,26 @@ def test_keys_that_rest_are_counted() -> None:
     for key, seconds in (("a", 60.0), ("b", 60.0), ("c", 0.0)):
         assert work.get() == key
         work.done(key, seconds)
-    assert work.resting == 2
+    assert work.resting("c") == 2
+
+
+def test_a_key_rests_for_others_of_its_own_share() -> None:
+    """Fifty namespaces with one run each rest as long as fifty runs of one; a run beside a
+    namespace with hundreds that change all the time rests for one other.
+    """
+    work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
+
+    def rest(share: str, count: int) -> None:
+        for number in range(count):
+            work.add((share, number))
+        for _ in range(count):
+            key = work.get()
+            assert key is not None
+            work.done(key, 60.0)
+
+    rest("a", 200)
+    assert work.resting(("a", 200)) == 200
+    assert work.resting(("b", 0)) == 1
+    for number in range(48):
+        rest(f"user-{number}", 1)
+    assert work.resting(("b", 0)) == 49

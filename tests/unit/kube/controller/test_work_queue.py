@@ -1,4 +1,4 @@
-"""The queue of keys: which timer counts when there are several."""
+"""The queue of keys: which timer counts when there are several, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -55,3 +55,31 @@ def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
     work.done("digits-1")
     work.add("digits-3")
     assert work.get() == "digits-3"
+
+
+def test_shares_are_served_in_turn() -> None:
+    """Whoever has many keys waiting has one of them handled between two of anybody else's."""
+    work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
+    for number in range(1000):
+        work.add(("busy", number))
+    assert work.get() == ("busy", 0)
+    work.add(("b", 0))
+    work.add(("c", 0))
+    work.add(("b", 1))
+    expected = [("busy", 1), ("b", 0), ("c", 0), ("busy", 2), ("b", 1), ("busy", 3)]
+    assert [work.get() for _ in expected] == expected
+    assert len(work) == 996
+
+
+def test_one_share_leaves_workers_for_the_others() -> None:
+    """A share has so many keys handled at once at most, and gets the next when one is done."""
+    work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0], most=2)
+    for number in range(4):
+        work.add(("busy", number))
+    first, second = work.get(), work.get()
+    assert (first, second) == (("busy", 0), ("busy", 1))
+    work.add(("b", 0))
+    assert work.get() == ("b", 0)
+    assert first is not None
+    work.done(first)
+    assert work.get() == ("busy", 2)

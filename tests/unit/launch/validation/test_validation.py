@@ -11,6 +11,7 @@ from support.invalid_specs import CELL, WRONG, Wrong
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch.validation import validate, validate_name
 from tfcluster_magic.spec import Spec, TFCluster, schema
+from tfcluster_magic.spec.spec import PAYLOAD_BYTES
 
 
 def problems_of(data: dict[str, object]) -> dict[str, str]:
@@ -107,3 +108,19 @@ def test_the_schema_is_exported() -> None:
     assert set(definitions["TFCluster"]["properties"]) == {
         f.encode_name for f in msgspec.structs.fields(TFCluster)
     }
+
+
+def test_texts_count_by_their_bytes() -> None:
+    """Environment, arguments and a program in the record may have 64 KiB together, of letters of
+    three bytes a third; the refusal says how much was asked for and what to do.
+    """
+    others = len("A") + len("cell") + len("cell.py")
+    exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}
+    assert validate(exact).env
+    for env in ({"A": "x" * PAYLOAD_BYTES}, {"A": "字" * (PAYLOAD_BYTES // 3 + 1)}):
+        with pytest.raises(InvalidRequest) as caught:
+            validate({"env": env, "program": CELL})
+        (problem,) = caught.value.problems
+        assert problem.field == "spec.env"
+        assert str(problem.value).endswith(" bytes")
+        assert "workspace" in problem.allowed

@@ -7,11 +7,13 @@ import json
 import time
 
 import pytest
+from msgspec.structs import replace
 from support.kube_server import Refusal
-from support.operator_world import JOBS, RUNS, World, node, up
+from support.operator_world import JOBS, RUNS, World, node, spec, up
 from support.polling import wait_until
 
 from tfcluster_magic.errors import Problem
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
 from tfcluster_magic.operator.scheduling.admission import Refused, Verdict, Waiting
 from tfcluster_magic.spec import Message
@@ -265,3 +267,21 @@ def test_statuses_are_written_together(world: World) -> None:
     assert status["counts"]["worker"] == {"desired": 100, "running": 100}
     patches = [path for method, path in world.server.calls[before:] if method == "PATCH"]
     assert len(patches) <= 5 + (time.monotonic() - began) / 0.25
+
+
+def test_tasks_have_what_caches_leave_out(world: World) -> None:
+    """Environment, arguments and program are read again when the tasks of a run are made."""
+    asked = spec()
+    assert asked.program is not None
+    program = replace(asked.program, arguments=("--epochs", "3"))
+    asked = replace(asked, env={"COLOUR": "green"}, program=program)
+    world.server.put(f"{RUNS}/digits-1", custom_resource.write("digits", 1, asked))
+    wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
+    assert world.controller is not None
+    cached = world.controller.caches.runs.get("a", "digits-1")
+    assert cached is not None
+    assert "env" not in cached["spec"]
+    assert "arguments" not in cached["spec"]["program"]
+    (files,) = [found for where, found in world.server.objects.items() if "/configmaps/" in where]
+    task = json.loads(files["data"]["task.json"])
+    assert "green" in json.dumps(task) and "--epochs" in json.dumps(task)

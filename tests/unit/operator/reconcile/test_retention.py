@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import time
 
 import pytest
-from support.kube_server import Refusal
+from support.kube_server import Object, Refusal
 from support.operator_world import JOBS, RUNS, SERVICE, World, up
 from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import UID
 from tfcluster_magic.operator.reconcile import retention
+from tfcluster_magic.spec.resource_form import format_time
 
 
 def test_a_job_of_somebody_else_is_not_deleted(
@@ -79,3 +81,29 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
     wait_until(lambda: world.server.names("services") == world.server.names("configmaps") == [])
     assert world.server.names("networkpolicies") == []
     assert world.server.names("tfclusters") == ["digits-1"]
+
+
+def test_the_oldest_ended_runs_make_room_for_new_ones(world: World) -> None:
+    """Where a quota counts TFClusters, those that ended first go before it is reached; what has not
+    ended stays, and so does everything where no quota counts them.
+    """
+    now = time.time() - 100
+    for number in range(1, 13):
+        world.server.put(f"{RUNS}/old-{number}", _over(f"old-{number}", now + number))
+    up(world, "digits-1")
+    assert len(world.server.names("tfclusters")) == 13
+    quota = {"spec": {"hard": {"count/tfclusters.tfcluster.dev": "10", "pods": "5"}}}
+    world.server.put("/api/v1/namespaces/a/resourcequotas/records", quota)
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    left = sorted(["digits-1", *(f"old-{number}" for number in range(5, 13))])
+    wait_until(lambda: world.server.names("tfclusters") == left)
+    for number in range(1, 30):
+        world.launch(f"more-{number}")
+    wait_until(lambda: not {"digits-1", "old-12"} & set(world.server.names("tfclusters")))
+    assert len([name for name in world.server.names("tfclusters") if "more" in name]) == 29
+
+
+def _over(name: str, at: float) -> Object:
+    ended = format_time(at)
+    status = {"phase": "Succeeded", "completionTime": ended, "releasedTime": ended}
+    return {"metadata": {"name": name}, "spec": {}, "status": status}

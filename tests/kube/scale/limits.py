@@ -1,0 +1,166 @@
+"""As many records, and as large ones, as the default policy of a hub lets users have.
+
+What the operator's memory and start come to then, and what one who launches and deletes all the
+time costs another user's launch.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+
+from kubenode.commands import say
+
+from benchmarks.rows import Row, bounded
+from tfcluster_magic.hub.tenancy.entitlements import ETCD_BUDGET, TaskQuota
+from tfcluster_magic.kube.api.client import ApiError, path
+from tfcluster_magic.spec.quantities import parse_memory
+from tfcluster_magic.spec.spec import PAYLOAD_BYTES, RECORD_BYTES
+
+from .api_watch import phases
+from .records import over_status
+from .site import Site
+from .variants import record
+
+MEMORY_LIMIT = 512.0
+"""MiB: that of the operator's Deployment."""
+LAUNCHES, CHURNERS = 10, 4
+STAY = 10
+"""Runs of each thread that there are at the same time."""
+LEFT = 1024
+"""Bytes of the room for a program that are left to names and arguments."""
+
+
+def limits(site: Site, rounds: int) -> list[Row]:
+    """Fill the budget, then measure; `rounds` is how often a start is measured."""
+    each = TaskQuota().records
+    assert each is not None
+    users = parse_memory(ETCD_BUDGET) // (each * RECORD_BYTES)
+    names = [site.new_name("limits") for _ in range(users)]
+    for name in names:
+        site.make_namespace(name)
+    try:
+        site.wait_furnished(names[-1])
+        site.operator.stop()  # or it would launch what is over as soon as its status is written
+        _fill(site, names, each)
+        starts = []
+        for _ in range(max(3, rounds)):
+            site.operator.stop()
+            starts.append(site.operator.start())
+        memory = site.memory()
+        alone = _launches(site)
+        churn = Churn(site)
+        with churn.going():
+            beside = _launches(site)
+        starting, running = (
+            max(slow - quick for slow, quick in zip(sorted(b), sorted(a), strict=True))
+            for a, b in zip(alone, beside, strict=True)
+        )
+        memory = max(memory, site.memory())
+    finally:
+        for name in names:
+            with suppress(ApiError):
+                site.api.delete(path("namespaces", "", name))
+    words = f"{users * each} records of {users} users, {PAYLOAD_BYTES // 1024} KiB each"
+    other = f"beside {churn.count} launches and deletions of another"
+    return [
+        bounded("limits_memory", "MiB", [memory], at_most=MEMORY_LIMIT, note=words),
+        bounded("limits_ready", "s", starts, at_most=5.0, note="from its start until it leads"),
+        bounded(
+            "limits_neighbour",
+            "s",
+            [starting],
+            at_most=2.0,
+            note=f"how much later at most the operator begins a launch {other}",
+        ),
+        bounded(
+            "limits_neighbour_tasks",
+            "s",
+            [running],
+            at_most=2.0,
+            note="the same until its task runs, with what Kubernetes' own controllers take",
+        ),
+    ]
+
+
+def _fill(site: Site, names: list[str], each: int) -> None:
+    """Records that are over, each with as much as a record may have."""
+    content = base64.b64encode(os.urandom(PAYLOAD_BYTES - LEFT)).decode()
+    note = {"example.com/note": "x" * 30_000}
+
+    def one(number: int) -> None:
+        namespace, name = names[number % len(names)], f"over-{number // len(names) + 1}"
+        body = record(name, 4, 2)
+        body["spec"]["program"] |= {"files": {"main.py": content}, "entrypoint": "main.py"}
+        body["metadata"].setdefault("annotations", {}).update(note)
+        made = site.api.create(path("tfclusters", namespace), body)
+        head = {"name": name, "resourceVersion": made["metadata"]["resourceVersion"]}
+        status = {"metadata": head, "status": over_status()}
+        site.api.merge(f"{path('tfclusters', namespace, name)}/status", status)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(one, number) for number in range(len(names) * each)]:
+            done.result()
+    say(f"{len(names) * each} records in {time.monotonic() - began:.0f} s")
+
+
+def _launches(site: Site) -> tuple[list[float], list[float]]:
+    """Seconds from each POST until the run is admitted, and until its task runs."""
+    starting, running = list[float](), list[float]()
+    with site.namespace("neighbour") as namespace, phases(site.api, namespace) as told:
+        for number in range(1, LAUNCHES + 1):
+            began = time.monotonic()
+            site.api.create(path("tfclusters", namespace), record(f"run-{number}", 1, 0))
+            run = (namespace, f"run-{number}")
+            running.append(told.wait(run, "Running") - began)
+            starting.append(min(told.at[run].get("Starting", math.inf) - began, running[-1]))
+    say(f"starting {sorted(starting)}, running {sorted(running)}")
+    return starting, running
+
+
+class Churn:
+    """One user who launches and deletes all the time, in some threads."""
+
+    def __init__(self, site: Site) -> None:
+        self._site, self._enough = site, threading.Event()
+        self._counts = [0] * CHURNERS
+
+    @property
+    def count(self) -> int:
+        """How many runs were launched."""
+        return sum(self._counts)
+
+    @contextmanager
+    def going(self) -> Iterator[None]:
+        """Go on meanwhile, in a namespace of its own."""
+        namespace = self._site.new_name("churn")
+        self._site.make_namespace(namespace)
+        self._site.wait_furnished(namespace)
+        threads = [
+            threading.Thread(target=self._run, args=(namespace, mine)) for mine in range(CHURNERS)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._enough.set()
+            for thread in threads:
+                thread.join()
+            self._site.api.delete(path("namespaces", "", namespace))
+
+    def _run(self, namespace: str, mine: int) -> None:
+        where = path("tfclusters", namespace)
+        while not self._enough.is_set():
+            number = self._counts[mine] = self._counts[mine] + 1
+            with suppress(ApiError):
+                self._site.api.create(where, record(f"churn{mine}-{number}", 1, 0))
+                if number > STAY:
+                    self._site.api.delete(f"{where}/churn{mine}-{number - STAY}")

@@ -1,0 +1,149 @@
+"""What one tenant may put into records, and how many: refused by the API server, kept by nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kubenode.commands import wait_until
+from kubenode.errors import NodeError
+from support.invalid_specs import running
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import Tenant
+
+from tfcluster_magic.backends.kubernetes import namespace_access
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import Api, ApiError, path
+from tfcluster_magic.spec import API_VERSION
+
+MOST = 10
+"""TFClusters that the tenant of these tests may have."""
+
+
+@pytest.fixture(scope="module")
+def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """A user's namespace with a quota of TFClusters, which counts."""
+    tenant = new_tenant()
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "records"},
+        "spec": {"hard": {labels.COUNTED_RECORDS: str(MOST)}},
+    }
+
+    def counts() -> bool:
+        """One that is made before Kubernetes knows of TFClusters counts only minutes later."""
+        tenant.kubectl("delete", "resourcequota", "records", "--ignore-not-found")
+        tenant.kubectl.apply(quota)
+        return _counts(tenant.kubectl)
+
+    wait_until(counts, "TFClusters are counted", seconds=120, every=1.0)
+    return tenant
+
+
+def _counts(kubectl: Kubectl) -> bool:
+    try:
+        wait = "--for=jsonpath={.status.used}"
+        kubectl("wait", "resourcequota/records", wait, "--timeout=5s")
+    except NodeError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def api(bounded: Tenant) -> Iterator[Api]:
+    """The product's own way to the same API server."""
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config import load_kube_config
+
+    configuration = Configuration()
+    load_kube_config(bounded.kubectl.kubeconfig, client_configuration=configuration)
+    api = Api(configuration)
+    yield api
+    api.close()
+
+
+def record(name: str, spec: Object, **head: Any) -> Object:
+    """A TFCluster as somebody writes it by hand."""
+    metadata = {"name": name, **head}
+    return {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": metadata, "spec": spec}
+
+
+def over(name: str) -> Object:
+    """One that is asked to stop before it begins, and so ends at once."""
+    return record(name, running(stop={"reason": "a test"}))
+
+
+LARGE = {
+    "0.9 MB of environment": (running(env={f"A{i}": "x" * 60_000 for i in range(15)}), {}),
+    "letters of three bytes": (running(env={"A": "字" * 30_000}), {}),
+    "arguments": ({"program": {**running()["program"], "arguments": ["x" * 40_000] * 2}}, {}),
+    "annotations": (running(), {"annotations": {"example.com/a": "x" * 40_000}}),
+    "labels": (running(), {"labels": {f"example.com/{i:030}": "x" * 60 for i in range(400)}}),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
+    """Whatever is put into a record, the API server refuses more than a little of it, and says how
+    much may be there and where larger things lie.
+    """
+    spec, head = LARGE[what]
+    with pytest.raises(ApiError) as refused:
+        api.create(path("tfclusters", bounded.name), record("large-1", spec, **head))
+    assert refused.value.status == 422, refused.value.message
+    if head:
+        assert "32 KiB together" in refused.value.message
+    else:
+        assert "64 KiB together" in refused.value.message
+        assert "workspace" in refused.value.message
+
+
+def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) -> None:
+    """What a launch lets pass, the API server takes; it asks nobody to make anything of it."""
+    spec = running(env={"A": "x" * 60_000, "B": "字" * 1_000})
+    api.create(path("tfclusters", bounded.name), record("small-1", spec), dryRun="All")
+
+
+def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api: Api) -> None:
+    """Runs that ended make room for the next launch, the oldest first; what waits or runs stays."""
+    where = path("tfclusters", bounded.name)
+    for number in range(1, MOST + 6):
+        api.create(where, over(f"old-{number}"))
+        bounded.wait(f"old-{number}", lambda s: s.get("releasedTime"), "it is over", 90)
+    names = {each["metadata"]["name"] for each in bounded.kubectl.every("tfcluster")}
+    assert f"old-{MOST + 5}" in names
+    assert {"old-1", "old-2", "old-3"} & names == set()
+    assert len(names) < MOST
+    assert "it is the oldest of" in bounded.operator.log()
+
+
+def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant, api: Api) -> None:
+    """Launches that come faster than records go are refused by the quota; the client reads from
+    its words how many there may be.
+    """
+
+    def launch_many() -> None:
+        for number in range(1, 500):
+            api.create(path("tfclusters", bounded.name), over(f"fast-{number}"))
+
+    with pytest.raises(ApiError) as refused:
+        launch_many()
+    assert namespace_access.exceeded_record_limit(refused.value) == MOST, refused.value.message
+
+
+def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
+    """What Kubernetes keeps of everybody who wrote a record is bounded, too."""
+    spec = running(env={f"A{i:0250}": "" for i in range(100)})
+    text = json.dumps(record("owned-1", spec))
+
+    def write_under_many_names() -> None:
+        for number in range(20):
+            name = f"--field-manager=m{number}"
+            bounded.kubectl("apply", "--server-side", name, "-f", "-", stdin=text)
+
+    with pytest.raises(NodeError, match="under names of their own"):
+        write_under_many_names()
+    bounded.kubectl("delete", "tfcluster", "owned-1")
