@@ -186,7 +186,10 @@ _MOUNTS = (
     "(has(self.volumes) ? self.volumes.map(v, v.path) : []) + "
     "(has(self.secrets) ? self.secrets.filter(s, has(s.path) && s.path != '').map(s, s.path) : [])"
 )
-_AS_ENVIRONMENT = "self.filter(s, !has(s.path) || s.path == '').map(s, s.name)"
+_AS_ENVIRONMENT = (
+    "self.filter(s, (!has(s.path) || s.path == '') && "
+    "(!has(s.variables) || size(s.variables) == 0)).map(s, s.name)"
+)
 
 SPEC_RULES = (
     *(
@@ -281,6 +284,18 @@ SPEC_RULES = (
         f"{_AS_ENVIRONMENT}.all(n, {_AS_ENVIRONMENT}.exists_one(m, m == n))",
         rules.NAMED_TWICE,
     ),
+    CelRule(
+        "pods.secrets[]",
+        "!has(self.path) || self.path == '' || !has(self.variables) || size(self.variables) == 0",
+        rules.FILES_OR_VARIABLES,
+        "variables",
+    ),
+    CelRule(
+        "pods.secrets[].variables",
+        f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})",
+        rules.ENV_NAME,
+    ),
+    CelRule("pods.secrets[].variables", _free("self", rules.RESERVED_ENV), rules.RESERVED_NAME),
     CelRule(
         "pods.annotations",
         f"self.all(k, {cel_matches('k', ANNOTATION_PATTERN)})",
