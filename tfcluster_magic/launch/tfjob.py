@@ -22,7 +22,7 @@ from ..i18n import _, mark
 from ..program import OWN_FOLDER
 from ..program.snapshots import inline_files
 from ..program.tree import File, checksum
-from ..spec import ENV_NAME_PATTERN, ProgramKind, Spec, TaskType, names
+from ..spec import ENV_NAME_PATTERN, ProgramKind, Spec, SuccessPolicy, TaskType, names
 from . import cluster_file, validation
 
 TFJOB, API = "TFJob", "kubeflow.org/v1"
@@ -845,8 +845,8 @@ class _Draft:
         if policy not in ("", "AllWorkers"):
             self.notes.remark(path, policy, _("use AllWorkers, or leave it out"))
         elif not policy and TaskType.CHIEF not in counts and counts.get(TaskType.WORKER, 0) > 1:
-            why = _("a TFJob succeeds when worker 0 does; a run when all of its workers do")
-            self.notes.remark(path, None, why)
+            # Without a chief the policy `chief` means worker 0, as in a TFJob that names none.
+            self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
         """The spec; None, and a problem, where there can be none.
