@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.command_line import Run, here, left_behind, run
 from support.project import TESTS
 from support.run_manager import manager
@@ -258,6 +263,56 @@ def test_a_hostile_file_is_refused_in_words(run: Run, here: Path, text: bytes, s
     assert said in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+FIELDS = sorted(
+    {
+        key
+        for name in MANIFESTS
+        for key in re.findall(r"(\w+):", (JOBS / f"{name}.tfjob.yaml").read_text())
+    }
+)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 10**20),
+    st.floats(),
+    st.sampled_from(["tensorflow", "a/b:1", "OnFailure", "1Gi", "/data", "$(A)", "A\n", "\0", ""]),
+)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_value_anywhere_is_carried_over_named_or_refused(data: st.DataObject) -> None:
+    """Whatever stands in a field, the answer is a TFCluster or a refusal."""
+    values = st.recursive(
+        LEAVES,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=2),
+            st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
+        ),
+        max_leaves=8,
+    )
+    name = data.draw(st.sampled_from(MANIFESTS))
+    manifest = yaml.safe_load((JOBS / f"{name}.tfjob.yaml").read_text())
+    at = manifest
+    while isinstance(at, (dict, list)) and at:
+        key = data.draw(st.sampled_from(list(at) if isinstance(at, dict) else range(len(at))))
+        if not isinstance(at[key], (dict, list)) or data.draw(st.integers(0, 4)) == 0:
+            at[key] = data.draw(values)
+            break
+        at = at[key]
+    with (
+        tempfile.NamedTemporaryFile("w", suffix=".yaml") as file,
+        contextlib.suppress(InvalidRequest),
+    ):
+        yaml.safe_dump(manifest, file)
+        file.flush()
+        for made in read_tfjobs(file.name, COMMANDS.get(name, ()))[0]:
+            assert (
+                custom_resource.read(custom_resource.write(made.name, 1, made.spec)).spec
+                == made.spec
+            )
 
 
 def test_a_file_that_is_not_there_is_named(run: Run) -> None:
