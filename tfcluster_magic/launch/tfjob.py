@@ -833,6 +833,8 @@ class _Draft:
                     "exit code of 128 or more that the program chose counts as a failure"
                 )
                 self.notes.remark(where, each.restart, why)
+            elif each.restart == "Always" and each.task_type is not TaskType.PS:
+                self.notes.remark(where, each.restart, _("a task that succeeded is done"))
             elif again and each not in again:
                 why = _("the whole run is retried, this type included")
                 self.notes.remark(where, each.restart, why)

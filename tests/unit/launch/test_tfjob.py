@@ -160,6 +160,18 @@ def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path
     assert printed("worker", A="1", B="a b") == f"1a b||1 {tmp_path}\n"
 
 
+def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path: Path) -> None:
+    """A TFJob with such workers never ends, which is said; of parameter servers it is no matter."""
+    container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
+    template = {"spec": {"containers": [container]}}
+    both = {"restartPolicy": "Always", "template": template}
+    (made,) = read(tmp_path, job(Worker=both, PS=both))
+
+    told = [path for path in remarks_of(made) if path.endswith("restartPolicy")]
+    assert told == ["spec.tfReplicaSpecs.Worker.restartPolicy"]
+    assert made.spec.lifecycle.restarts == 6
+
+
 def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> None:
     """A parameter server that hides its GPU does not hide the workers'."""
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
