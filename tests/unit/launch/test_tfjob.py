@@ -293,7 +293,7 @@ LEAVES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_value_anywhere_is_carried_over_named_or_refused(data: st.DataObject) -> None:
     """Whatever stands in a field, the answer is a TFCluster or a refusal."""
