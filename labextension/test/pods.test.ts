@@ -61,7 +61,11 @@ describe('what only pods have', () => {
           { claim: 'images', path: '/mnt/images', readOnly: true },
           { claim: 'old', path: '/mnt/old', subPath: 'a/b' }
         ],
-        secrets: [{ name: 's3' }, { name: 'key', path: '/mnt/key' }],
+        secrets: [
+          { name: 's3' },
+          { name: 'key', path: '/mnt/key' },
+          { name: 'minio', variables: { ID: 'user', KEY: 'a.b' } }
+        ],
         annotations: { 'a.io/b': 'c=d' },
         dataClaim: { size: '10Gi', storageClass: 'shared' }
       }
@@ -70,7 +74,7 @@ describe('what only pods have', () => {
       image: 'tf:1',
       image_pull_secret: 'registry',
       volume: 'images:/mnt/images:ro\nold/a/b:/mnt/old',
-      secret: 's3\nkey:/mnt/key',
+      secret: 's3\nkey:/mnt/key\nminio:ID=user,KEY=a.b',
       annotation: 'a.io/b=c=d',
       data_claim: '10Gi:shared'
     });

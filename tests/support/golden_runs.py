@@ -102,7 +102,11 @@ EVERYTHING = Spec(
             Volume(claim="corpus", path="/models", sub_path="models/digits"),
             Volume(claim="team.share", path="/share"),
         ),
-        secrets=(SecretUse(name="s3-keys"), SecretUse(name="token", path="/secrets/token")),
+        secrets=(
+            SecretUse(name="s3-keys"),
+            SecretUse(name="token", path="/secrets/token"),
+            SecretUse(name="minio", variables={"AWS_ACCESS_KEY_ID": "user"}),
+        ),
         annotations={"example.com/cost-centre": "4711"},
         data_claim=DataClaim(size="10Gi", storage_class="fast"),
     ),

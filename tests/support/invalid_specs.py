@@ -174,6 +174,21 @@ PODS = (
     Wrong(using(secrets=[{"name": "s3"}, {"name": "s3"}]), "secrets[1].name", "twice"),
     Wrong(using(secrets=[{"name": "s3", "path": "/dev"}]), "secrets[0].path", "hide"),
     Wrong(using(secrets=[{"name": "s3", "path": "/a/"}]), "secrets[0].path", "without '.'"),
+    Wrong(
+        using(secrets=[{"name": "s3", "variables": {"TF_CONFIG": "a"}}]),
+        "secrets[0].variables.TF_CONFIG",
+        "TFCluster itself",
+    ),
+    Wrong(
+        using(secrets=[{"name": "s3", "variables": {"A\n": "a"}}]),
+        "secrets[0].variables",
+        "and no digit first",
+    ),
+    Wrong(
+        using(secrets=[{"name": "s3", "path": "/mnt/s3", "variables": {"A": "a"}}]),
+        "secrets[0].variables",
+        "to have both",
+    ),
     Wrong(using(imagePullSecrets=["a", "a"]), "imagePullSecrets[1]", "twice"),
     Wrong(
         using(annotations={"tfcluster.dev/a": ""}),
@@ -224,6 +239,11 @@ SHAPES = (
     Wrong(using(volumes="a:/b"), "pods.volumes", "a list", kubectl="of type array"),
     Wrong(using(volumes=["a:/b"]), "pods.volumes[0]", "an object", kubectl="of type object"),
     Wrong(using(imagePullSecrets=["a b"]), "pods.imagePullSecrets", "lower-case"),
+    Wrong(
+        using(secrets=[{"name": "s3", "variables": {"A": "a/b"}}]),
+        "secrets[0].variables",
+        "such as accesskey",
+    ),
     Wrong(using(annotations={"a b": "c"}), "pods.annotations", "prometheus.io/scrape"),
     Wrong(using(dataClaim={"size": "much"}), "pods.dataClaim.size", "512Mi"),
     Wrong(

@@ -43,6 +43,8 @@ class KubeServer:
         self.calls: list[tuple[str, str]] = []
         self.lacks = {"podgroups"}
         """Kinds that it does not know, as one without Volcano."""
+        self.denied: set[str] = set()
+        """Resources that a review says the account may not create."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to what was done never arrives."""
@@ -155,6 +157,9 @@ class KubeServer:
                 raise refusal
             if self.lacks.intersection(path.split("/")):
                 raise Refusal(404, "NotFound", "404 page not found")
+            if path.endswith("/selfsubjectaccessreviews"):
+                asked = body["spec"]["resourceAttributes"]["resource"]
+                return 201, {**body, "status": {"allowed": asked not in self.denied}}
             if method == "POST":
                 whole = f"{path}/{body['metadata']['name']}"
                 if whole in self.objects:

@@ -17,12 +17,13 @@ from typing import overload
 
 from .. import paths
 from ..i18n import _
+from ..kube.objects.policy import Policy
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..spec import Spec, Stop, TFCluster
 
-__all__ = ["Backend", "Limit", "LogLine", "Options", "Preflight", "Removed"]
+__all__ = ["Backend", "KubectlPlace", "Limit", "LogLine", "Options", "Preflight", "Removed"]
 
 Counts = Callable[[str], bool]
 """Whether a line of a log is one of the last ones that are asked for."""
@@ -39,6 +40,19 @@ class LogLine:
 
     task: str
     text: str
+
+
+@dataclass(frozen=True)
+class KubectlPlace:
+    """A namespace as it is for objects that kubectl applies, without the operator.
+
+    `policy` is the one that the operator has for it; `missing` are sentences about what keeps a
+    run's objects from working there.
+    """
+
+    namespace: str
+    policy: Policy
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,10 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
         """Everything that stands against `spec` now. Creates nothing."""
+
+    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - for those with one
+        """The namespace for the objects of `spec`; None where tasks are no pods."""
+        return None
 
     @abc.abstractmethod
     def hours(self) -> HoursAccount:

@@ -183,8 +183,9 @@ class LaunchCommand(Command):
             if record is not None and isinstance(param, click.Option):
                 sections[_section(param.name or "")].append(record)
         for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if records:  # `import` takes arguments, and no options of a launch
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def _section(key: str) -> str:

@@ -159,6 +159,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "connect": ("tfcluster_magic.cli.runs", mark("how to use an in-graph cluster")),
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
     "render": ("tfcluster_magic.cli.render", mark("a run or a launch as documents, task by task")),
+    "import": (
+        "tfcluster_magic.cli.launch",
+        mark("a Kubeflow TFJob as a cluster file, or launched"),
+    ),
     "options": (
         "tfcluster_magic.cli.runs",
         mark("what a launch can ask for, and what fits now"),

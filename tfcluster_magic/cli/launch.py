@@ -1,16 +1,19 @@
-"""`launch` and `rerun`: start a run, and see it through when asked to."""
+"""`launch`, `rerun` and `import`: start a run, and see it through when asked to."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from ..errors import UsageError
+from ..errors import InvalidRequest, Problem, TFClusterError, UsageError
 from ..i18n import _
 from ..lifecycle.messages import shown_inferred
-from ..output.documents import cluster_yaml, document
+from ..output.documents import cluster_yaml, document, json_text, to_yaml
 from ..runs.manager import Until
 from ..spec import Mode, TFCluster
 from . import grammar
@@ -20,6 +23,7 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..launch.planning import Plan
+    from ..launch.tfjob import ImportedJob, Remark
 
 
 def _wait_options(command: grammar.F) -> grammar.F:
@@ -161,3 +165,116 @@ def _report_and_wait(
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         until = Until.READY if ready else Until.END
         return wait_and_report(terminal, name, until, left, form, quiet=follow)
+
+
+# `import`: what another operator was asked for.
+
+_FORMS = ("yaml", "json", "name")
+
+
+@click.command("import", cls=grammar.LaunchCommand)
+@click.argument("file", type=click.Path())
+@click.option("--name", help="name of the cluster [the TFJob's]")
+@click.option(
+    "--launch",
+    "launches",
+    is_flag=True,
+    help="launch it, unless the program may need what is not carried over",
+)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    metavar="yaml|json|name|FILE",
+    type=click.Path(),
+    help="form of the output [yaml], or a file for it",
+)
+@grammar.backend_option
+@click.pass_context
+def import_command(
+    ctx: click.Context, /, file: str, name: str | None, launches: bool, form: str | None
+) -> TFCluster | None:
+    """Print the Kubeflow TFJobs (kubeflow.org/v1) of FILE as TFClusters; `-` is standard input.
+
+    `kubectl apply` and `tfcluster launch -f` take the output. Every field that is not carried over
+    is named, with its path in FILE and the reason. If a TFJob starts what its image starts by
+    itself, name that command after ` -- `.
+
+    \b
+    Examples:
+      tfcluster import mnist.yaml > mnist.tfcluster.yaml
+      tfcluster import mnist.yaml --launch
+      kubectl get tfjob mnist -o yaml | tfcluster import - -- python /opt/train.py
+    """  # noqa: D301 - click reads \b
+    from ..launch.tfjob import read_tfjobs
+
+    terminal: Terminal = ctx.obj
+    if launches and form is not None and form not in _FORMS:
+        raise UsageError(_("--launch writes no file: leave out one of both"))
+    jobs, others = read_tfjobs(file, grammar.program_arguments(ctx) or (), name)
+    for job in jobs:
+        for remark in sorted(job.remarks, key=lambda remark: not remark.needed):
+            terminal.note(_("{name}: {what}").format(name=job.name, what=remark))
+    for remark in others:
+        terminal.note(str(remark))
+    if launches:
+        return _launch_imported(terminal, jobs, form)
+    _emit_imported(terminal, jobs, others, form or "yaml")
+    return None
+
+
+def _launch_imported(
+    terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
+) -> TFCluster | None:
+    """Launch the jobs; none where a program may miss something."""
+    from ..launch.cluster_file import ClusterFile
+
+    if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:
+        text = _("write it with -o FILE, change it there, and `tfcluster launch -f FILE`")
+        terminal.note(terminal.words(text))
+        raise InvalidRequest(needed)
+    launched = None
+    for job in jobs:
+        launched = terminal.manager.launch(
+            file=ClusterFile(job.name, msgspec.to_builtins(job.spec))
+        )
+        if form is None:
+            terminal.launched(launched)
+        else:
+            terminal.emit(document(launched, form))
+    return launched
+
+
+def _emit_imported(
+    terminal: Terminal, jobs: Sequence[ImportedJob], others: Sequence[Remark], form: str
+) -> None:
+    from ..kube.objects import custom_resource
+
+    made = [custom_resource.write(job.name, 1, job.spec) for job in jobs]
+    if form == "json":
+        told = [
+            {"tfcluster": each, "notCarriedOver": [_remark(r) for r in job.remarks]}
+            for each, job in zip(made, jobs, strict=True)
+        ]
+        terminal.emit(json_text({"jobs": told, "others": [_remark(each) for each in others]}))
+    elif form == "name":
+        terminal.emit("\n".join(job.name for job in jobs))
+    else:
+        text = "\n---\n".join(map(to_yaml, made))
+        if form == "yaml":
+            terminal.emit(text)
+            return
+        try:
+            Path(form).write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            why = _("{file} cannot be written: {why}").format(file=form, why=error.strerror)
+            raise TFClusterError(why) from None
+
+
+def _remark(remark: Remark) -> dict[str, object]:
+    return {
+        "path": remark.path,
+        "value": remark.value,
+        "why": remark.why,
+        "needed": remark.needed,
+    }

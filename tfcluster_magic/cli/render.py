@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from ..backends.base import Preflight
 from ..backends.selection import means_kubernetes
-from ..errors import InvalidRequest, Problem, UsageError
+from ..errors import InvalidRequest, Problem, TFClusterError, UsageError
 from ..i18n import _
+from ..kube.objects import custom_resource
 from ..kube.objects.manifests import ManifestLayout, render_template
 from ..kube.objects.manifests import render_manifests as laid_out
 from ..kube.objects.policy import Policy, parse_policy
 from ..launch.planning import plan_launch, request_launch
+from ..output.documents import to_yaml
 from ..program import snapshots
-from ..spec import TFCluster
+from ..spec import Spec, TFCluster
 from . import grammar
 from .terminal import Terminal
 
@@ -31,23 +34,51 @@ def planned_cluster(*words: Any, **options: Any) -> TFCluster:
         return plan_launch(request_launch(folder, *words, **options), 1, Preflight()).cluster
 
 
-def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: str) -> str:
+def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Policy) -> str:
     """The manifests of a run.
 
     Args:
         cluster: a run, or one that is only planned.
         layout: `native` or `per-task`; "" for native, or with a template.
         template: a file in Jinja's language; "" for our own.
-        policy: the administrator's file; "" for the defaults.
+        policy: the administrator's.
 
     Raises:
         InvalidRequest: a file cannot be used, or the run does not fit into a ConfigMap.
         TFClusterError: the program in the record was altered.
     """
-    decided = _read_policy(policy)
     if template:
-        return render_template(cluster, decided, Path(template).absolute())
-    return laid_out(cluster, decided, ManifestLayout(layout or ManifestLayout.NATIVE))
+        return render_template(cluster, policy, Path(template).absolute())
+    return laid_out(cluster, policy, ManifestLayout(layout or ManifestLayout.NATIVE))
+
+
+def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
+    """The policy for objects of `spec`: of the file, else of the namespace in which they would be
+    applied, else the defaults. What objects would lack there is said.
+
+    Raises:
+        InvalidRequest: the file cannot be used.
+    """
+    if file:
+        return _read_policy(file)
+    place, why = None, _("no cluster was asked")
+    try:
+        place = terminal.manager.backend.kubectl_place(spec)
+    except TFClusterError as error:
+        why = str(error)
+    if place is None:
+        text = _(
+            "the manifests follow the default policy ({why}). A hub's namespace needs its own, for "
+            "the priority class of its quota and for its claims: name the administrator's file "
+            "with --policy, or run this with --backend kubernetes in that namespace"
+        )
+        terminal.note(text.format(why=why))
+        return Policy()
+    text = _("the manifests follow the policy of namespace {namespace}")
+    terminal.note(text.format(namespace=place.namespace))
+    for missing in place.missing:
+        terminal.note(_("not in {namespace}: {why}").format(namespace=place.namespace, why=missing))
+    return place.policy
 
 
 def _read_policy(file: str) -> Policy:
@@ -61,7 +92,8 @@ def _read_policy(file: str) -> Policy:
         raise InvalidRequest([Problem("--policy", file, why)], headline) from None
 
 
-LAYOUTS = ("native", "per-task")
+TFCLUSTER = "tfcluster"
+LAYOUTS = (TFCLUSTER, "native", "per-task")
 
 
 @click.command("render", cls=grammar.LaunchCommand)
@@ -73,11 +105,14 @@ LAYOUTS = ("native", "per-task")
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
-    help="for Kubernetes: as the operator makes it, or a Service and a Job for each task [native]",
+    help="for Kubernetes: the TFCluster, what the operator makes of it, or a Service and a Job for "
+    "each task [native]",
 )
 @click.option("--template", type=click.Path(), help="for Kubernetes: a Jinja template of your own")
 @click.option(
-    "--policy", type=click.Path(), help="for Kubernetes: the administrator's file [defaults]"
+    "--policy",
+    type=click.Path(),
+    help="for Kubernetes: the administrator's file [that of the namespace, else defaults]",
 )
 @grammar.backend_option
 @click.pass_context
@@ -88,11 +123,13 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     environment and TF_CONFIG. Nothing is created. A port that is not known yet is a word.
 
     Where clusters run on Kubernetes, or with --layout or --template, the output is manifests for
-    `kubectl apply`; --backend kubernetes prints them without a cluster.
+    `kubectl apply`; --backend kubernetes prints them without a cluster, too. The layout tfcluster
+    is one TFCluster, a file to keep and to change, which the operator runs.
 
     \b
     Examples:
       tfcluster render train.py --workers 4 --ps 2
+      tfcluster render --layout tfcluster train.py --workers 4 > train.yaml
       tfcluster render --layout per-task train.py --ps 1 | kubectl apply -f -
     """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
@@ -102,6 +139,10 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     paper = {key: words.pop(key) or "" for key in ("layout", "template", "policy")}
     if paper["layout"] and paper["template"]:
         raise UsageError(_("--template is a layout of your own: leave out --layout"))
+    if paper["layout"] == TFCLUSTER and paper["policy"]:
+        raise UsageError(
+            _("the operator applies its own policy to a TFCluster: leave out --policy")
+        )
     options, manager = grammar.given_options(words), terminal.manager
     planned = bool(
         target is None or "://" in target or Path(target).exists() or options or asked["file"]
@@ -114,7 +155,14 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
             else manager.status(target)
         )
         _note_large(terminal, cluster)
-        terminal.emit(cluster_manifests(cluster, **paper))
+        if paper["layout"] == TFCLUSTER:
+            head = cluster.metadata
+            number = head.run if planned else manager.backend.next_number(head.cluster)
+            spec = replace(cluster.spec, stop=None)
+            terminal.emit(to_yaml(custom_resource.write(head.cluster, number, spec)))
+            return
+        policy = _policy_for(terminal, cluster.spec, paper["policy"])
+        terminal.emit(cluster_manifests(cluster, paper["layout"], paper["template"], policy))
         return
     cluster = (
         manager.plan(program=target, **asked, **options).cluster

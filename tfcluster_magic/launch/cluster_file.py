@@ -42,7 +42,7 @@ def read(path: str) -> ClusterFile:
     Raises:
         InvalidRequest: it is missing, too large, not YAML, or not a TFCluster.
     """
-    data = _parse(path, _read_text(path))
+    data = _parse(path, read_text(path))
     name: str | None = None
     if "kind" in data or "apiVersion" in data or "spec" in data:
         kind, version = data.get("kind", KIND), data.get("apiVersion", API_VERSION)
@@ -105,39 +105,58 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
     }
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
+    """Read the text of a file of at most so many bytes, or of standard input for `-`.
+
+    A refusal calls it `field`.
+
+    Raises:
+        InvalidRequest: it is missing, too large or not UTF-8.
+    """
     try:
         if path == "-":
-            return sys.stdin.read(MOST_BYTES)
-        if Path(path).stat().st_size > MOST_BYTES:
-            raise _refusal(
-                path,
-                _("{count} bytes").format(count=Path(path).stat().st_size),
-                _("a cluster file has at most {count}").format(count=MOST_BYTES),
-            )
-        return Path(path).read_text("utf-8")
+            content = sys.stdin.buffer.read(most + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(most + 1)
+        if len(content) > most:
+            allowed = _("it has more than {count} bytes, which is too much").format(count=most)
+            raise _refusal(path, path, allowed, field)
+        return content.decode("utf-8")
     except OSError as error:
-        raise _refusal(
-            path, path, _("it cannot be read: {why}").format(why=error.strerror)
-        ) from None
+        told = _("it cannot be read: {why}").format(why=error.strerror)
+        raise _refusal(path, path, told, field) from None
     except UnicodeDecodeError:
-        raise _refusal(path, path, _("it is not text in UTF-8")) from None
+        raise _refusal(path, path, _("it is not text in UTF-8"), field) from None
 
 
-def _parse(path: str, text: str) -> Mapping[str, object]:
+def read_documents(path: str, text: str, field: str = "") -> list[object]:
+    """The YAML documents of a text that was read from `path`.
+
+    Raises:
+        InvalidRequest: it is not YAML.
+    """
     import yaml  # here, because it costs every other command its start
 
     try:
-        data = yaml.safe_load(text)
+        return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
         words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
-        raise _refusal(path, path, text.format(**words)) from None
-    except ValueError as error:  # such as a number of thousands of digits, or an invalid date
-        raise _refusal(path, path, _("it is not YAML: {why}").format(why=error)) from None
+        raise _refusal(path, path, text.format(**words), field) from None
+    except (ValueError, TypeError) as error:  # a number of thousands of digits, a date, a key
+        raise _refusal(path, path, _("it is not YAML: {why}").format(why=error), field) from None
     except RecursionError:
-        raise _refusal(path, path, _("it is nested too deeply")) from None
+        raise _refusal(path, path, _("it is nested too deeply"), field) from None
+
+
+def _parse(path: str, text: str) -> Mapping[str, object]:
+    documents = read_documents(path, text)
+    data = documents[0] if len(documents) == 1 else None
+    if len(documents) > 1:
+        told = _("{count} documents").format(count=len(documents))
+        raise _refusal(path, told, _("a cluster file holds one: launch one after the other"))
     if not isinstance(data, Mapping):
         raise _refusal(
             path, data, _("a file holds a TFCluster or its spec, as `tfcluster render` prints it")
@@ -152,5 +171,5 @@ def _relative_to_file(path: str, source: str) -> str:
     return str(Path(path).parent / source)
 
 
-def _refusal(path: str, value: object, allowed: str) -> InvalidRequest:
-    return InvalidRequest([Problem(f"--file {path}", value, allowed)])
+def _refusal(path: str, value: object, allowed: str, field: str = "") -> InvalidRequest:
+    return InvalidRequest([Problem(field or f"--file {path}", value, allowed)])

@@ -42,7 +42,7 @@ class Kind(Enum):
     IMAGE = "IMAGE"
     NAMES = "NAME"
     VOLUMES = "CLAIM:PATH[:ro]"
-    SECRETS = "NAME[:PATH]"
+    SECRETS = "NAME[:PATH|:VAR=KEY]"
     ANNOTATIONS = "KEY=VALUE"
     CLAIM = "SIZE[:CLASS]"
 
@@ -214,7 +214,8 @@ OPTIONS: tuple[Option, ...] = (
         "Secrets",
         ("pods", "secrets"),
         Kind.SECRETS,
-        "secret for tasks, as files at a path, else as variables; repeatable",
+        "secret for tasks: as files at a path, its keys under names of yours, else as variables; "
+        "repeatable",
     ),
     Option(
         "--annotation",
@@ -368,9 +369,20 @@ def _read_volume(item: object) -> object:
 def _read_secret(item: object) -> object:
     if isinstance(item, Mapping):
         return item
-    if not (said := _SECRET.fullmatch(str(item))):
-        raise ValueError(_("write NAME, or NAME:PATH for files, such as s3 or s3:/mnt/s3"))
-    return {key: text for key, text in said.groupdict().items() if text}
+    said = _SECRET.fullmatch(str(item))
+    given = {key: text for key, text in said.groupdict().items() if text} if said else {}
+    at = given.get("path", "")
+    pairs = [] if at.startswith("/") else [each.partition("=") for each in at.split(",") if at]
+    if not said or not all(name and equals and key for name, equals, key in pairs):
+        raise ValueError(
+            _(
+                "write NAME, NAME:PATH for files, such as s3:/mnt/s3, or NAME:VARIABLE=KEY[,…] "
+                "for single keys, such as s3:AWS_ACCESS_KEY_ID=accesskey"
+            )
+        )
+    if not pairs:
+        return given
+    return {"name": given["name"], "variables": {name: key for name, _equals, key in pairs}}
 
 
 def _read_annotation(item: object) -> tuple[str, str]:
@@ -403,7 +415,16 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
             ":ro" if v.get("readOnly") else "",
         ]
     ),
-    Kind.SECRETS: lambda s: ":".join(filter(None, (str(s.get("name", "")), s.get("path")))),
+    Kind.SECRETS: lambda s: ":".join(
+        filter(
+            None,
+            (
+                str(s.get("name", "")),
+                s.get("path")
+                or ",".join(f"{name}={key}" for name, key in s.get("variables", {}).items()),
+            ),
+        )
+    ),
     Kind.CLAIM: lambda c: ":".join(filter(None, (str(c.get("size", "")), c.get("storageClass")))),
 }
 

@@ -119,7 +119,7 @@ def request_launch(
     cell: str | None = None,
     name: str | None = None,
     sha256: str | None = None,
-    file: str | None = None,
+    file: str | cluster_file.ClusterFile | None = None,
     folder: Path | None = None,
     beside_bytes: int | None = None,
     **options: object,
@@ -135,7 +135,8 @@ def request_launch(
     source = ProgramSource(
         workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
     )
-    read = cluster_file.read(file) if file else cluster_file.ClusterFile(None, {})
+    read = cluster_file.read(file) if isinstance(file, str) else file
+    read = read or cluster_file.ClusterFile(None, {})
     draft = LaunchDraft(read_options(options, read.spec))
     if source.path is None and source.cell is None and read.program is not None:
         arguments = source.arguments or read.arguments

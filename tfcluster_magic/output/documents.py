@@ -30,7 +30,7 @@ def document(
         return "\n".join(c.metadata.name for c in clusters if isinstance(c, TFCluster))
     data = {**msgspec.to_builtins(what), **beside} if beside else what
     if form == "json":
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+        return json_text(data)
     return to_yaml(msgspec.to_builtins(data))
 
 
@@ -41,6 +41,11 @@ def cluster_yaml(cluster: TFCluster) -> str:
     for path, content in files.items():
         files[path] = f"({len(base64.b64decode(content))} bytes)"
     return to_yaml(data)
+
+
+def json_text(data: object) -> str:
+    """Models or JSON-like data as JSON for a person, too."""
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def to_yaml(data: object) -> str:

@@ -44,6 +44,7 @@ from ..spec.spec import STOP_LENGTH
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..launch.cluster_file import ClusterFile
     from ..launch.planning import DryRun, Plan
     from ..progress.run_observation import Observer
     from ..progress.run_progress import Progress
@@ -203,7 +204,7 @@ class ClusterManager(LoggingConfigurable):
         cell: str | None = None,
         name: str | None = None,
         sha256: str | None = None,
-        file: str | None = None,
+        file: str | ClusterFile | None = None,
         folder: Path | None = None,
         **options: Any,
     ) -> TFCluster:
@@ -215,7 +216,7 @@ class ClusterManager(LoggingConfigurable):
             cell: the program's text, instead of `program`.
             name: name of the cluster; without one it is derived from the program.
             sha256: checksum that a program from a URL must have.
-            file: a cluster file in YAML; `options` go before what it says.
+            file: a cluster file in YAML, or what one says; `options` go before it.
             folder: where the person works, and the program runs; without it this process's.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
 

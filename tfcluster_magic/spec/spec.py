@@ -42,6 +42,9 @@ ANNOTATION_PATTERN = (
     r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 )
 
+KEY_PATTERN = r"^[A-Za-z0-9._-]+$"
+"""Keys of a secret."""
+
 ObjectName = Annotated[str, Meta(pattern=OBJECT_NAME_PATTERN, max_length=253)]
 MountPath = Annotated[str, Meta(pattern=MOUNT_PATTERN, max_length=512)]
 
@@ -74,6 +77,22 @@ class SecretUse(Model, frozen=True):
             description="where its keys are files; empty: they are environment variables",
         ),
     ] = ""
+    variables: Annotated[
+        dict[
+            Annotated[str, Meta(pattern=ENV_NAME_PATTERN, max_length=256)],
+            Annotated[str, Meta(pattern=KEY_PATTERN, max_length=253)],
+        ],
+        Meta(
+            max_length=50,
+            description="environment variables, each with the key of the secret that it holds; "
+            "empty without a path: every key is a variable of its own name",
+        ),
+    ] = {}
+
+    @property
+    def is_environment(self) -> bool:
+        """Whether every key of it is an environment variable of its own name."""
+        return not self.path and not self.variables
 
 
 class DataClaim(Model, frozen=True):

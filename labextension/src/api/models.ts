@@ -332,6 +332,12 @@ export interface SecretUse {
    * where its keys are files; empty: they are environment variables
    */
   path?: string;
+  /**
+   * environment variables, each with the key of the secret that it holds; empty without a path: every key is a variable of its own name
+   */
+  variables?: {
+    [k: string]: string;
+  };
 }
 /**
  * A claim of the run's own at /data, made with the run and deleted with it.

@@ -33,7 +33,7 @@ const LINES: Partial<
         `${claim}${subPath ? `/${subPath}` : ''}:${path}${readOnly ? ':ro' : ''}`
     ),
   secrets: value =>
-    (value as SecretUse[]).map(({ name, path }) =>
-      path ? `${name}:${path}` : name
+    (value as SecretUse[]).map(({ name, path, variables }) =>
+      path || variables ? `${name}:${path || pairs(variables).join(',')}` : name
     )
 };

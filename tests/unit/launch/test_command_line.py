@@ -59,7 +59,11 @@ VALUES |= {
         min_size=1,
         max_size=2,
     ),
-    Kind.SECRETS: st.lists(st.one_of(claims, paths.map("s3:{}".format)), min_size=1, max_size=2),
+    Kind.SECRETS: st.lists(
+        st.one_of(claims, paths.map("s3:{}".format), st.just("s3:ID=user,KEY=a.b")),
+        min_size=1,
+        max_size=2,
+    ),
     Kind.ANNOTATIONS: st.dictionaries(st.sampled_from(["a", "b.io/c"]), text, min_size=1),
     Kind.CLAIM: st.sampled_from(["10Gi", "1Ti:shared.io"]),
 }
@@ -274,7 +278,11 @@ def test_what_only_pods_have_is_written_in_its_short_form() -> None:
     pods = {
         "imagePullSecrets": ["registry"],
         "volumes": [volume, {"claim": "old", "path": "/mnt/old"}],
-        "secrets": [{"name": "s3"}, {"name": "key", "path": "/mnt/key"}],
+        "secrets": [
+            {"name": "s3"},
+            {"name": "key", "path": "/mnt/key"},
+            {"name": "minio", "variables": {"ID": "user", "KEY": "a.b"}},
+        ],
         "annotations": {"a.io/b": "c d"},
         "dataClaim": {"size": "10Gi", "storageClass": "shared"},
     }
@@ -284,7 +292,8 @@ def test_what_only_pods_have_is_written_in_its_short_form() -> None:
     assert words[words.index("--image") :] == [
         "--image", "team/tf:1", "--image-pull-secret", "registry",
         "--volume", "images/b/c:/mnt/a:ro", "--volume", "old:/mnt/old",
-        "--secret", "s3", "--secret", "key:/mnt/key", "--annotation", "a.io/b=c d",
+        "--secret", "s3", "--secret", "key:/mnt/key", "--secret", "minio:ID=user,KEY=a.b",
+        "--annotation", "a.io/b=c d",
         "--data-claim", "10Gi:shared",
     ]  # fmt: skip
 
@@ -295,6 +304,8 @@ def test_what_only_pods_have_is_written_in_its_short_form() -> None:
         ("volume", "/mnt/a", "CLAIM:PATH"),
         ("volume", "images:/mnt/a:rx", ":ro after it"),
         ("secret", ":/mnt/s3", "NAME:PATH"),
+        ("secret", "s3:ID", "VARIABLE=KEY"),
+        ("secret", "s3:ID=a,", "VARIABLE=KEY"),
         ("annotation", "prometheus", "KEY=VALUE"),
         ("data_claim", "", "SIZE:CLASS"),
     ],

@@ -33,7 +33,16 @@ from ...launch_checks import kubernetes as checks
 from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
 from .. import run_names
-from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
+from ..base import (
+    Backend,
+    Counts,
+    KubectlPlace,
+    LogLine,
+    Options,
+    Preflight,
+    Removed,
+    every_line,
+)
 from ..run_names import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
@@ -331,6 +340,21 @@ class KubernetesBackend(Backend):
         """See `Backend.preflight`."""
         facts = self._facts(spec)
         return checks.preflight(checks.with_image(spec, facts), facts)
+
+    def kubectl_place(self, spec: Spec) -> KubectlPlace:
+        """See `Backend.kubectl_place`. Raises as `options`."""
+        facts = self._facts(spec)
+        missing = [str(problem) for problem in checks.preflight(spec, facts).problems]
+        with self._explained():
+            forbidden = namespace_access.not_creatable(self.api, self.namespace)
+        if forbidden:
+            text = _(
+                "your account may not create {kinds} in namespace {namespace}: ask its "
+                "administrator to apply the manifests, or apply a TFCluster (--layout tfcluster)"
+            )
+            told = text.format(kinds=", ".join(forbidden), namespace=self.namespace)
+            missing.append(told)
+        return KubectlPlace(self.namespace, facts.cluster.policy, tuple(missing))
 
     def _facts(self, spec: Spec) -> checks.ClientFacts:
         """All by which a launch is judged. Raises as `options`."""

@@ -148,6 +148,38 @@ def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused
     return PreflightRefused([Problem(_("clusters on record"), len(known), allowed)])
 
 
+# -- what an account may create --------------------------------------------------------------------
+
+_OBJECTS_OF_RUNS = (
+    ("", "configmaps"),
+    ("", "services"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("batch", "jobs"),
+)
+"""Group and name of the kinds that a run is made of."""
+
+
+def not_creatable(api: Api, namespace: str) -> list[str]:
+    """The kinds of a run's objects that this account may not create there. Raises ApiError.
+
+    Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+    """
+    return [
+        kind for group, kind in _OBJECTS_OF_RUNS if not _may_create(api, namespace, group, kind)
+    ]
+
+
+def _may_create(api: Api, namespace: str, group: str, kind: str) -> bool:
+    asked = {"namespace": namespace, "verb": "create", "group": group, "resource": kind}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    told = api.create(path("selfsubjectaccessreviews"), review, seconds=REQUEST_TIMEOUT)
+    return bool((told.get("status") or {}).get("allowed", True))
+
+
 # -- whether the operator answers ------------------------------------------------------------------
 
 CHECK_INTERVAL = 4.0

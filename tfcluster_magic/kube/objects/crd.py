@@ -223,16 +223,24 @@ _PAYLOAD = " + ".join(
             "size(v.claimName) + size(v.path) + (has(v.subPath) ? size(v.subPath) : 0)",
             "self.pods.volumes",
         ),
-        _characters("s", "size(s.name) + (has(s.path) ? size(s.path) : 0)", "self.pods.secrets"),
+        _characters(
+            "s",
+            "size(s.name) + (has(s.path) ? size(s.path) : 0) + "
+            "(has(s.variables) ? s.variables.map(k, size(k) + size(s.variables[k])).sum() : 0)",
+            "self.pods.secrets",
+        ),
     )
 )
 """Characters of all texts of any length. That they are not many more bytes, which CEL could only
 count at too high a price here, is said by `k8s/base/admission.yaml`.
 """
-_AS_ENVIRONMENT = "self.filter(s, !has(s.path) || s.path == '').map(s, s.name)"
 _WRITTEN = "(" + " || ".join(f"has(self.{each})" for each in rules.PROGRAM_FORMS) + ")"
 _HAS_CHECKSUM = "has(self.sha256) && self.sha256 != ''"
 _HAS_ENTRYPOINT = "has(self.entrypoint) && self.entrypoint != ''"
+_AS_ENVIRONMENT = (
+    "self.filter(s, (!has(s.path) || s.path == '') && "
+    "(!has(s.variables) || size(s.variables) == 0)).map(s, s.name)"
+)
 
 SPEC_RULES = (
     *(
@@ -343,6 +351,18 @@ SPEC_RULES = (
         f"{_AS_ENVIRONMENT}.all(n, {_AS_ENVIRONMENT}.exists_one(m, m == n))",
         rules.NAMED_TWICE,
     ),
+    CelRule(
+        "pods.secrets[]",
+        "!has(self.path) || self.path == '' || !has(self.variables) || size(self.variables) == 0",
+        rules.FILES_OR_VARIABLES,
+        "variables",
+    ),
+    CelRule(
+        "pods.secrets[].variables",
+        f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})",
+        rules.ENV_NAME,
+    ),
+    CelRule("pods.secrets[].variables", _free("self", rules.RESERVED_ENV), rules.RESERVED_NAME),
     CelRule(
         "pods.annotations",
         f"self.all(k, {cel_matches('k', ANNOTATION_PATTERN)})",

@@ -265,8 +265,8 @@ def build_pod_template(
             *(policy.python, "-S", "-E", f"{FILES_ROOT}/{RUNTIME_FILE}"),
             *("task", f"{FILES_ROOT}/{TASK_FILE}", task),
         ],
-        env=_counted(cluster) if index is None else [],
-        env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if not s.path],
+        env=[*(_counted(cluster) if index is None else []), *_from_secrets(asked)],
+        env_from=[{"secretRef": {"name": s.name}} for s in asked.secrets if s.is_environment],
         requests=requests,
         limits=limits,
         port=_start_port(spec) if opens else None,
@@ -346,6 +346,15 @@ def _counted(cluster: TFCluster) -> list[Object]:
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}},
         }
         for name, annotation in said
+    ]
+
+
+def _from_secrets(asked: Pods) -> list[Object]:
+    """The variables that hold single keys of secrets."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": key}}}
+        for secret in asked.secrets
+        for name, key in secret.variables.items()
     ]
 
 

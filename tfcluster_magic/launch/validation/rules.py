@@ -63,6 +63,7 @@ HIDING_MOUNT = mark(
 )
 MOUNTED_TWICE = mark("something else is mounted there: use each path once")
 NAMED_TWICE = mark("it is named twice: once is enough")
+FILES_OR_VARIABLES = mark("a secret is files at a path or variables: name it twice to have both")
 CLAIM_AT_LEAST = mark("a claim has at least {least}")
 
 
@@ -71,7 +72,12 @@ def _pods(spec: Spec) -> list[Problem]:
     return (
         []
         if spec.pods is None
-        else [*_pod_paths(spec.pods), *_pod_duplicates(spec.pods), *_pod_limits(spec.pods)]
+        else [
+            *_pod_paths(spec.pods),
+            *_pod_duplicates(spec.pods),
+            *_pod_limits(spec.pods),
+            *_secret_variables(spec.pods),
+        ]
     )
 
 
@@ -101,7 +107,7 @@ def _is_plain_path(path: str) -> bool:
 
 def _pod_duplicates(pods: Pods) -> Iterator[Problem]:
     named = (("imagePullSecrets", "", pods.image_pull_secrets),)
-    as_environment = [s.name if not s.path else "" for s in pods.secrets]
+    as_environment = [s.name if s.is_environment else "" for s in pods.secrets]
     for field, end, names in (*named, ("secrets", ".name", as_environment)):
         for index in _repeated(names):
             yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], _(NAMED_TWICE))
@@ -122,6 +128,18 @@ def _pod_limits(pods: Pods) -> Iterator[Problem]:
     if (claim := pods.data_claim) and parse_memory(claim.size) < parse_memory(SMALLEST_CLAIM):
         rule = _(CLAIM_AT_LEAST).format(least=SMALLEST_CLAIM)
         yield Problem("spec.pods.dataClaim.size", claim.size, rule)
+
+
+def _secret_variables(pods: Pods) -> Iterator[Problem]:
+    for index, secret in enumerate(pods.secrets):
+        where = f"spec.pods.secrets[{index}].variables"
+        if secret.path and secret.variables:
+            yield Problem(where, ", ".join(secret.variables), _(FILES_OR_VARIABLES))
+        for name, key in secret.variables.items():
+            if not re.fullmatch(ENV_NAME_PATTERN, name):
+                yield Problem(where, name, _(ENV_NAME))
+            if name.startswith(RESERVED_ENV):
+                yield Problem(f"{where}.{name}", key, _(RESERVED_NAME))
 
 
 # Rules for every spec.
@@ -276,6 +294,11 @@ def payload_sizes(spec: Spec) -> dict[str, int]:
                     for each in pods.volumes
                 ),
                 *(_size(each.name) + _size(each.path) for each in pods.secrets),
+                *(
+                    _size(variable) + _size(key)
+                    for each in pods.secrets
+                    for variable, key in each.variables.items()
+                ),
             )
         ),
     }

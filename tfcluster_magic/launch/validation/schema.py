@@ -21,6 +21,7 @@ from ...spec.quantities import memory_rule, non_finite_numbers, number_rule, par
 from ...spec.spec import (
     ANNOTATION_PATTERN,
     IMAGE_PATTERN,
+    KEY_PATTERN,
     MOUNT_OR_NOTHING,
     MOUNT_PATTERN,
     OBJECT_NAME_PATTERN,
@@ -123,6 +124,9 @@ _WORDS: Mapping[str, Callable[[], str]] = {
     PROGRAM_PATH_PATTERN: lambda: _("write a path without line breaks"),
     PROGRAM_URL_PATTERN: lambda: _("write an address such as https://example.com/train.py"),
     SUB_PATH_PATTERN: lambda: _("write a path inside of the claim, without a '/' first or ':'"),
+    KEY_PATTERN: lambda: _(
+        "a key of a secret has letters, digits, '-', '_' and '.', such as accesskey"
+    ),
     ANNOTATION_PATTERN: lambda: _(
         "write names such as prometheus.io/scrape, at most 63 characters after the '/', "
         "and at most 32 annotations"

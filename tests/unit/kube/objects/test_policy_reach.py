@@ -65,7 +65,11 @@ FULL = Spec(
     pods=Pods(
         image_pull_secrets=("registry",),
         volumes=(Volume(claim="images", path="/mnt/images", sub_path="cats"),),
-        secrets=(SecretUse(name="s3"), SecretUse(name="keys", path="/mnt/keys")),
+        secrets=(
+            SecretUse(name="s3"),
+            SecretUse(name="keys", path="/mnt/keys"),
+            SecretUse(name="minio", variables={"KEY_ID": "user"}),
+        ),
         annotations={"a/b": "c"},
         data_claim=DataClaim(size="1Gi", storage_class="shared"),
     ),

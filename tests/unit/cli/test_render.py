@@ -1,0 +1,109 @@
+"""`render` for Kubernetes: a TFCluster to keep, and manifests by the policy of their namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.command_line import Run, here, run
+from support.kube_server import KubeServer
+from support.kubernetes_backend import backend, publish
+
+from tfcluster_magic import ClusterManager
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.kubernetes import LaunchFacts
+from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
+
+__all__ = ["here", "run"]  # fixtures, as if written here
+
+WHOLE = ("render", "--layout", "tfcluster")
+
+
+@pytest.fixture
+def server() -> Iterator[KubeServer]:
+    """An API server."""
+    made = KubeServer()
+    yield made
+    made.close()
+
+
+def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, here: Path) -> None:
+    """What is printed for a launch is that launch, for `kubectl apply` and for `launch -f`."""
+    words = ("hello.py", "--workers", "3", "--ps", "1", "--max-duration", "90m")
+    done = run(*WHOLE, *words, "--", "--steps", "5")
+    (here / "hello.yaml").write_text(done.out)
+
+    (found,) = yaml.safe_load_all(done.out)
+    assert (found["kind"], found["metadata"]) == ("TFCluster", {"name": "hello-1"})
+    spec = custom_resource.read(found).spec
+    assert spec.replicas.total == 4
+    assert spec.program is not None
+    assert spec.program.arguments == ("--steps", "5")
+    planned = ClusterManager().plan(file="hello.yaml").cluster
+    assert (planned.metadata.cluster, planned.spec) == ("hello", spec)
+    assert done.err == ""
+
+
+def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
+    """The file of a run that exists makes the next run of that name; nobody's wish to stop it is in
+    it.
+    """
+    run("launch", "sleep.py", "--workers", "1")
+    run("stop", "sleep")
+    found = yaml.safe_load(run(*WHOLE, "sleep").out)
+
+    assert found["metadata"] == {"name": "sleep-2"}
+    assert "stop" not in found["spec"]
+
+
+def test_a_policy_is_the_operators_to_apply(run: Run) -> None:
+    """A policy says nothing about a TFCluster on paper."""
+    done = run(*WHOLE, "hello.py", "--policy", "policy.yaml")
+    assert done.code == 2
+    assert "leave out --policy" in done.err
+
+
+def test_manifests_follow_the_policy_of_the_namespace(
+    run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the namespace's policy is known it fills in the manifests, and what the namespace lacks
+    for them is said before they are printed.
+    """
+    backend(server, here, monkeypatch)
+    claims = {name: ClaimFacts() for name in ("log", "workspace")}
+    policy = Policy(priority_class="tfcluster-task", default_image="hub/notebook:1")
+    publish(server, LaunchFacts(policy=policy, names=NamespaceObjects(claims=claims)))
+    done = run("render", "--backend", "kubernetes", "hello.py", "--workers", "2")
+
+    pods = [
+        each["spec"]["template"]["spec"]
+        for each in yaml.safe_load_all(done.out)
+        if each["kind"] == "Job"
+    ]
+    assert {(pod["priorityClassName"], pod["containers"][0]["image"]) for pod in pods} == {
+        ("tfcluster-task", "hub/notebook:1")
+    }
+    assert "the manifests follow the policy of namespace alice" in done.err
+    assert "not in alice: the namespace: got 'data'; there is no such Persistent" in done.err
+
+
+def test_what_the_account_may_not_create_is_said(
+    run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant of a hub may create no Jobs: it is told before the manifests are printed."""
+    backend(server, here, monkeypatch)
+    publish(server)
+    server.denied = {"services", "networkpolicies", "jobs"}
+    done = run("render", "--backend", "kubernetes", "hello.py", "--workers", "2")
+    assert "may not create services, networkpolicies, jobs in namespace alice" in done.err
+    assert done.out.count("\nkind: ") == 4
+
+
+def test_without_a_cluster_the_default_policy_is_named(run: Run) -> None:
+    """Nobody takes the defaults for what a hub's namespace needs."""
+    done = run("render", "--layout", "native", "hello.py")
+    assert "the manifests follow the default policy (no cluster was asked)" in done.err
+    assert "--policy" in done.err
