@@ -250,7 +250,7 @@ def _emit_imported(
 ) -> None:
     from ..kube.objects import custom_resource
 
-    made = [custom_resource.write(job.name, 1, job.spec) for job in jobs]
+    made = [custom_resource.write_by_hand(job.name, 1, job.spec) for job in jobs]
     if form == "json":
         told = [
             {"tfcluster": each, "notCarriedOver": [_remark(r) for r in job.remarks]}

@@ -159,7 +159,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
             head = cluster.metadata
             number = head.run if planned else manager.backend.next_number(head.cluster)
             spec = replace(cluster.spec, stop=None)
-            terminal.emit(to_yaml(custom_resource.write(head.cluster, number, spec)))
+            terminal.emit(to_yaml(custom_resource.write_by_hand(head.cluster, number, spec)))
             return
         policy = _policy_for(terminal, cluster.spec, paper["policy"])
         terminal.emit(cluster_manifests(cluster, paper["layout"], paper["template"], policy))

@@ -19,10 +19,7 @@ from typing import Any, TypeVar
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _, mark
-from ..program import OWN_FOLDER
-from ..program.snapshots import inline_files
-from ..program.tree import File, checksum
-from ..spec import ENV_NAME_PATTERN, ProgramKind, Spec, SuccessPolicy, TaskType, names
+from ..spec import ENV_NAME_PATTERN, Spec, SuccessPolicy, TaskType, names
 from . import cluster_file, validation
 
 TFJOB, API = "TFJob", "kubeflow.org/v1"
@@ -986,18 +983,14 @@ def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
 
 
 def _program(types: Sequence[_Type]) -> dict[str, Any]:
-    """The image's own command as a program: a shell script that becomes it."""
-    text = _script(types).encode()
-    tree = {SCRIPT: File(text, executable=False)}
-    return {
-        "kind": ProgramKind.FILE.value,
-        "source": SCRIPT,
-        "entrypoint": SCRIPT,
-        "sha256": checksum(tree),
-        "files": inline_files(tree),
-        "importsTensorflow": False,
-        "workingDir": OWN_FOLDER,
-    }
+    """The image's own command; a shell script where types differ, or where it holds a secret."""
+    first, *others = types
+    made = (first.words, first.folder, first.env.keys())
+    same = all((each.words, each.folder, each.env.keys()) == made for each in others)
+    if same and first.env.keys() == _common(types).keys() and "\0" not in "".join(first.words):
+        folder = {"workingDir": first.folder} if first.folder else {}
+        return {"command": first.words, **folder}
+    return {"inline": _script(types), "entrypoint": SCRIPT}
 
 
 def _script(types: Sequence[_Type]) -> str:

@@ -52,7 +52,15 @@ def to_yaml(data: object) -> str:
     """JSON-like data as YAML in its own order."""
     import yaml
 
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as such."""
+
+    def lines(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, lines)
+    text: str = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text.rstrip("\n")
 
 

@@ -216,6 +216,32 @@ def written_program(program: Program) -> dict[str, Any]:
     return written
 
 
+def readable_program(program: Program) -> dict[str, Any]:
+    """A program as a person would write it: text as text, where its one file is some. What a task
+    finds out by itself is left out.
+    """
+    if program.by_hand:
+        return written_program(program)
+    files = program.files or {}
+    text = _text_of(next(iter(files.values()))) if len(files) == 1 else None
+    if text is None or program.kind is ProgramKind.FOLDER or program.executables:
+        written: dict[str, Any] = msgspec.to_builtins(program)
+        return written
+    entry = {} if program.entrypoint == INLINE_ENTRY else {"entrypoint": program.entrypoint}
+    arguments = {"arguments": list(program.arguments)} if program.arguments else {}
+    folder = {"workingDir": program.working_dir} if program.working_dir else {}
+    return {"inline": text, **entry, **arguments, **folder}
+
+
+def _text_of(content: str) -> str | None:
+    """A file of the record as text that the resource may hold; None where it is none."""
+    try:
+        text = base64.b64decode(content).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return text if text and "\0" not in text and len(text) <= PAYLOAD_BYTES else None
+
+
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
     """Return what a status says of a program that is not a snapshot."""
     if program is None or program.is_pinned:

@@ -38,6 +38,8 @@ def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, h
 
     (found,) = yaml.safe_load_all(done.out)
     assert (found["kind"], found["metadata"]) == ("TFCluster", {"name": "hello-1"})
+    assert found["spec"]["program"]["inline"] == (here / "hello.py").read_text()
+    assert "  program:\n    inline: |\n" in done.out
     spec = custom_resource.read(found).spec
     assert spec.replicas.total == 4
     assert spec.program is not None

@@ -61,6 +61,14 @@ def remarks_of(made: ImportedJob) -> dict[str, Remark]:
     return {r.path: r for r in made.remarks if not r.path.endswith("activeDeadlineSeconds")}
 
 
+def test_one_command_for_all_types_is_the_images_own(tmp_path: Path) -> None:
+    """Nothing stands between the image and its command where all types run the same."""
+    (made,) = read(tmp_path, worker(command=["python", "-m", "a"], args=["$(B)"], workingDir="/a"))
+    assert made.spec.program is not None
+    assert made.spec.program.command == ("python", "-m", "a", "$(B)")
+    assert made.spec.program.working_dir == "/a"
+
+
 def script_of(made: ImportedJob) -> str:
     """What the tasks run."""
     assert made.spec.program is not None

@@ -35,6 +35,7 @@ from ...spec import (
     Metadata,
     Model,
     Phase,
+    Program,
     Reason,
     Spec,
     Status,
@@ -137,6 +138,15 @@ def write(
         "metadata": head,
         "spec": resource_form.write(Spec, msgspec.to_builtins(spec)),
     }
+
+
+def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
+    """The object as a person would write it, with the program as text where it is some."""
+    made = write(cluster, run, spec)
+    if spec.program is not None:
+        written = snapshots.readable_program(spec.program)
+        made["spec"]["program"] = resource_form.write(Program, written)
+    return made
 
 
 def write_stop(stop: Stop) -> Object:
