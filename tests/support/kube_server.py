@@ -48,6 +48,8 @@ class KubeServer:
         """Whether the answer to what was done never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
+        self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
+        """Whether an account has a right, by the attributes of what it asks for."""
         self.clock: Callable[[], float] = time.time
         """Return its time, for its answers and the writes of a Lease."""
         self._version = 0
@@ -155,6 +157,8 @@ class KubeServer:
                 raise refusal
             if self.lacks.intersection(path.split("/")):
                 raise Refusal(404, "NotFound", "404 page not found")
+            if path.endswith("/selfsubjectaccessreviews"):
+                return 201, {"status": {"allowed": self.may(body["spec"]["resourceAttributes"])}}
             if method == "POST":
                 whole = f"{path}/{body['metadata']['name']}"
                 if whole in self.objects:
