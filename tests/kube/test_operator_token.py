@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubenode.commands import wait_until
 from kubenode.errors import NodeError
 from support.kube import tenants, workloads
 from support.kube.kubectl import Kubectl, Object
@@ -224,6 +225,35 @@ def test_a_job_has_the_shape_of_a_runs(
     larger = '{"spec": {"parallelism": 9}}'
     words = ("patch", "job", "waits-1-worker", "--type=merge", "-p", larger)
     assert "may only change whether it is suspended" in done(thief, alices.name, *words)
+
+
+def test_images_are_those_that_an_administrator_names(
+    thief: Kubectl, alices: Tenant, parts: dict[str, Object], cluster: UnderTest
+) -> None:
+    """Where the ConfigMap tfcluster-images names patterns, a Job of the operator has an image that
+    matches one as a whole; the operator's account does not write that ConfigMap.
+    """
+    other = copy.deepcopy(parts["Job"])
+    _container(other)["image"] = "quarantine.example.com/registry.example.com/team/a"
+    allowed = copy.deepcopy(parts["Job"])
+    _container(allowed)["image"] = "registry.example.com/team/a"
+    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"  # what other tests launch, too
+    images: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "tfcluster-images"},
+        "data": {"images": patterns},
+    }
+    assert HOME in created(thief, SYSTEM, images)
+    assert created(thief, alices.name, other) == ""
+    system = cluster.kubectl.within(SYSTEM)
+    system.apply(images)
+    try:
+        refused = "has no pattern for this image"
+        wait_until(lambda: refused in created(thief, alices.name, other), "it counts", seconds=60)
+        assert created(thief, alices.name, allowed) == ""
+    finally:
+        system.delete("configmap", "tfcluster-images")
 
 
 OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
