@@ -123,14 +123,20 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
 def test_tenancys_token_binds_the_tenant_roles_alone(
     cluster: UnderTest, bob: Furnished, kube: Kubectl
 ) -> None:
-    """Tenancy writes in tenants alone, binds two roles to one account each, and reads no secret."""
+    """Tenancy writes in tenants alone, binds three roles to one account each, and reads no
+    secret.
+    """
     no_right = "is attempting to grant RBAC permissions not currently held"
     assert no_right in created(bob.kubectl, TENANCY, binding("tfcluster-hub", "notebook", bob.name))
     bound = "tenancy may only bind tfcluster-user to the tenant's notebook"
     assert bound in created(bob.kubectl, TENANCY, binding("tfcluster-user", "other", bob.name))
     assert bound in created(bob.kubectl, TENANCY, binding("tfcluster-user", "notebook", "eve"))
-    role = binding("tfcluster-operator-secrets", "notebook", bob.name)
-    assert bound in created(bob.kubectl, TENANCY, role)
+    for name in ("tfcluster-operator-tenant", "tfcluster-operator-secrets"):
+        assert bound in created(bob.kubectl, TENANCY, binding(name, "notebook", bob.name)), name
+        assert bound in created(bob.kubectl, TENANCY, binding(name, "operator", bob.name)), name
+    for name in ("tfcluster-operator", "cluster-admin"):
+        role = binding(name, "operator", "tfcluster-system")
+        assert no_right in created(bob.kubectl, TENANCY, role), name
     inside = "tenancy may only write in namespaces that the hub made"
     role = binding("tfcluster-user", "notebook", kube.namespace)
     for where in (kube, kube.within("kube-system"), kube.within(HOME)):

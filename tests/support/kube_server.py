@@ -43,13 +43,13 @@ class KubeServer:
         self.calls: list[tuple[str, str]] = []
         self.lacks = {"podgroups"}
         """Kinds that it does not know, as one without Volcano."""
-        self.denied: set[str] = set()
-        """Resources that a review says the account may not create."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to what was done never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
+        self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
+        """Whether an account has a right, by the attributes of what it asks for."""
         self.clock: Callable[[], float] = time.time
         """Return its time, for its answers and the writes of a Lease."""
         self._version = 0
@@ -158,8 +158,10 @@ class KubeServer:
             if self.lacks.intersection(path.split("/")):
                 raise Refusal(404, "NotFound", "404 page not found")
             if path.endswith("/selfsubjectaccessreviews"):
-                asked = body["spec"]["resourceAttributes"]["resource"]
-                return 201, {**body, "status": {"allowed": asked not in self.denied}}
+                return 201, {
+                    **body,
+                    "status": {"allowed": self.may(body["spec"]["resourceAttributes"])},
+                }
             if method == "POST":
                 whole = f"{path}/{body['metadata']['name']}"
                 if whole in self.objects:

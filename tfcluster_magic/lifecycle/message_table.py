@@ -417,6 +417,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     "What a run waits for in the queue (on Kubernetes)": {
         "OperatorLooksAround": mark("the operator to read the state of the cluster"),
         "OperatorCountsHours": mark("the operator to add up the hours used"),
+        "NamespaceClosed": mark(
+            "an administrator of the cluster to let TFCluster work in namespace {namespace}: "
+            "`{command}`"
+        ),
         "VolcanoMissing": mark("Volcano, which the policy demands and this cluster does not have"),
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),

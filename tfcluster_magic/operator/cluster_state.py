@@ -7,6 +7,7 @@ What the operator may not read counts as not known, and it goes on without.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +145,8 @@ def is_node_ready(node: Object) -> bool:
 # Nothing of secrets is kept: their names and types are asked for when a run names some.
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+ASK_AGAIN = {True: 600.0, False: 2.0}
+"""Seconds for which a right is believed to be there, or not."""
 
 
 class ClusterState(InformerGroup):
@@ -161,7 +164,9 @@ class ClusterState(InformerGroup):
         def follow(resource: str, **more: Any) -> Informer:
             return Informer(api, path(resource, namespace), group=of_namespace, **more)
 
-        self._api = api
+        self._api, self._namespace = api, namespace
+        self._may_make: dict[str, tuple[bool, float]] = {}
+        """By namespace: whether Jobs may be made there, and until when that is believed."""
         self.others = Informer(
             api,
             path("pods"),
@@ -220,6 +225,45 @@ class ClusterState(InformerGroup):
         """The annotations of a tenant's namespace; none of one that nobody labelled as such."""
         found = self.tenants.get("", namespace)
         return {} if found is None else found["metadata"].get("annotations") or {}
+
+    def opt_in_command(self, namespace: str) -> str:
+        """What an administrator has to run before the operator may work in a namespace; empty when
+        it may.
+
+        The API is asked once for each namespace, and from time to time. Raises ApiError.
+        """
+        named = self._namespace or is_forbidden(self.tenants)
+        label = not named and self.tenants.get("", namespace) is None
+        bind = not self._may_make_jobs(namespace)
+        return labels.opt_in_command(namespace, label=label, bind=bind)
+
+    def _may_make_jobs(self, namespace: str) -> bool:
+        """Whether tfcluster-operator-tenant is bound, of which this is one right.
+
+        Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/
+        """
+        known, now = self._may_make.get(namespace), time.monotonic()
+        if known is not None and now < known[1]:
+            return known[0]
+        asked = {"group": "batch", "resource": "jobs", "verb": "create", "namespace": namespace}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        answer = self._api.create(path("selfsubjectaccessreviews"), body)
+        allowed = bool(answer["status"]["allowed"])
+        self._may_make[namespace] = allowed, now + ASK_AGAIN[allowed]
+        return allowed
+
+    def note_write(self, namespace: str, *, forbidden: bool) -> None:
+        """Learn from a write whether the operator's role is bound; one that was forbidden may have
+        another reason, so that the API is asked before the next launch.
+        """
+        if forbidden:
+            self._may_make.pop(namespace, None)
+        else:
+            self._may_make[namespace] = True, time.monotonic() + ASK_AGAIN[True]
 
     def secrets(self, namespace: str) -> dict[str, str] | None:
         """Names and types of the secrets that are labelled for tasks; None where nobody may look.

@@ -182,6 +182,7 @@ export const TEXTS: Readonly<
   LaunchInterrupted: "Its launch was ended half-way, before any task was started; start it with `tfcluster rerun {name}`.",
   OperatorLooksAround: "the operator to read the state of the cluster",
   OperatorCountsHours: "the operator to add up the hours used",
+  NamespaceClosed: "an administrator of the cluster to let TFCluster work in namespace {namespace}: `{command}`",
   VolcanoMissing: "Volcano, which the policy demands and this cluster does not have",
   PolicyCheckPending: "the check that NetworkPolicies are enforced on this cluster",
   TurnAfter: "its turn after {name}",

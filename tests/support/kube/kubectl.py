@@ -131,6 +131,11 @@ class Kubectl:
         # The product knows no Deployments.
         return where.replace("/api/v1", "/apis/apps/v1", 1) if resource == "deployments" else where
 
+    @property
+    def api(self) -> Api:
+        """The same account's connection, which reads nothing before it writes, as kubectl does."""
+        return _api(self.kubeconfig)
+
     def wait_until_furnished(self) -> None:
         """Wait until the namespace has its service account: pods are refused before.
 

@@ -26,6 +26,8 @@ from support.kube.tenants import user_rules
 from support.kube.turns import OPERATOR, folder_of_all
 
 from tfcluster_magic import program
+from tfcluster_magic.kube.api.labels import OPERATOR as ACCOUNT
+from tfcluster_magic.kube.api.labels import OPERATOR_ROLE
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.network_policy import DnsResolver, dns_rules
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Status, resource_form
@@ -194,7 +196,18 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
         }
         for claim in CLAIMS
     ]
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    group, (home, account) = "rbac.authorization.k8s.io", ACCOUNT
+    role = {"apiVersion": f"{group}/v1", "kind": "Role"}
+    bindings = [
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": each, "namespace": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": each},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": home}],
+        }
+        for each in (OPERATOR_ROLE, "tfcluster-operator-secrets")
+    ]
     denied = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -205,17 +218,7 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
         *claims,
         {**role, "rules": user_rules(), "metadata": {"name": "tfcluster-user", "namespace": name}},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "tfcluster-operator-secrets", "namespace": name},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "tfcluster-operator-secrets",
-            },
-            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": SYSTEM}],
-        },
+        *bindings,
         denied,
     ]
 

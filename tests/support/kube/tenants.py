@@ -143,10 +143,10 @@ def run_cells(kube: Kubectl, cells: Sequence[str], folder: Path) -> str:
     return kube.exec(POD, "sh", "-c", command, seconds=600)
 
 
-def kubeconfig(kube: Kubectl, where: Path, *, seconds: int = 3600) -> Path:
+def kubeconfig(kube: Kubectl, where: Path, *, seconds: int = 3600, account: str = ACCOUNT) -> Path:
     """A kubeconfig of a namespace's user, as on a laptop, with a token that expires."""
     said = json.loads(kube("config", "view", "--raw", "--minify", "-o", "json"))
-    token = kube("create", "token", ACCOUNT, f"--duration={seconds}s").strip()
+    token = kube("create", "token", account, f"--duration={seconds}s").strip()
     server: Object = said["clusters"][0]["cluster"]
     return write_kubeconfig(server, {"token": token}, kube.namespace, where)
 

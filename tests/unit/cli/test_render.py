@@ -98,7 +98,8 @@ def test_what_the_account_may_not_create_is_said(
     """A tenant of a hub may create no Jobs: it is told before the manifests are printed."""
     backend(server, here, monkeypatch)
     publish(server)
-    server.denied = {"services", "networkpolicies", "jobs"}
+    denied = {"services", "networkpolicies", "jobs"}
+    server.may = lambda asked: asked["resource"] not in denied
     done = run("render", "--backend", "kubernetes", "hello.py", "--workers", "2")
     assert "may not create services, networkpolicies, jobs in namespace alice" in done.err
     assert done.out.count("\nkind: ") == 4

@@ -92,9 +92,13 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
         raise BackendUnavailable(
             _(
                 "the operator of TFCluster does not serve namespace {namespace} (it has no "
-                "ConfigMap {name}): ask the cluster's administrator to label it "
-                "{label}=true, or name another one in TFCLUSTER_NAMESPACE"
-            ).format(namespace=namespace, name=labels.OPTIONS, label=labels.TENANT)
+                "ConfigMap {name}): name another one in TFCLUSTER_NAMESPACE, or ask the cluster's "
+                "administrator to run `{command}`"
+            ).format(
+                namespace=namespace,
+                name=labels.OPTIONS,
+                command=labels.opt_in_command(namespace),
+            )
         ) from None
     said = told.get("data") or {}
     try:

@@ -10,7 +10,7 @@ is there can be compared with what shall be. Creates nothing.
     claims            workspace, data, log; what all of a group may read
     ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); after the
                       claims, which a quota that does not count yet would refuse
-    RoleBindings      the user's rights; by policy the operator's to see secrets
+    RoleBindings      the user's rights; the operator's, by policy also to see secrets
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 """
@@ -91,8 +91,6 @@ TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
 """Priority classes; quotas are scoped to them."""
 ACCOUNT = "notebook"
 USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
-OPERATOR = ("tfcluster-system", "operator")
-"""Namespace and name of the operator's service account."""
 NOTEBOOK = {labels.NOTEBOOK: "true"}
 ARCHIVE = f"{labels.GROUP}/archive"
 """Label of the pod that gives a user's data to the console: "true"."""
@@ -123,7 +121,10 @@ class TenantContext(msgspec.Struct, frozen=True):
 def tenant_objects(
     entitlement: Entitlement, place: TenantContext, *, namespace: str, removed: bool = False
 ) -> list[Object]:
-    """Everything that a tenant has, but for copies of secrets; of one who was removed no rights."""
+    """Everything that a tenant has, but for copies of secrets; of one who was removed no rights.
+
+    The operator keeps its own: what runs of a removed user has to end.
+    """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:
         volume = shared.volume.replace("{namespace}", namespace)
@@ -132,10 +133,10 @@ def tenant_objects(
         made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # in tasks, too
         found.append(made)
     found += _common(entitlement.grant, place)
-    if place.operator_secrets:
-        home, account = OPERATOR
-        words = {"role": SECRETS_ROLE, "account": account, "namespace": home}
-        found.append(_made("role-binding", place, SECRETS_ROLE, **words))
+    home, account = labels.OPERATOR
+    for role in (labels.OPERATOR_ROLE, *((SECRETS_ROLE,) if place.operator_secrets else ())):
+        words = {"role": role, "account": account, "namespace": home}
+        found.append(_made("role-binding", place, role, **words))
     if not removed:
         words = {"role": USER_ROLE, "account": ACCOUNT, "namespace": namespace}
         found.append(_made("role-binding", place, USER_ROLE, **words))

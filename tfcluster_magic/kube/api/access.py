@@ -220,7 +220,21 @@ def _forbidden(error: ApiError) -> TFClusterError:
     found = _FORBIDDEN.search(error.message)
     if not found:  # a quota, an admission policy: they say themselves what they refuse
         return NotAllowed(_("the cluster refuses: {why}").format(why=error.message))
+    from . import labels
+
     where = found["namespace"]
+    if where and found["user"] == "system:serviceaccount:{}:{}".format(*labels.OPERATOR):
+        return NotAllowed(
+            _(
+                "the operator may not {verb} {resource} in namespace {namespace}: an administrator "
+                "of the cluster runs `{command}`"
+            ).format(
+                verb=found["verb"],
+                resource=found["resource"],
+                namespace=where,
+                command=labels.opt_in_command(where, label=False),
+            )
+        )
     return NotAllowed(
         _(
             "{user} may not {verb} {resource} {where}: ask an administrator of the cluster to "

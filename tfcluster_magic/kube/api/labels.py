@@ -23,7 +23,11 @@ TASK_TYPE = f"{GROUP}/task-type"
 TASK = f"{GROUP}/task"
 """Label of a pod that no Job has given an index: `worker-3`."""
 TENANT = f"{GROUP}/tenant"
-"""Label of a namespace in which the operator publishes its options: "true"."""
+"""Label of a namespace in which the operator may make runs and publishes its options: "true"."""
+OPERATOR = ("tfcluster-system", "operator")
+"""Namespace and name of the operator's service account."""
+OPERATOR_ROLE = "tfcluster-operator-tenant"
+"""The ClusterRole that a RoleBinding of the same name gives it in such a namespace."""
 NOTEBOOK = f"{GROUP}/notebook"
 """Label of the owner's notebook pods, "true": they may connect to port 2222 of the tasks."""
 FOR_TASKS = f"{GROUP}/for-tasks"
@@ -60,6 +64,24 @@ CONTAINER = "tensorflow"
 RUN_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,5}$"
 """Names that a TFCluster may have: `<cluster>-<run>`."""
 LONGEST_RUN_NAME = 47
+
+
+def opt_in_command(namespace: str, *, label: bool = True, bind: bool = True) -> str:
+    """The command by which an administrator lets the operator work in a namespace.
+
+    Args:
+        namespace: that one.
+        label: whether it lacks the label.
+        bind: whether it lacks the RoleBinding.
+    """
+    home, account = OPERATOR
+    commands = [f"kubectl label namespace {namespace} {TENANT}=true"] if label else []
+    if bind:
+        commands.append(
+            f"kubectl -n {namespace} create rolebinding {OPERATOR_ROLE} "
+            f"--clusterrole={OPERATOR_ROLE} --serviceaccount={home}:{account}"
+        )
+    return " && ".join(commands)
 
 
 def job_name(run: str, task_type: TaskType) -> str:

@@ -225,10 +225,24 @@ class ObjectCreator:
 
 def delete_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
     """Delete an object if it is of the run of this uid. Raises ApiError."""
-    where = path(_RESOURCE[kind], key[0], name)
-    found = find_object(api, where)
-    if found is not None and _is_of(uid, found):
-        discard_object(api, where, found["metadata"]["uid"])
+    found = find_owned(api, key, kind, name, uid)
+    if found is not None:
+        discard_object(api, path(_RESOURCE[kind], key[0], name), found["metadata"]["uid"])
+
+
+def find_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> Object | None:
+    """Return an object if it is of the run of this uid; None as well where the operator may not
+    look any more, because the namespace goes or was closed to it: there ownership sees to the rest.
+
+    Raises ApiError.
+    """
+    try:
+        found = find_object(api, path(_RESOURCE[kind], key[0], name))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+    return found if found is not None and _is_of(uid, found) else None
 
 
 def _is_of(uid: str, found: Object) -> bool:

@@ -27,7 +27,7 @@ from ..cluster_state import Key, objects_of_other_runs, owner_uid
 from . import status_rules
 from .actions import ReconcileContext
 from .job_control import report_deleted_pods
-from .object_creation import ObjectCreator, delete_owned
+from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
@@ -130,10 +130,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    found = find_object(
-        context.api, path("configmaps", key[0], name)
-    )  # made first, and deleted last
-    if found is not None and cluster_state.owner_uid(found) == uid:
+    # made first, and deleted last
+    if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
     return math.inf

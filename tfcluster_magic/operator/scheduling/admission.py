@@ -103,6 +103,9 @@ class Admission:
             self._new.setdefault(uid, time.monotonic())
         if not self._snapshotter.settled:
             return Waiting(Message("OperatorLooksAround"))
+        if command := self._cluster_state.opt_in_command(cluster.metadata.owner):
+            closed = {"namespace": cluster.metadata.owner, "command": command}
+            return Waiting(Message("NamespaceClosed", closed))
         spent = self._spent(cluster, self._cores)
         if spent is None:
             return Waiting(Message("OperatorCountsHours"))

@@ -66,6 +66,8 @@ class OptionsPublisher(BackgroundThread):
         self._enforced, self._leads = enforced, leads
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._refused: dict[str, str] = {}
+        """By namespace: why it was not written, as it was logged."""
         self._anew = 0.0
         self.writes = 0
 
@@ -136,8 +138,14 @@ class OptionsPublisher(BackgroundThread):
                     raise
                 self._api.create(where, body)
         except ApiError as error:
-            log.warning("%s: its options cannot be written: %s", namespace, error)
+            if error.status == 403:
+                self._cluster_state.note_write(namespace, forbidden=True)
+            if str(error) != self._refused.get(namespace):
+                log.warning("%s: its options cannot be written: %s", namespace, error)
+            self._refused[namespace] = str(error)
             return False
+        self._refused.pop(namespace, None)
+        self._cluster_state.note_write(namespace, forbidden=False)  # no launch has to ask
         self.writes += 1
         return True
 

@@ -25,7 +25,7 @@ def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: 
     assert {
         kind: len([p for p in world.server.objects if f"/{ALICE}/{kind}/" in p])
         for kind in ("serviceaccounts", "rolebindings", "resourcequotas", "networkpolicies")
-    } == {"serviceaccounts": 2, "rolebindings": 2, "resourcequotas": 4, "networkpolicies": 5}
+    } == {"serviceaccounts": 2, "rolebindings": 3, "resourcequotas": 4, "networkpolicies": 5}
     assert world.server.names("persistentvolumeclaims") == ["data", "log", "workspace"]
     world.end()
     before = len(world.server.writes())

@@ -131,16 +131,20 @@ def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
     assert set(yaml.safe_load(own["expression"])) == written
 
 
-def test_the_rights_of_hub_and_tenancy_do_not_grow(pytestconfig: pytest.Config) -> None:
-    """Every rule of their roles, and whom they are bound to, stands in a golden file."""
+def test_rights_do_not_grow(pytestconfig: pytest.Config) -> None:
+    """Every rule of the roles of operator, hub, tenancy, console and users, and whom they are bound
+    to, stands in a golden file.
+    """
     lines = []
-    for file in sorted((ROOT / "k8s" / "hub").glob("*.yaml")):
+    for file in (*(ROOT / "k8s" / "base").glob("*.yaml"), *(ROOT / "k8s" / "hub").glob("*.yaml")):
         for found in yaml.safe_load_all(file.read_text()):
-            head = f"{found['kind']} {found.get('metadata', {}).get('name')}"
+            head = f"{found.get('kind')} {found.get('metadata', {}).get('name')}"
             if head.startswith(("Role ", "ClusterRole ")):
                 lines += [f"{head}: {_rule(each)}" for each in found["rules"]]
             elif "RoleBinding" in head:
-                who = ", ".join(f"{s['namespace']}/{s['name']}" for s in found["subjects"])
+                who = ", ".join(
+                    f"{s.get('namespace', s['kind'])}/{s['name']}" for s in found["subjects"]
+                )
                 lines.append(f"{head}: {found['roleRef']['kind']} to {who}")
     text = "\n".join(sorted(lines)) + "\n"
     assert is_golden("rights.txt", text, pytestconfig), "rights were changed: read the difference"

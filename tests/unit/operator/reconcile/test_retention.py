@@ -7,7 +7,7 @@ import time
 
 import pytest
 from support.kube_server import Object, Refusal
-from support.operator_world import JOBS, RUNS, SERVICE, World, up
+from support.operator_world import JOBS, PODS, RUNS, SERVICE, World, up
 from support.polling import wait_until
 
 from tfcluster_magic.kube.api.labels import UID
@@ -66,6 +66,29 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     retention.apply_retention(late, ("a", "digits-1"), old)
     assert SERVICE in world.server.objects
     assert f"{JOBS}/digits-1-worker" in world.server.objects
+
+
+def test_a_run_ends_where_the_operator_was_shut_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a namespace whose binding is gone a stop ends the tasks, and Jobs and record go in time;
+    what the operator may not look at any more is left to its owner.
+    """
+    monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
+    up(world)
+    reads = ("/services", "/configmaps", "/networkpolicies")
+    forbidden = Refusal(403, "Forbidden", "no")
+    world.server.refuses = lambda _method, path: (
+        forbidden if any(each in path for each in reads) else None
+    )
+    limits = {"lifecycle": {"keepForSeconds": 2}, "stop": {"reason": "lunch"}}
+    world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": limits})
+    wait_until(lambda: world.job("digits-1-worker")["spec"]["suspend"])
+    for pod in list(world.server.objects):
+        if pod.startswith(f"{PODS}/"):
+            world.server.remove(pod)
+    wait_until(lambda: world.server.names("jobs") == [])
+    wait_until(lambda: world.server.names("tfclusters") == [])
 
 
 def test_what_a_run_without_jobs_leaves_goes_as_well(

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.admission_cluster import RUNS, Place, there
+from support.kube_server import Refusal
+from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.lifecycle.messages import text
@@ -135,6 +137,49 @@ def _forbidden(path: str) -> Any:
     from support.kube_server import Refusal
 
     return Refusal(403, "Forbidden") if "/secrets" in path else None
+
+
+def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
+    """A launch waits where nobody has let the operator in, and says the command for what is
+    missing, label or binding; once it is there the launch begins.
+    """
+    there.run("team", "a-1", 1, 1)
+    there.server.may = lambda asked: asked["namespace"] != "team"
+    there.begin()
+
+    def says() -> str:
+        waits = there.decide("team", "a-1")
+        assert isinstance(waits, Waiting)
+        return text(waits.sentence)
+
+    label = "kubectl label namespace team tfcluster.dev/tenant=true"
+    bind = "kubectl -n team create rolebinding tfcluster-operator-tenant"
+    assert f"`{label} && {bind}" in says()
+    there.tenant("team")
+    wait_until(lambda: f"`{bind}" in says())
+    there.server.may = lambda _asked: True
+    wait_until(lambda: there.decide("team", "a-1") == Admitted())
+
+
+def test_what_was_published_asks_for_no_right(there: Place) -> None:
+    """Where options were written no launch asks whether the operator may work; it does again where
+    the last write was forbidden.
+    """
+    there.run("alice", "a-1", 1, 1)
+    there.begin()
+    there.publisher.publish()
+    assert there.decide("alice", "a-1") == Admitted()
+    review = ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+    assert review not in there.server.calls
+    there.run("bob", "b-1", 1, 1)
+    there.seen()
+    forbidden = Refusal(403, "Forbidden")
+    there.server.refuses = lambda method, _path: forbidden if method == "PATCH" else None
+    there.publisher._written.clear()
+    there.publisher.publish()
+    there.server.may = lambda _asked: False
+    assert isinstance(there.decide("bob", "b-1"), Waiting)
+    assert review in there.server.calls
 
 
 def test_network_policies(there: Place) -> None:

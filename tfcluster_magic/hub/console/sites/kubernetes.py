@@ -33,7 +33,7 @@ from ....quota.ledger import HoursByDay
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....spec import Stop
 from ...tenancy.entitlements import HubPolicy
-from ...tenancy.namespace_objects import HUB, OPERATOR
+from ...tenancy.namespace_objects import HUB
 from ...user_limits import NoSitePolicy
 from . import kubernetes_archive, kubernetes_runs
 from .base import Leak, Missed, SiteHours, SiteLeaks, SiteRuns, SiteStorage
@@ -52,7 +52,7 @@ def site_hours(
     found: dict[str, HoursByDay] = {}
     counted: set[str] = set()
     missed: list[Missed] = []
-    where = path("configmaps", OPERATOR[0])
+    where = path("configmaps", labels.OPERATOR[0])
     for each in api.every(where, labelSelector=hour_ledgers.LEDGER_SELECTOR).items:
         try:
             namespace, user, kept = hour_ledgers.read_ledger(each)

@@ -1,0 +1,406 @@
+"""A stolen token of the operator: what it may read and write, and who lets the operator in."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubenode.commands import wait_until
+from kubenode.errors import NodeError
+from support.kube import tenants, workloads
+from support.kube.kubectl import Kubectl, Object
+from support.kube.operator import SYSTEM, Tenant, spec_of, tenancy
+from support.kube.operator_modes import Installed
+from support.kube.under_test import UnderTest
+
+from tfcluster_magic.kube.api.client import ApiError, path
+from tfcluster_magic.kube.api.labels import OPERATOR, OPERATOR_ROLE
+from tfcluster_magic.kube.objects import custom_resource, run_objects
+from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
+
+pytestmark = pytest.mark.needs("node-inside", "rwx")
+
+RUN = "tried-1"
+NO_RIGHT = "cannot"
+LABELS = "the operator may only touch what has the labels of a run"
+DENIED = "denied request"
+"""By either of two policies."""
+OPEN = "may only write in namespaces labelled tfcluster.dev/tenant=true"
+HOME = "may only write its Lease, its ledgers and its check"
+WAITS = "import time\ntime.sleep(600)\n"
+
+
+@pytest.fixture(scope="module")
+def thief(
+    cluster: UnderTest, installed: Installed | None, tmp_path_factory: pytest.TempPathFactory
+) -> Kubectl:
+    """The command line with a token of the account that the installed operator has."""
+    assert installed, "these tests are about the installed operator"
+    home, account = OPERATOR
+    where = tmp_path_factory.mktemp("thief") / "kubeconfig"
+    config = tenants.kubeconfig(cluster.kubectl.within(home), where, account=account)
+    return replace(cluster.kubectl, kubeconfig=str(config))
+
+
+@pytest.fixture(scope="module")
+def alices(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory) -> Tenant:
+    """A tenant with a run that waits, one that never can run, and objects of somebody else."""
+    tenant = new_tenant()
+    program = tmp_path_factory.mktemp("program") / "waits.py"
+    program.write_text(WAITS)
+    tenant.launch("waits-1", spec_of(program, ps=1))
+    tenant.launch(RUN, _too_large(program))
+    foreign = workloads.job("foreign", workloads.spec(tenant.image), suspend=True)
+    selector = {"app": "foreign"}
+    service: Object = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "foreign"},
+        "spec": {"selector": selector, "ports": [{"port": 80}]},
+    }
+    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign"}}
+    tenant.kubectl.apply(foreign, service, plain, workloads.pod("foreign", tenant.image))
+    tenant.phase(RUN, "Failed")
+    tenant.phase("waits-1", "Running")
+    return tenant
+
+
+def _too_large(program: Path) -> Spec:
+    huge = Resources(memory="900Ti")
+    tasks = ReplicaSet(
+        worker=Replicas(count=1, resources=huge), ps=Replicas(count=1, resources=huge)
+    )
+    return spec_of(program, replicas=tasks)
+
+
+@pytest.fixture(scope="module")
+def parts(alices: Tenant) -> dict[str, Object]:
+    """What the operator makes of that run, by kind."""
+    found = custom_resource.read(alices.kubectl.get("tfcluster", RUN))
+    policy = Policy(priority_class="tfcluster-task", data_claim="data", log_claim="log")
+    made = run_objects.objects_of_run(found, policy, namespace=alices.name)
+    return {each["kind"]: each for each in made}
+
+
+def created(thief: Kubectl, namespace: str, made: Object) -> str:
+    """What is said to the thief who creates an object; empty when it is taken. Nothing is kept."""
+    body = copy.deepcopy(made)
+    body["metadata"].pop("namespace", None)
+    return done(thief, namespace, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
+
+
+def done(thief: Kubectl, namespace: str, *words: str, stdin: str = "") -> str:
+    """What is said to the thief who tries a command; empty when it worked."""
+    try:
+        thief.within(namespace)(*words, stdin=stdin)
+    except NodeError as error:
+        return str(error)
+    return ""
+
+
+def test_nothing_foreign_is_read_or_touched(
+    thief: Kubectl, alices: Tenant, kube: Kubectl, parts: dict[str, Object]
+) -> None:
+    """Outside of tenants the token makes no Job and reads no log, ConfigMap, event or Secret; in a
+    tenant's namespace it touches neither Service, ConfigMap, Job nor pod of anybody else.
+    """
+    kube.apply(workloads.pod("foreign", alices.image))
+    for where in ("kube-system", "default", SYSTEM, kube.namespace):
+        for kind in ("Job", "Service", "ConfigMap", "NetworkPolicy"):
+            if (where, kind) not in ((SYSTEM, "ConfigMap"), (SYSTEM, "NetworkPolicy")):
+                assert NO_RIGHT in created(thief, where, parts[kind]), (where, kind)
+        for words in (("get", "secrets"), ("get", "secret", "x"), ("get", "events")):
+            assert NO_RIGHT in done(thief, where, *words), (where, words)
+    assert NO_RIGHT in done(thief, kube.namespace, "logs", "foreign")
+    for where in ("kube-system", kube.namespace):
+        assert NO_RIGHT in done(thief, where, "get", "configmap", "kube-root-ca.crt")
+    assert NO_RIGHT in done(thief, "default", "delete", "service", "kubernetes", "--wait=false")
+    for words in (
+        ("get", "configmaps"),
+        ("get", "secret", "x"),
+        ("exec", "foreign", "--", "id"),
+        ("create", "token", "default"),
+        ("create", "rolebinding", "x", "--clusterrole=cluster-admin", "--user=eve"),
+        ("create", "serviceaccount", "x"),
+        ("label", "namespace", kube.namespace, "tfcluster.dev/tenant=true"),
+        ("delete", "namespace", kube.namespace),
+    ):
+        assert NO_RIGHT in done(thief, alices.name, *words), words
+    assert NO_RIGHT in created(thief, alices.name, workloads.pod("mine", alices.image))
+    for kind in ("service", "configmap", "job"):
+        said = done(thief, alices.name, "delete", kind, "foreign", "--wait=false")
+        assert LABELS in said, (kind, said)
+    resume = ("patch", "job", "foreign", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    assert DENIED in done(thief, alices.name, *resume)
+    for where in (alices.name, kube.namespace):
+        with pytest.raises(ApiError, match="the status of pods that have the labels of a run"):
+            thief.api.merge(
+                path("pods", where, "foreign", "status"), {"status": {"phase": "Failed"}}
+            )
+    assert done(thief, alices.name, "delete", "tfcluster", RUN, "--dry-run=server") == ""
+    over = "delete the record when it is over"
+    assert over in done(thief, alices.name, "delete", "tfcluster", "waits-1", "--wait=false")
+
+
+def _pod(job: Object) -> Any:
+    return job["spec"]["template"]["spec"]
+
+
+def _container(job: Object) -> Any:
+    return _pod(job)["containers"][0]
+
+
+SECRET_KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "x", "key": "y"}}}
+GREATEST = {"privileged": True, "allowPrivilegeEscalation": True}
+ACCOUNT, NODE = "no account of their own and no token", "share nothing with their node"
+ONE, MOUNTS = "one container without root and privileges", "and nothing of their node"
+OWNED, HOOKS = "is owned by the TFCluster that its labels name", "has no hooks"
+SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
+    "an account": (ACCOUNT, lambda j: _pod(j).update(serviceAccountName="admin")),
+    "a token": (ACCOUNT, lambda j: _pod(j).pop("automountServiceAccountToken")),
+    "the node's network": (NODE, lambda j: _pod(j).update(hostNetwork=True)),
+    "the node's processes": (NODE, lambda j: _pod(j).update(hostPID=True)),
+    "a node": (NODE, lambda j: _pod(j).update(nodeName="node-1")),
+    "a priority": (NODE, lambda j: _pod(j).update(priorityClassName="system-node-critical")),
+    "privileges": (ONE, lambda j: _container(j)["securityContext"].update(GREATEST)),
+    "capabilities": (ONE, lambda j: _container(j)["securityContext"].pop("capabilities")),
+    "root": (ONE, lambda j: _pod(j)["securityContext"].pop("runAsNonRoot")),
+    "another container": (
+        ONE,
+        lambda j: _pod(j).update(initContainers=[{**_container(j), "name": "x"}]),
+    ),
+    "a folder of the node": (
+        MOUNTS,
+        lambda j: _pod(j)["volumes"].append({"name": "x", "hostPath": {"path": "/"}}),
+    ),
+    "somebody's ConfigMap": (
+        MOUNTS,
+        lambda j: _pod(j)["volumes"].append({"name": "x", "configMap": {"name": "foreign"}}),
+    ),
+    "a key of a secret": (MOUNTS, lambda j: _container(j).update(env=[SECRET_KEY])),
+    "a hook": (
+        HOOKS,
+        lambda j: _container(j).update(lifecycle={"preStop": {"sleep": {"seconds": 1}}}),
+    ),
+    "a port of the node": (
+        HOOKS,
+        lambda j: _container(j).update(ports=[{"containerPort": 80, "hostPort": 80}]),
+    ),
+    "somebody's labels": (
+        DENIED,
+        lambda j: j["metadata"]["labels"].update({"app.kubernetes.io/managed-by": "thief"}),
+    ),
+    "no owner": (OWNED, lambda j: j["metadata"].pop("ownerReferences")),
+    "another run's": (OWNED, lambda j: j["metadata"]["ownerReferences"][0].update(uid="other")),
+    "another name": ("is named after its run", lambda j: j["metadata"].update(name="tried-1-x")),
+    "a notebook's label": (
+        "have its labels and no other",
+        lambda j: j["spec"]["template"]["metadata"]["labels"].update(
+            {"tfcluster.dev/notebook": "true"}
+        ),
+    ),
+    "a finalizer": ("has no finalizers", lambda j: j["metadata"].update(finalizers=["a.b/c"])),
+}
+
+
+def test_a_job_has_the_shape_of_a_runs(
+    thief: Kubectl, alices: Tenant, parts: dict[str, Object]
+) -> None:
+    """In a tenant's namespace the token makes Jobs as the operator's, of a run that there is; none
+    with an account, a token, privileges, anything of the node or somebody else's files.
+    """
+    assert created(thief, alices.name, parts["Job"]) == ""
+    for what, (words, change) in SHAPES.items():
+        other = copy.deepcopy(parts["Job"])
+        change(other)
+        assert words in created(thief, alices.name, other), what
+    larger = '{"spec": {"parallelism": 9}}'
+    words = ("patch", "job", "waits-1-worker", "--type=merge", "-p", larger)
+    assert "may only change whether it is suspended" in done(thief, alices.name, *words)
+
+
+def test_images_are_those_that_an_administrator_names(
+    thief: Kubectl, alices: Tenant, parts: dict[str, Object], cluster: UnderTest
+) -> None:
+    """Where the ConfigMap tfcluster-images names patterns, a Job of the operator has an image that
+    matches one as a whole; the operator's account does not write that ConfigMap.
+    """
+    other = copy.deepcopy(parts["Job"])
+    _container(other)["image"] = "quarantine.example.com/registry.example.com/team/a"
+    allowed = copy.deepcopy(parts["Job"])
+    _container(allowed)["image"] = "registry.example.com/team/a"
+    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"  # what other tests launch, too
+    images: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "tfcluster-images"},
+        "data": {"images": patterns},
+    }
+    assert HOME in created(thief, SYSTEM, images)
+    assert created(thief, alices.name, other) == ""
+    system = cluster.kubectl.within(SYSTEM)
+    system.apply(images)
+    try:
+        refused = "has no pattern for this image"
+        wait_until(lambda: refused in created(thief, alices.name, other), "it counts", seconds=60)
+        assert created(thief, alices.name, allowed) == ""
+    finally:
+        system.delete("configmap", "tfcluster-images")
+
+
+OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
+    "an address": ("Service", "no address of its own", lambda o: o["spec"].pop("clusterIP")),
+    "a port of all nodes": (
+        "Service",
+        "no address of its own",
+        lambda o: o["spec"].update(type="NodePort", clusterIP=""),
+    ),
+    "somebody's pods": (
+        "Service",
+        "names the pods of its run",
+        lambda o: o["spec"].update(selector={"app": "foreign"}),
+    ),
+    "a policy for all pods": (
+        "NetworkPolicy",
+        "about the pods of its run alone",
+        lambda o: o["spec"].update(podSelector={}),
+    ),
+    "another name": (
+        "ConfigMap",
+        "has the name of its run",
+        lambda o: o["metadata"].update(name="x"),
+    ),
+    "no owner": ("ConfigMap", OWNED, lambda o: o["metadata"].pop("ownerReferences")),
+}
+
+
+def test_what_a_run_has_beside_its_jobs(
+    thief: Kubectl, alices: Tenant, parts: dict[str, Object]
+) -> None:
+    """Services, NetworkPolicies and ConfigMaps are about the pods of their run and nobody else's; a
+    claim is new and empty.
+    """
+    for kind in ("Service", "NetworkPolicy", "ConfigMap"):
+        assert created(thief, alices.name, parts[kind]) == "", kind
+    for what, (kind, words, change) in OTHERS.items():
+        other = copy.deepcopy(parts[kind])
+        change(other)
+        assert words in created(thief, alices.name, other), what
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {**parts["Service"]["metadata"], "name": f"{RUN}-data"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+    assert created(thief, alices.name, claim) == ""
+    claim["spec"]["volumeName"] = "somebodys"
+    assert "a new and empty one" in created(thief, alices.name, claim)
+
+
+def test_a_binding_alone_opens_no_namespace(
+    cluster: UnderTest, thief: Kubectl, kube: Kubectl, parts: dict[str, Object]
+) -> None:
+    """Where the operator's role is bound and the label is missing nothing is made, nor where a
+    namespace of the cluster itself has both.
+    """
+    names = (kube.namespace, f"kube-tests-{uuid.uuid4().hex[:8]}")
+    marks = {"tfcluster.dev/tenant": "true", "tfcluster-tests": "true"}
+    head = {"name": names[1], "labels": marks}
+    cluster.kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": head})
+    try:
+        for name in names:
+            bind(cluster.kubectl.within(name))
+            assert OPEN in created(thief, name, parts["Job"]), name
+    finally:
+        cluster.kubectl("delete", "namespace", names[1], "--wait=false")
+
+
+def bind(inside: Kubectl) -> None:
+    """Bind the operator's role in a namespace."""
+    account = "--serviceaccount={}:{}".format(*OPERATOR)
+    role = f"--clusterrole={OPERATOR_ROLE}"
+    inside("create", "rolebinding", OPERATOR_ROLE, role, account)
+
+
+def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> None:
+    """In the operator's namespace the token alters neither the policy nor another Lease, makes no
+    pod with a secret or a token, and opens no network.
+    """
+    system = cluster.kubectl.within(SYSTEM)
+    (policy,) = [
+        each
+        for each in system.every("configmap")
+        if each["metadata"]["name"].startswith("tfcluster-policy")
+    ]
+    policy["data"] = {"policy.yaml": "{}"}
+    with pytest.raises(ApiError, match=HOME):
+        thief.api.replace(path("configmaps", SYSTEM, policy["metadata"]["name"]), policy)
+    lease: Object = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "tfcluster-tenancy"},
+        "spec": {},
+    }
+    assert HOME in created(thief, SYSTEM, lease)
+    assert HOME in created(thief, SYSTEM, workloads.pod("mine", cluster.busybox))
+    check = workloads.pod("mine", cluster.busybox)
+    check["metadata"]["labels"] = {"app.kubernetes.io/component": "tfcluster-enforcement"}
+    assert created(thief, SYSTEM, check) == ""
+    with_secret = copy.deepcopy(check)
+    with_secret["spec"]["volumes"] = [{"name": "x", "secret": {"secretName": "x"}}]
+    with_token = copy.deepcopy(check)
+    del with_token["spec"]["automountServiceAccountToken"]
+    for each in (with_secret, with_token):
+        assert "no token, no volumes and no secrets" in created(thief, SYSTEM, each)
+    opens: Object = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "opens", "labels": check["metadata"]["labels"]},
+        "spec": {"podSelector": {}, "egress": [{}], "policyTypes": ["Egress"]},
+    }
+    assert "lets its own pods talk to one another" in created(thief, SYSTEM, opens)
+
+
+def test_a_namespace_opts_in_by_one_command(
+    cluster: UnderTest, installed: Installed | None, tmp_path: Path
+) -> None:
+    """Where nobody has let the operator in a run is Queued, says by which command that is done, and
+    has no objects; by that command it begins, and reads logs and events there.
+    """
+    assert installed
+    name = f"team-{uuid.uuid4().hex[:8]}"
+    parts = tenancy(name, cluster.description.storage_class)
+    del parts[0]["metadata"]["labels"]["tfcluster.dev/tenant"]
+    parts = [each for each in parts if each["metadata"]["name"] != OPERATOR_ROLE]
+    cluster.kubectl.apply(*parts)
+    inside = cluster.kubectl.within(name)
+    inside.wait_until_furnished()
+    team = Tenant(inside, installed, cluster.description.images["notebook"])
+    program = tmp_path / "brief.py"
+    program.write_text("print(1)\n")
+    try:
+        team.launch("brief-1", spec_of(program))
+        told = team.wait("brief-1", lambda s: "kubectl" in s.get("message", ""), "it is told")
+        print(told["message"])
+        assert told["phase"] == "Queued"
+        assert team.left_of("brief-1") == ["tfcluster/brief-1"]
+        command = told["message"].split("`")[1]
+        for each in command.split(" && "):
+            inside(*shlex.split(each)[1:])
+        team.phase("brief-1", "Succeeded")
+        told = inside.get("configmap", "tfcluster-options")
+        assert "offer.json" in told["data"]
+    finally:
+        cluster.kubectl("delete", "tfclusters", "--all", "-n", name, "--wait=false")
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
