@@ -16,7 +16,7 @@ from support.kube.operator import Tenant
 from tfcluster_magic.backends.kubernetes import namespace_access
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import Api, ApiError, path
-from tfcluster_magic.spec import API_VERSION
+from tfcluster_magic.spec import API_VERSION, Spec, resource_form
 
 MOST = 10
 """TFClusters that the tenant of these tests may have."""
@@ -66,8 +66,8 @@ def api(bounded: Tenant) -> Iterator[Api]:
 
 
 def record(name: str, spec: Object, **head: Any) -> Object:
-    """A TFCluster as somebody writes it by hand."""
-    metadata = {"name": name, **head}
+    """A TFCluster as somebody writes it by hand, of a spec by its names in Python."""
+    metadata, spec = {"name": name, **head}, resource_form.write(Spec, spec)
     return {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": metadata, "spec": spec}
 
 
@@ -112,7 +112,7 @@ def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api:
     where = path("tfclusters", bounded.name)
     for number in range(1, MOST + 6):
         api.create(where, over(f"old-{number}"))
-        bounded.wait(f"old-{number}", lambda s: s.get("releasedTime"), "it is over", 90)
+        bounded.wait(f"old-{number}", lambda s: s.get("releasedAt"), "it is over", 90)
     names = {each["metadata"]["name"] for each in bounded.kubectl.every("tfcluster")}
     assert f"old-{MOST + 5}" in names
     assert {"old-1", "old-2", "old-3"} & names == set()
