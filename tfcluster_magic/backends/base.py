@@ -13,15 +13,17 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from .. import paths
 from ..i18n import _
-from ..kube.objects.policy import Policy
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..spec import Spec, Stop, TFCluster
+
+if TYPE_CHECKING:
+    from ..kube.objects.policy import Policy  # with PyYAML and Jinja, which few verbs need
 
 __all__ = ["Backend", "KubectlPlace", "Limit", "LogLine", "Options", "Preflight", "Removed"]
 

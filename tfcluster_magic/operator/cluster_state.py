@@ -121,12 +121,28 @@ def _trim_run(found: Object) -> Object:
     before these are gone.
     """
     kept = decoding.trim_tfcluster(found)
-    if not found.get("status"):
+    is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
+    if is_new or by_hand:
         try:
-            custom_resource.read(found)
+            spec = custom_resource.read(found).spec
         except InvalidRequest as error:
-            kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
+            if is_new:
+                kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
+        else:
+            if by_hand:
+                kept["spec"]["program"] = custom_resource.program_without_texts(spec)
     return kept
+
+
+def _is_program_text(kept: Object, found: Object) -> bool:
+    """Whether a spec without its program's texts would not say what runs."""
+    program = (found.get("spec") or {}).get("program")
+    return (
+        isinstance(program, dict)
+        and "program" in kept
+        and not (program.get("files") and program.get("sha256"))
+        and any(program.get(each) for each in ("inline", "command", "files"))
+    )
 
 
 def run_key(found: Object) -> Key:

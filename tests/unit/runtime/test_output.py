@@ -213,4 +213,4 @@ print(exit_report.memory_limit())
         runtime = str(ROOT / "tfcluster_magic/runtime")
         command = [sys.executable, "-c", script, runtime, str(root), lines, str(root / counter)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.stdout, done.stderr) == ("512 MiB\n", ""), name
+        assert (done.stdout, done.stderr) == ("512Mi\n", ""), name

@@ -166,7 +166,7 @@ _OF_RECORD = (
 _TOLD_BYTES = 16 * 1024
 """The longest annotation of our own on a record that is kept: a launch writes shorter ones."""
 _PAYLOAD = ("env",)
-_PAYLOAD_OF_PROGRAM = ("files", "arguments", "executables", "flags")
+_PAYLOAD_OF_PROGRAM = ("inline", "command", "files", "arguments", "executables", "flags")
 """Texts of any length, which only the tasks of a run need: read again when these are made."""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
 _OF_ENDED_STATUS = (

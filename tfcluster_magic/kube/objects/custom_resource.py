@@ -149,6 +149,28 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
     return made
 
 
+def program_without_texts(spec: Spec) -> Object | None:
+    """Return the program of a spec as a resource has it, so that it can be read again, but without
+    texts of any length: of a command the first word, cut.
+    """
+    program = spec.program
+    if program is None:
+        return None
+    command = program.command and (program.command[0][:_LONGEST_WORD],)
+    source = program.source[:_LONGEST_WORD]
+    short = replace(
+        program,
+        source=source,
+        command=command,
+        files=None,
+        **dict.fromkeys(("arguments", "executables", "flags"), ()),
+    )
+    return resource_form.write(Program, msgspec.to_builtins(short))
+
+
+_LONGEST_WORD = 100
+
+
 def write_stop(stop: Stop) -> Object:
     """Return what is merged into the spec of a run to stop it."""
     return {"stop": resource_form.write(Stop, msgspec.to_builtins(stop))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from typing import Any
 
 import pytest
 from support.operator_world import JOBS, PODS, RUNS, World, up
@@ -83,3 +84,27 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
     assert told == [{"code": "ProgramNotPinned", "params": {"source": "digits/train.py"}}]
     world.server.put(f"{RUNS}/text-1", {"spec": {"program": {"inline": "print(1)\n"}}})
     assert "inferred" not in world.phase("text-1", "Starting")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"inline": "print(1)\n"},
+        {"command": ["python", "-m", "digits"]},
+        {"files": {"train.py": "cHJpbnQoMSkK"}, "entrypoint": "train.py"},
+        {"path": "/data/train.py"},
+    ],
+    ids=lambda program: next(iter(program)),
+)
+def test_a_program_by_hand_says_what_runs_without_its_text(
+    world: World, program: dict[str, Any]
+) -> None:
+    """Caches keep no program, and the run is one at every look, also of the next operator."""
+    spec = {"program": program, "replicas": {"worker": {"count": 1}}}
+    world.server.put(f"{RUNS}/digits-1", {"spec": spec})
+    wait_until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
+    world.pod("digits-1-worker", "running", 0, "digits-1-worker-0-first")
+    world.phase("digits-1", "Running")
+    world.operate()
+    world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
+    world.phase("digits-1", "Succeeded")
