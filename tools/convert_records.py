@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import API_VERSION, KIND, Spec, resource_form
 
@@ -23,6 +24,17 @@ def converted(listing: Mapping[str, Any]) -> dict[str, Any]:
     """The list of objects as `kubectl create` takes it."""
     items = [_converted(found) for found in listing["items"]]
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def refused(listing: Mapping[str, Any]) -> list[str]:
+    """Why the API server would not take some of the objects, a sentence for each."""
+    told = []
+    for found in listing["items"]:
+        try:
+            custom_resource.read(found)
+        except InvalidRequest as error:
+            told.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}: {error}")
+    return told
 
 
 def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,4 +54,6 @@ def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(converted(json.load(sys.stdin)), sys.stdout, indent=1)
+    made = converted(json.load(sys.stdin))
+    print(*(f"refused: {each}" for each in refused(made)), sep="\n", end="", file=sys.stderr)
+    json.dump(made, sys.stdout, indent=1)

@@ -37,7 +37,10 @@ def test_records_of_the_version_before_are_created_again() -> None:
     """What ended stays ended, with its history and its note; what ran begins anew."""
     usage = {"at": 9.0, "days": {"2026-11-22": {"worker": 3600.5}}}
     over = old("digits-1", phase="Failed", reason="ProgramFailed", releasedAt=9.5, usage=usage)
-    listing = {"apiVersion": "v1", "kind": "List", "items": [over, old("digits-2", startedAt=5.0)]}
+    large = old("large-1")
+    large["spec"] = {**SPEC, "env": {"A": "x" * 70_000}}
+    every = [over, old("digits-2", startedAt=5.0), large]
+    listing = {"apiVersion": "v1", "kind": "List", "items": every}
     made = subprocess.run(
         [sys.executable, ROOT / "tools" / "convert_records.py"],
         input=json.dumps(listing),
@@ -45,7 +48,8 @@ def test_records_of_the_version_before_are_created_again() -> None:
         text=True,
         check=True,
     )
-    ended, runs = json.loads(made.stdout)["items"]
+    ended, runs, _large = json.loads(made.stdout)["items"]
+    assert [line[:23] for line in made.stderr.splitlines()] == ["refused: alice/large-1:"]
     record = custom_resource.read(ended)
 
     assert record.spec == custom_resource.read(runs).spec == validate(SPEC)

@@ -7,6 +7,7 @@ What the operator may not read counts as not known, and it goes on without.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ from ..kube.objects.policy import SharedClaim
 from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from ..launch_checks.quota_and_node_fit import room_taken_by_pod
+from ..program.snapshots import checksum_problems
 from ..spec import TaskType, TFCluster
 
+log = logging.getLogger(__name__)
 Key = tuple[str, str]
 """Namespace and name of a run."""
 
@@ -125,13 +128,23 @@ def _trim_run(found: Object) -> Object:
     if is_new or by_hand:
         try:
             spec = custom_resource.read(found).spec
+            if is_new and (wrong := checksum_problems(spec.program)):
+                raise InvalidRequest(wrong)
         except InvalidRequest as error:
             if is_new:
                 kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
+        except Exception as error:
+            # One tenant's record must not keep the caches of all from being read.
+            log.exception("%s/%s cannot be read", *_record_key(found))
+            kept[REFUSED] = f"it cannot be read: {type(error).__name__}"
         else:
             if by_hand:
                 kept["spec"]["program"] = custom_resource.program_without_texts(spec)
     return kept
+
+
+def _record_key(found: Object) -> Key:
+    return str(found["metadata"].get("namespace", "")), str(found["metadata"]["name"])
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:

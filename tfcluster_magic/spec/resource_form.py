@@ -114,6 +114,10 @@ _POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, 
 _BINARY: dict[str, int] = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 
+_MOST_DIGITS = 30
+"""Before or behind the point of a quantity; Kubernetes counts to 2^63 and to 10^-9."""
+
+
 def parse_quantity(said: object) -> Decimal:
     """Return the exact number of a quantity: "250m" gives 0.25. Raises ValueError."""
     text = str(said)
@@ -124,9 +128,12 @@ def parse_quantity(said: object) -> Decimal:
             return Decimal(text[:-2]) * _BINARY[text[-2:]]
         if text[-1] in _POWERS:
             return Decimal(text[:-1]).scaleb(_POWERS[text[-1]])
-        return Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"{said!r} is no quantity of Kubernetes") from None
+    if abs(number.adjusted()) > _MOST_DIGITS:  # whole numbers of a million digits take minutes
+        raise ValueError(f"{said!r} is beyond what Kubernetes counts")
+    return number
 
 
 def format_cores(cores: float) -> str:

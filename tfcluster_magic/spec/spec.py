@@ -359,7 +359,8 @@ class Program(Model, frozen=True):
     @property
     def by_hand(self) -> bool:
         """Whether no launch has read its text: each task does."""
-        return self.kind in _BY_HAND or bool(self.inline or self.command or self.path or self.url)
+        by_text = self.kind is ProgramKind.INLINE
+        return by_text or bool(self.inline or self.command or self.path or self.url)
 
     @property
     def is_stored(self) -> bool:
@@ -370,9 +371,6 @@ class Program(Model, frozen=True):
     def is_pinned(self) -> bool:
         """Whether a rerun runs the same: it is in the record or the image, or has a checksum."""
         return not (self.path or self.url) or bool(self.sha256)
-
-
-_BY_HAND = (ProgramKind.INLINE, ProgramKind.COMMAND, ProgramKind.PATH, ProgramKind.LINK)
 
 
 class ServerKind(str, enum.Enum):

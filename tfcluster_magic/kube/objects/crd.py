@@ -395,7 +395,11 @@ QUANTITY_RULES = (
         for each in _SIZES
     ),
     *(
-        CelRule(each, _IS_QUANTITY, _english(memory_rule))
+        CelRule(
+            each,
+            f"{_IS_QUANTITY} && !quantity(string(self)).isGreaterThan(quantity('1Pi'))",
+            _english(memory_rule),
+        )
         for each in (*(f"{each}.memory" for each in _SIZES), "pods.dataClaim.size")
     ),
 )

@@ -401,7 +401,7 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
     """What the launch warned of. Anybody may write an annotation, so anything may be in it."""
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [text for text in said if isinstance(text, str)] if isinstance(said, list) else []
 

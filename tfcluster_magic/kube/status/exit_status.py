@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...lifecycle.messages import Clause, with_detail
+from ...lifecycle.messages import Clause, english_clause, with_detail
 from ...spec import Cause, Message, TaskExit
 from ..api.decoding import condition, epoch_seconds
 from . import pod_problems
@@ -168,9 +168,15 @@ def _is_from_outside(told: TaskExit) -> bool:
 def _termination_message(ended: Object) -> TaskExit | None:
     """What the task left itself; None when it could not, or something else wrote there."""
     try:
-        return msgspec.json.decode(ended.get("message") or "", type=TaskExit)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        told = msgspec.json.decode(ended.get("message") or "", type=TaskExit)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         return None
+    try:
+        if told.detail_message is not None:
+            english_clause(told.detail_message)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return replace(told, detail_message=None)  # of the program's own making
+    return told
 
 
 def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:

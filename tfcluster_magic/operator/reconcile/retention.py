@@ -71,6 +71,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 
 SPARE = 0.1
 """Part of what a namespace may have that is kept free for who launches several at once."""
+SEEN_AFTER = 600.0
+"""Seconds for which an ended record stays while there is room at all: somebody may wait for it."""
 MOST_AT_ONCE = 20
 """Records that one turn deletes: others wait for it."""
 
@@ -84,13 +86,16 @@ def make_room(context: ReconcileContext, namespace: str) -> None:
     if limit is None:
         return
     there = context.caches.runs.of(namespace)
-    kept = max(1, int(limit) - max(1, int(limit * SPARE)))
+    kept = max(0, int(limit) - max(1, int(limit * SPARE)))
     if len(there) <= kept:
         return
+    is_full, now = len(there) >= int(limit), context.clock()
     ended = sorted(
         (custom_resource.ended_at(each) or 0.0, each["metadata"]["name"], each["metadata"]["uid"])
         for each in there
-        if custom_resource.is_released(each) and not is_deleted(each)
+        if custom_resource.is_released(each)
+        and not is_deleted(each)
+        and (is_full or now - (custom_resource.ended_at(each) or 0.0) > SEEN_AFTER)
     )
     for _at, name, uid in ended[: min(len(there) - kept, MOST_AT_ONCE)]:
         log.info(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -241,6 +242,30 @@ def test_a_finished_record_is_kept_without_its_program() -> None:
     holding = {**found, "status": {"phase": "Succeeded"}}
     assert decoding.trim_tfcluster(over)["spec"] == {"mode": "x"}
     assert decoding.trim_tfcluster(holding)["spec"] == {"program": {}, "mode": "x"}
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        {"code": "Nope"},
+        {"code": "OutOfMemory"},
+        {"code": "OutOfMemory", "params": {"task": {"code": "Nope"}, "limit": 1, "more": []}},
+    ],
+)
+def test_a_message_of_the_programs_own_making_is_no_reason(clause: dict[str, Any]) -> None:
+    """Whoever writes to the termination log may write anything: what no sentence can be made of is
+    left out, so that the run is judged all the same.
+    """
+    words = {"cause": "NotStarted", "finishedAt": 1.0, "detailMessage": clause}
+    ended = {"reason": "Error", "exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}
+    ended["message"] = json.dumps(words)
+    pod = {
+        "metadata": {},
+        "spec": {"containers": [{}]},
+        "status": {"phase": "Failed", "containerStatuses": [{"state": {"terminated": ended}}]},
+    }
+    told = exit_status.pod_exit(pod, asked=False, now=0.0)
+    assert told.detail_message is None
 
 
 def test_a_zero_after_an_oom_is_no_success() -> None:

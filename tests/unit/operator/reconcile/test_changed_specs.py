@@ -108,3 +108,28 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
     world.operate()
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")
+
+
+def test_files_that_are_no_base64_are_named(world: World) -> None:
+    """What is wrong with a program inside the record is said as it is."""
+    program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
+    world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})
+    assert "base64" in world.phase("digits-1", "Failed")["message"]
+
+
+@pytest.mark.parametrize(
+    ("notes", "spec"),
+    [
+        ({"tfcluster.dev/warnings": "[" * 20_000}, {}),
+        ({"tfcluster.dev/inferred": "[" * 20_000}, {}),
+        ({}, {"replicas": {"worker": {"count": 1, "resources": {"memory": "1e999999"}}}}),
+    ],
+)
+def test_no_record_keeps_the_operator_from_the_others(
+    world: World, notes: dict[str, str], spec: dict[str, Any]
+) -> None:
+    """Whatever a tenant writes into one record, the runs of others are carried out."""
+    told = {"metadata": {"annotations": notes}, "spec": {"program": {"inline": "1"}, **spec}}
+    world.server.put(f"{RUNS}/odd-1", told)
+    world.operate()
+    up(world)
