@@ -28,13 +28,15 @@ def converted(listing: Mapping[str, Any]) -> dict[str, Any]:
 
 def refused(listing: Mapping[str, Any]) -> list[str]:
     """Why the API server would not take some of the objects, a sentence for each."""
-    told = []
-    for found in listing["items"]:
-        try:
-            custom_resource.read(found)
-        except InvalidRequest as error:
-            told.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}: {error}")
-    return told
+    return [told for found in listing["items"] if (told := _refusal(found))]
+
+
+def _refusal(found: Mapping[str, Any]) -> str:
+    try:
+        custom_resource.read(found)
+    except InvalidRequest as error:
+        return f"{found['metadata']['namespace']}/{found['metadata']['name']}: {error}"
+    return ""
 
 
 def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
