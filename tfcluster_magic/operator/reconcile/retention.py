@@ -72,7 +72,7 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 SPARE = 0.1
 """Part of what a namespace may have that is kept free for who launches several at once."""
 SEEN_AFTER = 600.0
-"""Seconds for which an ended record stays while there is room at all: somebody may wait for it."""
+"""Seconds for which an ended record stays while half of that is free: somebody may wait for it."""
 MOST_AT_ONCE = 20
 """Records that one turn deletes: others wait for it."""
 
@@ -86,10 +86,11 @@ def make_room(context: ReconcileContext, namespace: str) -> None:
     if limit is None:
         return
     there = context.caches.runs.of(namespace)
-    kept = max(0, int(limit) - max(1, int(limit * SPARE)))
+    spare = max(1, int(limit * SPARE))
+    kept = max(0, int(limit) - spare)
     if len(there) <= kept:
         return
-    is_full, now = len(there) >= int(limit), context.clock()
+    is_full, now = len(there) > kept + spare // 2, context.clock()
     ended = sorted(
         (custom_resource.ended_at(each) or 0.0, each["metadata"]["name"], each["metadata"]["uid"])
         for each in there
