@@ -80,7 +80,15 @@ def handle_failures(turn: Turn) -> None:
         turn.set(window_opened_at=None, failures=())
 
 
-NEVER_RUNS = ("ChecksumDiffers", "ProgramNotThere", "ProgramOfNoKind", "CommandNotThere")
+NEVER_RUNS = (
+    "ArchiveHoldsLink",
+    "ChecksumDiffers",
+    "CommandNotThere",
+    "NameWithoutChecksum",
+    "ProgramForbidden",
+    "ProgramNotThere",
+    "ProgramOfNoKind",
+)
 """Why a task was not started which would be so at each try."""
 
 

@@ -235,6 +235,14 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "there is no {path} where the task runs: a relative path is looked for in the "
             "workspace, a full one in the image and its volumes"
         ),
+        "ProgramForbidden": mark(
+            "the task has no right to read {path}: give the user that it runs as the right to read "
+            "the file and to enter its folders"
+        ),
+        "NameWithoutChecksum": mark(
+            "the folder {folder} holds {name}, a name that sha256sum writes in another way, so no "
+            "checksum can be compared: rename it"
+        ),
         "ProgramNotFetched": mark(
             "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "
             "administrator's policy grants"
@@ -245,6 +253,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ProgramOfNoKind": mark(
             "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so nobody knows how it is "
             "started"
+        ),
+        "ArchiveDamaged": mark("the archive {archive} cannot be unpacked: {why}"),
+        "ArchiveHoldsLink": mark(
+            "{entry} in the archive {archive} is neither a file nor a folder: pack plain files"
         ),
         "CommandNotThere": mark("there is no command {command} where the task runs"),
     },

@@ -228,9 +228,10 @@ def readable_program(program: Program) -> dict[str, Any]:
         written: dict[str, Any] = msgspec.to_builtins(program)
         return written
     entry = {} if program.entrypoint == INLINE_ENTRY else {"entrypoint": program.entrypoint}
-    arguments = {"arguments": list(program.arguments)} if program.arguments else {}
+    given = {"arguments": list(program.arguments), "flags": list(program.flags)}
+    given = {key: words for key, words in given.items() if words}
     folder = {"workingDir": program.working_dir} if program.working_dir else {}
-    return {"inline": text, **entry, **arguments, **folder}
+    return {"inline": text, **entry, **given, **folder}
 
 
 def _text_of(content: str) -> str | None:

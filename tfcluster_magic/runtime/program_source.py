@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 import tempfile
 import time
 
@@ -20,6 +21,7 @@ from task_config import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import urllib.request
     from collections.abc import Callable, Iterator
     from typing import Any
 
@@ -34,10 +36,13 @@ MOST_BYTES = 50 << 20
 """The largest program: a file, a folder that is hashed, a download, and what an archive unpacks to.
 """
 MOST_FILES = 10000
-PATH_PATIENCE = 5.0
-"""Seconds in which a volume may come to see a file that is there."""
+PATH_PATIENCE = 60.0
+"""Seconds in which a volume may come to see a file that is there: NFS keeps for so long that there
+is none. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)"""
+NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Seconds in which an address may come to answer: a pod's network policy may be late."""
+"""Seconds in which an address may come to answer, for a pod's network policy may be late, and then
+as many in which it has to send the program."""
 CONNECT_SECONDS = 10.0
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 """Answers of servers that may be another in a moment.
@@ -65,7 +70,7 @@ def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]
     elif program.get("url"):
         _find_download(config, min(URL_PATIENCE, patience), say)
     elif program.get("path"):
-        _find_path(config, min(PATH_PATIENCE, patience))
+        _find_path(config, min(PATH_PATIENCE, patience), say)
     if not program.get("serves"):
         found = _serves(program)
         program["serves"], program["mayServe"] = bool(found), found is None
@@ -77,19 +82,11 @@ def _find_command(config: TaskConfig) -> None:
         config.program.update(dir=os.getcwd(), workingDir=".")
 
 
-def _find_path(config: TaskConfig, patience: float) -> None:
+def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
     program = config.program
-    path, until = program["path"], time.monotonic() + patience
-    while not os.path.exists(path):
-        if time.monotonic() > until:
-            raise ConfigError(
-                f"there is no {path} where the task runs",
-                code="ProgramNotThere",
-                path=path,
-            )
-        time.sleep(0.2)
-    whole = os.path.isdir(path)
+    path = program["path"]
     try:
+        whole = stat.S_ISDIR(_wait_for(path, patience, say).st_mode)
         if program.get("sha256"):
             found = folder_checksum(path) if whole else file_checksum(path)
             _compare(program, path, found)
@@ -97,9 +94,35 @@ def _find_path(config: TaskConfig, patience: float) -> None:
             _starts(program, path, path)
         else:
             program.update(dir=os.path.dirname(path) or "/", entrypoint=os.path.basename(path))
+    except PermissionError as error:
+        named = str(error.filename or path)
+        raise ConfigError(
+            f"the task has no right to read {named}", code="ProgramForbidden", path=named
+        ) from None
     except OSError as error:
         raise ConfigError(f"the program {path} cannot be read: {error.strerror}") from None
     program["workingDir"] = program.get("workingDir") or "."
+
+
+def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat_result:
+    """What is at a path, in at most `patience` seconds. Raises ConfigError, OSError."""
+    until, told = time.monotonic() + patience, False
+    while True:
+        try:
+            return os.stat(path)
+        except OSError as error:
+            if error.errno in NEVER_SEEN:
+                raise
+            if time.monotonic() > until:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    raise
+                raise ConfigError(
+                    f"there is no {path} where the task runs", code="ProgramNotThere", path=path
+                ) from None
+            if not told:
+                say(f"waiting for {path}: {error.strerror}")
+            told = True
+        time.sleep(0.2)
 
 
 def _starts(program: dict[str, Any], folder: str, source: str) -> None:
@@ -136,16 +159,24 @@ def folder_checksum(folder: str) -> str:
     Hidden files and folders and `__pycache__` do not count; links count as what they lead to.
 
         find -L . -mindepth 1 \( -name '.*' -o -name __pycache__ \) -prune -o -type f \
-            -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
+            -printf '%P\0' | LC_ALL=C sort -z | xargs -0r sha256sum -- | sha256sum
 
     Raises:
         OSError: a file cannot be read.
-        ConfigError: it is larger than a program.
+        ConfigError: it is larger than a program, or `sha256sum` writes a name in another way.
     """
     left, listed = MOST_BYTES, []
     for path in _files_of(folder):
         left -= os.path.getsize(os.path.join(folder, path))
         listed.append(os.fsencode(path))
+        if path == "-" or re.search(r"[\\\n\r]", path):
+            raise ConfigError(
+                f"the folder {folder} holds {path!a}, a name that sha256sum writes in another way: "
+                "rename it",
+                code="NameWithoutChecksum",
+                folder=folder,
+                name=ascii(path),
+            )
         if left < 0 or len(listed) > MOST_FILES:
             raise ConfigError(
                 f"the folder {folder} has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB: "
@@ -159,17 +190,21 @@ def folder_checksum(folder: str) -> str:
 
 
 def _files_of(folder: str) -> Iterator[str]:
-    """Paths below a folder."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for below, folders, files in os.walk(folder, onerror=fail, followlinks=True):
-        folders[:] = [each for each in folders if _counts(each)]
-        for name in filter(_counts, files):
+    """Paths below a folder; a link to a folder that it lies in is nothing. Raises OSError."""
+    waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while waiting:
+        below, above = waiting.pop()
+        whole = os.path.join(folder, below)
+        found = os.stat(whole)
+        here = found.st_dev, found.st_ino
+        if here in above:
+            continue
+        for name in filter(_counts, os.listdir(whole)):
             path = os.path.join(below, name)
-            if os.path.isfile(path):
-                yield os.path.relpath(path, folder)
+            if os.path.isdir(os.path.join(whole, name)):
+                waiting.append((path, above | {here}))
+            elif os.path.isfile(os.path.join(whole, name)):
+                yield path
 
 
 def _counts(name: str) -> bool:
@@ -194,7 +229,7 @@ def _compare(program: dict[str, Any], source: str, found: str) -> None:
 def _find_download(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
     program = config.program
     url = program["url"]
-    name, content = _fetch(url, _proxies(config), patience, say)
+    name, content = _fetch(url, _opener(config), patience, say)
     if program.get("sha256"):
         _compare(program, url, hashlib.sha256(content).hexdigest())
     if re.match(rb"\s*<(?:!doctype|html|head)", content[:200], re.IGNORECASE):
@@ -218,31 +253,43 @@ def _find_download(config: TaskConfig, patience: float, say: Callable[[str], Non
         raise ConfigError(f"the program of {url} cannot be kept: {error.strerror}") from None
 
 
-def _proxies(config: TaskConfig) -> dict[str, str]:
-    """The proxies that the program has, too."""
+def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
+    """It goes by the proxies that the program has, too, and by none where the program would not."""
+    import urllib.request
+
     env = {**os.environ, **(config.data.get("env") or {})}
     found = {
-        kind: env.get(f"{kind}_proxy") or env.get(f"{kind.upper()}_PROXY")
-        for kind in ("http", "https")
+        kind: env.get(f"{kind}_proxy") or env.get(f"{kind.upper()}_PROXY") or ""
+        for kind in ("http", "https", "no")
     }
-    return {kind: value for kind, value in found.items() if value}
+
+    class Proxies(urllib.request.ProxyHandler):
+        def proxy_open(self, req: Any, proxy: str, type: str) -> Any:  # noqa: A002
+            skips: Any = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
+            if skips(req.host, found):
+                return None
+            return super().proxy_open(req, proxy, type)
+
+    proxies = {kind: proxy for kind, proxy in found.items() if proxy and kind != "no"}
+    return urllib.request.build_opener(Proxies(proxies))
 
 
 def _fetch(
-    url: str, proxies: dict[str, str], patience: float, say: Callable[[str], None]
+    url: str,
+    opener: urllib.request.OpenerDirector,
+    patience: float,
+    say: Callable[[str], None],
 ) -> tuple[str, bytes]:
     """The name and content of what is at an address. Raises ConfigError."""
     import urllib.error
-    import urllib.request
     from http.client import HTTPException
 
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
     until, pause, told = time.monotonic() + patience, 0.5, ""
     while True:
         final = False
         try:
             with opener.open(url, timeout=CONNECT_SECONDS) as answer:
-                return _name_of(url, answer.url), _read(answer, url, until + URL_PATIENCE)
+                return _name_of(url, answer.url), _read(answer, url, patience)
         except urllib.error.HTTPError as error:
             why, final = f"{error.code} {error.reason}", error.code not in PASSING
         except urllib.error.URLError as error:
@@ -273,14 +320,20 @@ def _name_of(*urls: str) -> str:
     )
 
 
-def _read(answer: Any, url: str, until: float) -> bytes:
-    content = bytearray()
-    for block in iter(lambda: answer.read(1 << 16), b""):
+def _read(answer: Any, url: str, patience: float) -> bytes:
+    content, until = bytearray(), time.monotonic() + patience
+    whole = getattr(answer, "length", None)
+    while len(content) != whole:
+        block = answer.read1(1 << 16)
+        if not block:
+            break
         content += block
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{url} is larger than {MOST_BYTES >> 20} MiB: keep data out of it")
-        if time.monotonic() > until:
+        if time.monotonic() > until and len(content) != whole:
             raise TimeoutError(errno.ETIMEDOUT, "the server sends too slowly")
+    if whole is not None and len(content) < whole:
+        raise ConnectionError(errno.ECONNRESET, "the connection ended early")
     return bytes(content)
 
 
@@ -291,17 +344,18 @@ def _last_part(url: str) -> str:
 
 
 def _unpack(content: bytes, name: str, folder: str) -> str:
-    """Write out an archive's files; a single folder that holds everything is taken as the root."""
-    import tarfile
-    import zipfile
-    import zlib
+    """Write out an archive's files; a single folder that holds everything is taken as the root.
 
+    Raises:
+        ConfigError: it is damaged, too large, or holds what is not unpacked.
+        OSError: its files cannot be written.
+    """
     left = MOST_BYTES
     try:
-        entries = _zipped(content) if name.lower().endswith(".zip") else _tarred(content)
+        entries = (_zipped if name.lower().endswith(".zip") else _tarred)(content, name)
         for count, (path, executable, stream) in enumerate(entries):
             parts = path.split("/")
-            if any(part in ("", "..") for part in parts) or count >= MOST_FILES:
+            if any(part in ("", "..") or "\0" in part for part in parts) or count >= MOST_FILES:
                 raise ConfigError(f"the archive {name} holds {path!r}, which is not unpacked")
             data = stream.read(left + 1)
             left -= len(data)
@@ -313,31 +367,66 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
                 file.write(data)
             if executable:
                 os.chmod(target, 0o700)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise ConfigError(f"the archive {name} cannot be unpacked: {error}") from None
+    except (ConfigError, MemoryError):
+        raise
+    except Exception as error:  # of a damaged archive the library raises nearly anything
+        if isinstance(error, OSError) and error.errno:
+            raise
+        why = _damage(error)
+        raise ConfigError(
+            f"the archive {name} cannot be unpacked: {why}",
+            code="ArchiveDamaged",
+            archive=name,
+            why=why,
+        ) from None
     inside = os.listdir(folder)
     only = os.path.join(folder, inside[0]) if len(inside) == 1 else ""
     return only if os.path.isdir(only) else folder
 
 
-def _zipped(content: bytes) -> Iterator[tuple[str, bool, Any]]:
+def _damage(error: Exception) -> str:
+    """What is wrong with an archive, in words."""
+    import tarfile
+    import zipfile
+
+    told = (tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+    if isinstance(error, told) and str(error):
+        return str(error)
+    return "it ends too early" if isinstance(error, EOFError) else "it is damaged or incomplete"
+
+
+def _no_file(name: str, entry: str) -> ConfigError:
+    return ConfigError(
+        f"{entry} in the archive {name} is neither a file nor a folder: pack plain files",
+        code="ArchiveHoldsLink",
+        archive=name,
+        entry=entry,
+    )
+
+
+def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
     import zipfile
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for info in archive.infolist():
+            mode = info.external_attr >> 16
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _no_file(name, info.filename)
             if not info.is_dir():
                 with archive.open(info) as stream:
-                    yield _relative(info.filename), bool(info.external_attr >> 16 & 0o100), stream
+                    yield _relative(info.filename), bool(mode & stat.S_IXUSR), stream
 
 
-def _tarred(content: bytes) -> Iterator[tuple[str, bool, Any]]:
+def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
     import tarfile
 
     with tarfile.open(fileobj=io.BytesIO(content), mode="r|gz") as archive:
         for info in archive:
+            if not (info.isfile() or info.isdir()):
+                raise _no_file(name, info.name)
             stream = archive.extractfile(info) if info.isfile() else None
             if stream is not None:
-                yield _relative(info.name), bool(info.mode & 0o100), stream
+                yield _relative(info.name), bool(info.mode & stat.S_IXUSR), stream
 
 
 def _relative(name: str) -> str:

@@ -49,6 +49,24 @@ def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, h
     assert done.err == ""
 
 
+def test_a_printed_program_is_given_its_addresses_as_before(run: Run, here: Path) -> None:
+    """A program that takes address flags is given them also when it is launched from the file."""
+    (here / "old.py").write_text(
+        "import tensorflow as tf\n"
+        "tf.app.flags.DEFINE_string('ps_hosts', '', '')\n"
+        "tf.app.flags.DEFINE_string('worker_hosts', '', '')\n"
+        "tf.app.flags.DEFINE_string('job_name', '', '')\n"
+        "tf.app.flags.DEFINE_integer('task_index', 0, '')\n"
+        "tf.app.run()\n"
+    )
+    (found,) = yaml.safe_load_all(run(*WHOLE, "old.py", "--ps", "1").out)
+    program = custom_resource.read(found).spec.program
+    assert program is not None and program.by_hand
+    planned = ClusterManager().plan("old.py", ps=1).cluster.spec.program
+    assert planned is not None and "ps_hosts" in planned.flags
+    assert program.flags == planned.flags
+
+
 def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
     """The file of a run that exists makes the next run of that name; nobody's wish to stop it is in
     it.

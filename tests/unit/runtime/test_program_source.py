@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import stat
 import subprocess
 import tarfile
 import zipfile
@@ -13,8 +15,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.polling import wait_until
 from support.task_process import RUNTIME, Run, TaskProcess, new_run
-from support.web_site import Site, site
+from support.web_site import Handler, Site, site, tarred, zipped
 
 from tfcluster_magic.spec import TaskExit
 
@@ -22,7 +25,7 @@ __all__ = ["site"]
 HELLO = "import os, sys; print('hello from', os.getcwd(), *sys.argv[1:])\n"
 LISTING = (
     "find -L . -mindepth 1 \\( -name '.*' -o -name __pycache__ \\) -prune -o -type f "
-    "-printf '%P\\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
+    "-printf '%P\\0' | LC_ALL=C sort -z | xargs -0r sha256sum -- | sha256sum"
 )
 """What the documentation says about the checksum of a folder."""
 
@@ -46,7 +49,8 @@ def started(run: Run, **program: Any) -> TaskProcess:
     """A task of a program that is written by hand in this way."""
     given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
     run.config["program"] = {**given, "workingDir": None, "byHand": True, **program}
-    return run.task().start({"TFCLUSTER_PATIENCE": "0.5"})
+    env = {"TFCLUSTER_PATIENCE": "0.5", "no_proxy": "", "NO_PROXY": ""}
+    return run.task().start(env)
 
 
 def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
@@ -55,6 +59,13 @@ def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
     assert (told.cause.value, told.exit_code) == ("NotStarted", None)
     assert told.detail_message is not None
     return told.detail_message.code, dict(told.detail_message.params)
+
+
+def listed(folder: Path) -> str:
+    """The checksum of a folder by the documented command."""
+    shell = ["bash", "-c", LISTING]
+    found = subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.split()[0]
 
 
 def sha256(content: bytes) -> str:
@@ -94,9 +105,7 @@ def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) ->
     (home / "lib" / "a b.py").write_text("A = 1\n")
     (home / "Zebra.txt").write_text("z")
     (home / "link.txt").symlink_to("Zebra.txt")
-    shell = ["bash", "-c", LISTING]
-    found = subprocess.run(shell, cwd=home, capture_output=True, text=True, check=True)
-    checksum = found.stdout.split()[0]
+    checksum = listed(home)
     (home / "lib" / "__pycache__" / "a.pyc").write_bytes(b"\0")
     (home / ".git" / "HEAD").write_text("x")
     task = started(run, path=str(home), sha256=checksum)
@@ -104,6 +113,34 @@ def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) ->
     (home / "lib" / "a b.py").write_text("A = 2\n")
     code, values = refused(started(run, path=str(home), sha256=checksum))
     assert (code, values["expected"]) == ("ChecksumDiffers", checksum)
+
+
+def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path) -> None:
+    """A link to a folder that it lies in counts as nothing, one to another folder as its files; so
+    do pipes, links to nowhere and names that begin with a dash as in the documented command.
+    """
+    (home / "lib" / "deep").mkdir(parents=True)
+    (home / "main.py").write_text(HELLO)
+    (home / "lib" / "deep" / "a.py").write_text("A = 1\n")
+    (home / "-n.py").write_text("N = 1\n")
+    (home / "here").symlink_to(".")
+    (home / "lib" / "deep" / "up").symlink_to("..")
+    (home / "again").symlink_to("lib")
+    (home / "nowhere").symlink_to("gone.py")
+    (home / "round").symlink_to("round")
+    os.mkfifo(home / "pipe")
+    task = started(run, path=str(home), sha256=listed(home))
+    assert task.wait()["cause"] == "Completed", task.output
+
+
+@pytest.mark.parametrize("name", ["a\\b.py", "a\nb.py", "a\rb.py", "-"])
+def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: str) -> None:
+    """A file whose name is not as it is in the output of sha256sum stands against a comparison."""
+    (home / "main.py").write_text(HELLO)
+    (home / name).write_text("")
+    assert started(run, path=str(home)).wait()["cause"] == "Completed"
+    told = refused(started(run, path=str(home), sha256="0" * 64))
+    assert told == ("NameWithoutChecksum", {"folder": str(home), "name": ascii(name)})
 
 
 @pytest.mark.parametrize("kind", ["path", "url"])
@@ -122,6 +159,35 @@ def test_a_path_that_is_not_there(run: Run, home: Path) -> None:
     """A path that leads nowhere is told as such."""
     path = str(home / "train.py")
     assert refused(started(run, path=path)) == ("ProgramNotThere", {"path": path})
+
+
+def test_a_path_that_a_volume_shows_later(run: Run, home: Path) -> None:
+    """A task says that it waits for a file, and runs it once it is there."""
+    path = home / "train.py"
+    given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
+    run.config["program"] = {**given, "workingDir": None, "byHand": True, "path": str(path)}
+    task = run.task().start()
+    wait_until(lambda: f"waiting for {path}: No such file" in task.output, "what it waits for")
+    path.with_name("new").write_text(HELLO)
+    path.with_name("new").rename(path)
+    assert task.wait()["cause"] == "Completed", task.output
+
+
+def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
+    """A file that the task has no right to see is another thing than one that is not there."""
+    locked = home / "locked"
+    locked.mkdir()
+    path = str(locked / "train.py")
+    Path(path).write_text(HELLO)
+    rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
+    run.config["program"] = {**given, "workingDir": None, "byHand": True, "path": path}
+    locked.chmod(0)
+    try:
+        task = run.task().start(prefix=rights if os.geteuid() == 0 else [])
+        assert refused(task) == ("ProgramForbidden", {"path": path})
+    finally:
+        locked.chmod(0o700)
 
 
 def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
@@ -162,6 +228,119 @@ def test_an_archive_that_leads_outside_is_refused(run: Run, site: Site, home: Pa
     assert task.wait()["cause"] == "NotStarted"
     assert "'../outside.py', which is not unpacked" in task.output
     assert not (home / "outside.py").exists()
+
+
+def linked(kind: bytes) -> bytes:
+    """An archive with a program and an entry of this kind."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as made:
+        head = tarfile.TarInfo("main.py")
+        head.size = len(HELLO)
+        made.addfile(head, io.BytesIO(HELLO.encode()))
+        link = tarfile.TarInfo("data.csv")
+        link.type, link.linkname = kind, "main.py"
+        made.addfile(link)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [
+        ("a.tgz", linked(tarfile.SYMTYPE)),
+        ("a.tgz", linked(tarfile.LNKTYPE)),
+        ("a.tgz", linked(tarfile.FIFOTYPE)),
+        (
+            "a.zip",
+            zipped(
+                {"main.py": HELLO.encode(), "data.csv": b"main.py"},
+                {"data.csv": stat.S_IFLNK | 0o777},
+            ),
+        ),
+    ],
+    ids=["link", "hard link", "pipe", "zip"],
+)
+def test_an_archive_with_a_link_is_refused(
+    run: Run, site: Site, home: Path, name: str, packed: bytes
+) -> None:
+    """What is neither a file nor a folder is named and stops the task, as it stops a launch."""
+    told = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
+    assert told == ("ArchiveHoldsLink", {"archive": name, "entry": "data.csv"})
+
+
+NOISE = {"main.py": HELLO.encode(), "data": bytes(range(256)) * 40}
+
+
+def packed_by(method: int) -> bytes:
+    """A zip whose compressed data is damaged."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        archive.writestr("data", b"".join(b"%d," % n**3 for n in range(500)))
+    content = bytearray(stream.getvalue())
+    content[40:240] = b"\xff" * 200
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "packed", "why"),
+    [
+        ("a.tgz", tarred(NOISE)[:3], "damaged or incomplete"),
+        ("a.tgz", tarred(NOISE)[:11], ""),
+        ("a.tgz", tarred(NOISE)[:-30], ""),
+        ("a.tgz", b"\x1f\x8b\x08\x04\x00", "damaged or incomplete"),
+        ("a.tgz", b"", ""),
+        ("a.tgz", b"no archive", "not a gzip file"),
+        ("a.zip", b"no archive", "File is not a zip file"),
+        ("a.zip", zipped(NOISE)[:-30], "File is not a zip file"),
+        ("a.zip", packed_by(zipfile.ZIP_DEFLATED), "damaged or incomplete"),
+        ("a.zip", packed_by(zipfile.ZIP_LZMA), "damaged or incomplete"),
+        ("a.zip", packed_by(zipfile.ZIP_BZIP2), "damaged or incomplete"),
+        ("a.zip", packed_by(zipfile.ZIP_STORED), "Bad CRC-32"),
+    ],
+)
+def test_a_damaged_archive_is_told_in_words(
+    run: Run, site: Site, home: Path, name: str, packed: bytes, why: str
+) -> None:
+    """Whatever the library raises, the status says that it is the archive and what is wrong."""
+    code, values = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
+    assert (code, values["archive"]) == ("ArchiveDamaged", name)
+    assert values["why"] and why in values["why"]
+
+
+def test_a_name_that_no_file_can_have_is_refused(run: Run, site: Site, home: Path) -> None:
+    """An entry with a NUL in its name is named."""
+    packed = tarred({"main.py": b""}, pax_headers={"path": "a\0b.py"})
+    task = started(run, url=site.add("/a.tgz", packed), dir=str(home))
+    assert task.wait()["cause"] == "NotStarted"
+    assert "holds 'a\\x00b.py', which is not unpacked" in task.output
+
+
+def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> None:
+    """Single bytes are no reason to wait on, nor is a connection that ends in the middle."""
+
+    def trickle(request: Handler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "60000")
+        request.end_headers()
+        while not site.over.wait(0.05):
+            request.wfile.write(b"#")
+
+    site.pages["/slow.py"] = trickle
+    code, values = refused(started(run, url=f"{site.url}/slow.py"))
+    assert (code, values["why"]) == ("ProgramNotFetched", "the server sends too slowly")
+    cut = site.add("/cut.py", HELLO.encode(), {"Content-Length": "60000"})
+    code, values = refused(started(run, url=cut))
+    assert (code, values["why"]) == ("ProgramNotFetched", "the connection ended early")
+
+
+def test_a_download_goes_by_the_proxies_of_the_program(run: Run, site: Site) -> None:
+    """A proxy of the environment is asked, and `no_proxy` says for which hosts it is not."""
+    url = site.add("/train.py", HELLO.encode())
+    run.config["env"] = {"http_proxy": "http://127.0.0.1:1"}
+    code, values = refused(started(run, url=url))
+    assert (code, values["why"]) == ("ProgramNotFetched", "Connection refused")
+    run.config["env"]["no_proxy"] = "example.com,127.0.0.1"
+    task = started(run, url=url)
+    assert task.wait()["cause"] == "Completed", task.output
 
 
 def test_what_cannot_be_fetched_says_why(run: Run, site: Site) -> None:
