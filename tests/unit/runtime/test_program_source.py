@@ -296,6 +296,10 @@ def packed_by(method: int) -> bytes:
         ("a.zip", packed_by(zipfile.ZIP_BZIP2), "damaged or incomplete"),
         ("a.zip", packed_by(zipfile.ZIP_STORED), "Bad CRC-32"),
     ],
+    ids=[
+        *("gzip-3", "gzip-11", "gzip-cut", "gzip-head", "gzip-empty", "gzip-none"),
+        *("zip-none", "zip-cut", "deflate", "lzma", "bzip2", "stored"),
+    ],
 )
 def test_a_damaged_archive_is_told_in_words(
     run: Run, site: Site, home: Path, name: str, packed: bytes, why: str

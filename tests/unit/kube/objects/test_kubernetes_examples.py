@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,7 @@ import yaml
 from support.project import ROOT
 
 from tfcluster_magic.kube.objects import crd, custom_resource
+from tfcluster_magic.launch_checks.local import unsupported_options
 from tfcluster_magic.spec import API_VERSION, KIND
 
 EXAMPLES = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
@@ -51,3 +53,15 @@ def test_the_shortest_has_fifteen_lines() -> None:
     """A TFCluster that runs is a screen of YAML."""
     text = (ROOT / "examples" / "kubernetes" / "inline.yaml").read_text()
     assert len(text.splitlines()) <= 15
+
+
+def test_the_page_names_those_that_one_machine_refuses() -> None:
+    """Of the files the page says which ask for what there is only on Kubernetes."""
+    page = (ROOT / "docs" / "kubernetes-files.md").read_text()
+    said = page.partition("all but")[2].partition(".\n")[0]
+    refused = [
+        path.name
+        for path in EXAMPLES
+        if unsupported_options(custom_resource.read(yaml.safe_load(path.read_text())).spec)
+    ]
+    assert refused == re.findall(r"`([\w-]+\.yaml)`", said)
