@@ -139,7 +139,7 @@ def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
     assert (status["reason"], status["messages"][0]["code"]) == ("StartFailed", "ImageTimeout")
     assert f"there is no image {NOTHING}" in status["message"]
     assert "the registry says: not found" in status["message"]
-    applied.wait("image-1", lambda s: s.get("releasedTime"), "it gives back what it held")
+    applied.wait("image-1", lambda s: s.get("releasedAt"), "it gives back what it held")
 
 
 @pytest.mark.parametrize(("name", "text"), [("checksum", TRAIN), ("text", TRAIN)])
@@ -149,7 +149,7 @@ def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -
     assert status["reason"] == "StartFailed"
     assert "0" * 64 in status["message"]
     assert hashlib.sha256(text.encode()).hexdigest() in status["message"]
-    applied.wait(f"{name}-1", lambda s: s.get("releasedTime"), "it gives back what it held")
+    applied.wait(f"{name}-1", lambda s: s.get("releasedAt"), "it gives back what it held")
 
 
 def test_a_path_that_leads_nowhere_is_told(applied: Tenant) -> None:
