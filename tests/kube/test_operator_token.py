@@ -22,7 +22,8 @@ from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api.client import ApiError, path
 from tfcluster_magic.kube.api.labels import OPERATOR, OPERATOR_ROLE
-from tfcluster_magic.kube.objects import custom_resource, run_objects
+from tfcluster_magic.kube.objects import custom_resource, network_policy, run_objects
+from tfcluster_magic.kube.objects.network_policy import DEFAULT_DNS, DnsResolver
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 
@@ -158,7 +159,13 @@ def _container(job: Object) -> Any:
     return _pod(job)["containers"][0]
 
 
+def _label_both(job: Object, marks: dict[str, str]) -> None:
+    for each in (job, job["spec"]["template"]):
+        each["metadata"]["labels"].update(marks)
+
+
 SECRET_KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "x", "key": "y"}}}
+CONFIG_KEY = {"name": "K", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}}
 GREATEST = {"privileged": True, "allowPrivilegeEscalation": True}
 ACCOUNT, NODE = "no account of their own and no token", "share nothing with their node"
 ONE, MOUNTS = "one container without root and privileges", "and nothing of their node"
@@ -185,7 +192,7 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
         MOUNTS,
         lambda j: _pod(j)["volumes"].append({"name": "x", "configMap": {"name": "foreign"}}),
     ),
-    "a key of a secret": (MOUNTS, lambda j: _container(j).update(env=[SECRET_KEY])),
+    "a key of a ConfigMap": (MOUNTS, lambda j: _container(j).update(env=[CONFIG_KEY])),
     "a hook": (
         HOOKS,
         lambda j: _container(j).update(lifecycle={"preStop": {"sleep": {"seconds": 1}}}),
@@ -207,6 +214,28 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
             {"tfcluster.dev/notebook": "true"}
         ),
     ),
+    "a notebook's label, on the Job as well": (
+        "have its labels and no other",
+        lambda j: _label_both(j, {"tfcluster.dev/notebook": "true"}),
+    ),
+    "an archive's label, on the Job as well": (
+        "have its labels and no other",
+        lambda j: _label_both(j, {"tfcluster.dev/archive": "true"}),
+    ),
+    "a label that looks like Kubernetes' own": (
+        "have its labels and no other",
+        lambda j: _label_both(j, {"example.com/job-name": "x"}),
+    ),
+    "another value of a label": (
+        "have its labels and no other",
+        lambda j: j["spec"]["template"]["metadata"]["labels"].update(
+            {"app.kubernetes.io/name": "other"}
+        ),
+    ),
+    "a label of the Job alone": (
+        "has the labels of tasks and no other",
+        lambda j: j["metadata"]["labels"].update({"tfcluster.dev/archive": "true"}),
+    ),
     "a finalizer": ("has no finalizers", lambda j: j["metadata"].update(finalizers=["a.b/c"])),
 }
 
@@ -218,13 +247,46 @@ def test_a_job_has_the_shape_of_a_runs(
     with an account, a token, privileges, anything of the node or somebody else's files.
     """
     assert created(thief, alices.name, parts["Job"]) == ""
+    of_secret = copy.deepcopy(parts["Job"])
+    _container(of_secret)["env"].append(SECRET_KEY)
+    assert created(thief, alices.name, of_secret) == ""
     for what, (words, change) in SHAPES.items():
         other = copy.deepcopy(parts["Job"])
         change(other)
         assert words in created(thief, alices.name, other), what
-    larger = '{"spec": {"parallelism": 9}}'
-    words = ("patch", "job", "waits-1-worker", "--type=merge", "-p", larger)
-    assert "may only change whether it is suspended" in done(thief, alices.name, *words)
+    patch = ("patch", "job", "waits-1-worker", "--dry-run=server", "--type=merge", "-p")
+    for field in ("parallelism", "backoffLimit", "activeDeadlineSeconds"):
+        said = done(thief, alices.name, *patch, json.dumps({"spec": {field: 9}}))
+        assert "may only change whether it is suspended" in said, field
+    said = done(thief, alices.name, *patch, '{"spec": {"ttlSecondsAfterFinished": null}}')
+    assert "may only change whether it is suspended" in said
+    stopped = {"metadata": {"annotations": {"a": "b"}}, "spec": {"suspend": True}}
+    assert done(thief, alices.name, *patch, json.dumps(stopped)) == ""
+
+
+def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices: Tenant) -> None:
+    """The token writes phase and conditions of a run's pods, and with them neither labels by which
+    others find the pod, nor annotations, finalizers or another address.
+    """
+    (pod,) = [
+        each["metadata"]["name"]
+        for each in alices.kubectl.every("pod")
+        if each["metadata"]["name"].startswith("waits-1-worker-")
+    ]
+    where = path("pods", alices.name, pod, "status")
+    for change in (
+        {"metadata": {"labels": {"tfcluster.dev/notebook": "true"}}},
+        {"metadata": {"labels": {"tfcluster.dev/task-type": None}}},
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"metadata": {"finalizers": ["a.b/c"]}},
+        {"status": {"podIP": "10.9.8.7", "podIPs": [{"ip": "10.9.8.7"}]}},
+    ):
+        with pytest.raises(ApiError, match="neither labels, annotations, finalizers nor addresses"):
+            thief.api.merge(where, change, dryRun="All")
+    disowned = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "thief"}}}
+    with pytest.raises(ApiError, match="the status of pods that have the labels of a run"):
+        thief.api.merge(where, disowned, dryRun="All")
+    thief.api.merge(where, {"status": {"phase": "Failed"}}, dryRun="All")
 
 
 def test_images_are_those_that_an_administrator_names(
@@ -256,6 +318,26 @@ def test_images_are_those_that_an_administrator_names(
         system.delete("configmap", "tfcluster-images")
 
 
+def _enters(policy: Object, *peers: Object) -> None:
+    policy["spec"]["ingress"].append({"from": list(peers)})
+
+
+def _leaves(policy: Object, *peers: Object, port: int = 0) -> None:
+    ports = {"ports": [{"port": port, "protocol": "TCP"}]} if port else {}
+    policy["spec"]["egress"].append({"to": list(peers), **ports})
+
+
+def _block(cidr: str, *excepted: str) -> Object:
+    return {"ipBlock": {"cidr": cidr, **({"except": list(excepted)} if excepted else {})}}
+
+
+FOREIGN = {"podSelector": {"matchLabels": {"app": "foreign"}}}
+ANYBODYS = {"podSelector": {}, "namespaceSelector": {}}
+DNS_PODS = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+}
+IN, OUT = "lets in the pods of its run and notebooks", "networks without what stays closed"
 OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
     "an address": ("Service", "no address of its own", lambda o: o["spec"].pop("clusterIP")),
     "a port of all nodes": (
@@ -273,6 +355,40 @@ OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
         "about the pods of its run alone",
         lambda o: o["spec"].update(podSelector={}),
     ),
+    "a way in for all": ("NetworkPolicy", IN, lambda o: o["spec"]["ingress"].append({})),
+    "a way in for somebody's pods": ("NetworkPolicy", IN, lambda o: _enters(o, FOREIGN)),
+    "a way in for its namespace": (
+        "NetworkPolicy",
+        IN,
+        lambda o: o["spec"]["ingress"][0]["from"].append({"podSelector": {}}),
+    ),
+    "a way in for any namespace": (
+        "NetworkPolicy",
+        IN,
+        lambda o: o["spec"]["ingress"][0]["from"][1].update(namespaceSelector={}),
+    ),
+    "a way in for a network": ("NetworkPolicy", IN, lambda o: _enters(o, _block("10.0.0.0/8"))),
+    "a way out to all": ("NetworkPolicy", OUT, lambda o: o["spec"]["egress"].append({})),
+    "a way out to somebody's pods": ("NetworkPolicy", OUT, lambda o: _leaves(o, FOREIGN)),
+    "a way out to any namespace": ("NetworkPolicy", OUT, lambda o: _leaves(o, ANYBODYS, port=53)),
+    "all ports of DNS servers": ("NetworkPolicy", OUT, lambda o: _leaves(o, DNS_PODS)),
+    "all networks": ("NetworkPolicy", OUT, lambda o: _leaves(o, _block("0.0.0.0/0"))),
+    "all networks of the new family": ("NetworkPolicy", OUT, lambda o: _leaves(o, _block("::/0"))),
+    "all networks but one address": (
+        "NetworkPolicy",
+        OUT,
+        lambda o: _leaves(o, _block("0.0.0.0/0", "169.254.169.254/32")),
+    ),
+    "a part of what stays closed": (
+        "NetworkPolicy",
+        OUT,
+        lambda o: _leaves(o, _block("169.254.169.0/24", "169.254.169.0/25"), port=53),
+    ),
+    "a metadata service": (
+        "NetworkPolicy",
+        OUT,
+        lambda o: _leaves(o, _block("169.254.169.254/32"), port=80),
+    ),
     "another name": (
         "ConfigMap",
         "has the name of its run",
@@ -280,6 +396,25 @@ OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
     ),
     "no owner": ("ConfigMap", OWNED, lambda o: o["metadata"].pop("ownerReferences")),
 }
+
+
+def _every_network_policy(made: Object) -> list[Object]:
+    """Those of policies with every kind of DNS server and grant, of either mode."""
+    openshift = DnsResolver(namespace="openshift-dns", pods="a.b/c=default,d=", port=5353)
+    dns = (
+        *(*DEFAULT_DNS, openshift),
+        *(DnsResolver(network=each) for each in ("169.254.20.10", "fe80::53", "0.0.0.0/0")),
+        DnsResolver(network="10.1.2.3", port=5353),
+    )
+    grants = ("0.0.0.0/0", "::/0", "10.0.0.0/8", "169.0.0.0/8", "64:ff9b::/96", "2001:db8::1")
+    selector = made["spec"]["podSelector"]["matchLabels"]
+    head = {k: v for k, v in made["metadata"].items() if k != "namespace"}
+    return [
+        network_policy.task_network_policy(
+            head, selector, in_graph=in_graph, dns=servers, egress=egress
+        )
+        for in_graph, servers, egress in ((True, dns, grants), (False, DEFAULT_DNS, ()))
+    ]
 
 
 def test_what_a_run_has_beside_its_jobs(
@@ -294,6 +429,8 @@ def test_what_a_run_has_beside_its_jobs(
         other = copy.deepcopy(parts[kind])
         change(other)
         assert words in created(thief, alices.name, other), what
+    for policy in _every_network_policy(parts["NetworkPolicy"]):
+        assert created(thief, alices.name, policy) == "", policy["spec"]
     claim: Object = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

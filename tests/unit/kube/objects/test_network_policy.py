@@ -179,6 +179,17 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
     assert dns == network_policy.dns_rules(DEFAULT_DNS) * 2
 
 
+def test_admission_keeps_the_same_closed() -> None:
+    """What holds a thief of the operator's token to NetworkPolicies of ours has the one list."""
+    (found,) = [
+        variable["expression"]
+        for policy in yaml.safe_load_all((K8S / "base/admission-operator.yaml").read_text())
+        for variable in policy["spec"].get("variables", ())
+        if variable["name"] == "closed"
+    ]
+    assert yaml.safe_load(found) == [str(each) for each in network_policy.CLOSED_NETWORKS]
+
+
 @pytest.mark.parametrize("folder", ["base", "hub"])
 def test_namespaces_of_ours_are_closed(folder: str) -> None:
     """The namespaces of operator and hub deny everything that no policy allows, and every policy

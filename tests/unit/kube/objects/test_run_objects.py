@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from msgspec.structs import replace
 from support.golden_runs import (
     BETWEEN_GRAPH,
@@ -58,6 +59,23 @@ def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Co
     if pytestconfig.getoption("--rewrite"):
         file.write_text(text)
     assert text == file.read_text(), "read the difference; --rewrite accepts it"
+
+
+def test_admission_knows_every_label(name: str) -> None:
+    """What holds a thief of the operator's token to Jobs of ours allows the labels that these and
+    their pods have.
+    """
+    (keys,) = [
+        set(yaml.safe_load(variable["expression"]))
+        for policy in yaml.safe_load_all((ROOT / "k8s/base/admission-operator.yaml").read_text())
+        for variable in policy["spec"].get("variables", ())
+        if variable["name"] == "keys"
+    ]
+    for each in made(*RUNS[name]):
+        if each["kind"] == "Job":
+            marks = each["metadata"]["labels"]
+            assert marks.keys() == keys
+            assert each["spec"]["template"]["metadata"]["labels"].items() <= marks.items()
 
 
 def test_every_golden_file_is_of_a_run() -> None:
