@@ -277,6 +277,12 @@ def test_digits_are_learned_and_the_ps_is_reclaimed(launched: Tenant, watched: W
     assert waited >= SHORT.reclaim_after - 1  # Kubernetes writes whole seconds
 
 
+def _without_standstill(status: Object) -> Object:
+    """A status without its words: of a silent program they say after a minute that it is silent."""
+    words = ("events", "message", "messages", "reason", "conditions")
+    return {key: value for key, value in status.items() if key not in words}
+
+
 def test_an_operator_that_was_away_makes_up_for_it(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
@@ -287,7 +293,7 @@ def test_an_operator_that_was_away_makes_up_for_it(
     launched.phase("away-1", "Running")
     wait_until(lambda: launched.status("heals-1")["reason"] == "Running", "healed", seconds=90)
     others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
-    before = launched.status("heals-1")
+    before = _without_standstill(launched.status("heals-1"))
     launched.operator.stop()
     worker = launched.pods("away-1", "worker")[0]["metadata"]["name"]
     launched.kubectl.exec(worker, "touch", "/tmp/enough")
@@ -304,5 +310,5 @@ def test_an_operator_that_was_away_makes_up_for_it(
     print(f"the ps was asked to end {watched.reclaimed('away-1') - back:.1f} s after the start")
     assert launched.phase("away-1", "Succeeded")["finishedAt"] <= watched.last_end("away-1") + 1.5
     print("ready after", re.findall(r"ready after ([\d.]+) s", launched.operator.log())[-1], "s")
-    assert launched.status("heals-1") == before
+    assert _without_standstill(launched.status("heals-1")) == before
     assert {pod["metadata"]["uid"] for pod in launched.pods("heals-1")} == others

@@ -475,11 +475,11 @@ def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> 
     pod with a secret or a token, and opens no network.
     """
     system = cluster.kubectl.within(SYSTEM)
-    (policy,) = [
+    policy = next(
         each
         for each in system.every("configmap")
         if each["metadata"]["name"].startswith("tfcluster-policy")
-    ]
+    )
     policy["data"] = {"policy.yaml": "{}"}
     with pytest.raises(ApiError, match=HOME):
         thief.api.replace(path("configmaps", SYSTEM, policy["metadata"]["name"]), policy)
