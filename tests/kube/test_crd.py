@@ -235,7 +235,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
         shown = row.split()[:4] == ["digits-1", "Running", "3/3", "Running"]
         return shown and "all 3 tasks run" in wide and read.status.started_at == 5.5
 
-    wait_until(is_shown, "kubectl shows the status")
+    wait_until(is_shown, "kubectl shows the status", seconds=60)
     assert "digits-1" in kube("get", "all")
 
 

@@ -223,7 +223,7 @@ class RunLogs:
                     self._wait_for(informer)
                 yield from self._poll(pool, runs, pods, tail)
                 self._update_pods(pods.every(), self._logs)
-                started = bool(self._status(runs).get("startedAt"))
+                started = bool(self._status(runs).get("startTime"))
             finally:
                 runs.stop()
                 pods.stop()
