@@ -69,11 +69,7 @@ did not know when it was made is counted only minutes later, and until then refu
 
 
 def never_counts(found: Object, now: float) -> bool:
-    """Whether a quota of records has not begun to count, and should have: the others, of kinds that
-    Kubernetes always knows, may be late and stay.
-    """
-    if labels.COUNTED_RECORDS not in ((found["spec"] or {}).get("hard") or {}):
-        return False
+    """Whether a quota has not begun to count, and should have."""
     made = epoch_seconds(found["metadata"].get("creationTimestamp"))
     return not found["counts"] and made is not None and now > made + COUNT_SECONDS
 
