@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..i18n import _
 from ..kube.api import decoding, labels
-from ..kube.api.client import Api, ApiError, Object, path
+from ..kube.api.client import Api, ApiError, Object, may_create, path
 from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ..kube.api.resource_amounts import parse_amounts, parse_quantity
 from ..kube.objects import custom_resource
@@ -135,16 +135,13 @@ def _trim_run(found: Object) -> Object:
                 kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
         except Exception as error:
             # One tenant's record must not keep the caches of all from being read.
-            log.exception("%s/%s cannot be read", *_record_key(found))
+            head = found["metadata"]
+            log.exception("%s/%s cannot be read", head.get("namespace", ""), head["name"])
             kept[REFUSED] = f"it cannot be read: {type(error).__name__}"
         else:
             if by_hand:
                 kept["spec"]["program"] = custom_resource.program_without_texts(spec)
     return kept
-
-
-def _record_key(found: Object) -> Key:
-    return str(found["metadata"].get("namespace", "")), str(found["metadata"]["name"])
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:
@@ -267,21 +264,11 @@ class ClusterState(InformerGroup):
         return labels.opt_in_command(namespace, label=label, bind=bind)
 
     def _may_make_jobs(self, namespace: str) -> bool:
-        """Whether tfcluster-operator-tenant is bound, of which this is one right.
-
-        Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/
-        """
+        """Whether tfcluster-operator-tenant is bound, of which this is one right."""
         known, now = self._may_make.get(namespace), time.monotonic()
         if known is not None and now < known[1]:
             return known[0]
-        asked = {"group": "batch", "resource": "jobs", "verb": "create", "namespace": namespace}
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
-        }
-        answer = self._api.create(path("selfsubjectaccessreviews"), body)
-        allowed = bool(answer["status"]["allowed"])
+        allowed = bool(may_create(self._api, namespace, "batch", "jobs"))
         self._may_make[namespace] = allowed, now + ASK_AGAIN[allowed]
         return allowed
 

@@ -21,7 +21,7 @@ from ... import paths
 from ...errors import BackendUnavailable, InvalidRequest, PreflightRefused, Problem
 from ...i18n import _
 from ...kube.api import access, labels
-from ...kube.api.client import API_PREFIXES, Api, ApiError, path
+from ...kube.api.client import API_PREFIXES, Api, ApiError, may_create, path
 from ...kube.controller import leader_election
 from ...kube.hour_ledgers import HOURS_KEY
 from ...launch_checks.kubernetes import FACTS_KEY, ClientFacts, LaunchFacts
@@ -164,24 +164,12 @@ _OBJECTS_OF_RUNS = (
 
 
 def not_creatable(api: Api, namespace: str) -> list[str]:
-    """The kinds of a run's objects that this account may not create there. Raises ApiError.
-
-    Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
-    """
+    """The kinds of a run's objects that this account may not create there. Raises ApiError."""
     return [
-        kind for group, kind in _OBJECTS_OF_RUNS if not _may_create(api, namespace, group, kind)
+        kind
+        for group, kind in _OBJECTS_OF_RUNS
+        if may_create(api, namespace, group, kind, seconds=REQUEST_TIMEOUT) is False
     ]
-
-
-def _may_create(api: Api, namespace: str, group: str, kind: str) -> bool:
-    asked = {"namespace": namespace, "verb": "create", "group": group, "resource": kind}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
-    }
-    told = api.create(path("selfsubjectaccessreviews"), review, seconds=REQUEST_TIMEOUT)
-    return bool((told.get("status") or {}).get("allowed", True))
 
 
 # -- whether the operator answers ------------------------------------------------------------------

@@ -405,6 +405,23 @@ def find_object(api: Api, where: str) -> Object | None:
         raise
 
 
+def may_create(api: Api, namespace: str, group: str, resource: str, **more: Any) -> bool | None:
+    """Whether this account may create objects of a kind in a namespace; None where the API does not
+    say. `more` goes with the request. Raises ApiError.
+
+    Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+    """
+    asked = {"namespace": namespace, "verb": "create", "group": group, "resource": resource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    told = api.create(path("selfsubjectaccessreviews"), review, **more)
+    allowed: bool | None = (told.get("status") or {}).get("allowed")
+    return allowed
+
+
 def discard_object(api: Api, where: str, uid: str) -> None:
     """Delete the object of this uid; its name may have gone to another one, which stays.
 
