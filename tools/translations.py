@@ -198,8 +198,9 @@ def updated(domain: str, language: str) -> Catalog:
     catalog.update(wanted, no_fuzzy_matching=True)
     catalog.obsolete.clear()
     if domain == PAGE:  # what both say is translated once, for Python
-        for message in _shared_messages():
-            known = written(PYTHON, language).get(message[1])
+        ours = written(PYTHON, language)
+        for _place, message, _context in _shared_messages():
+            known = ours.get(message)
             if known is not None:
                 catalog[known.id].string = known.string
     catalog.project, catalog.version, catalog.fuzzy = "TFCluster", "1", False
