@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.project_tools import tool
-from support.translated_commands import ROOT, here, said
+from support.translated_commands import ROOT, here, said_by_each
 
 __all__ = ["here"]  # a fixture, as if written here
 
@@ -56,12 +56,13 @@ def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: 
         ignore=shutil.ignore_patterns("labextension"),
     )
     bracketed(package / "tfcluster_magic" / "locale" / "xx" / "LC_MESSAGES")
-    outside = {}
-    for words in ASKED:
-        text = said(here, "xx", *words, package=package)
-        if left := untranslated(text):
-            outside[" ".join(words)] = left
-
+    told = said_by_each(here, "xx", ASKED, package)
+    outside = {
+        " ".join(words): left
+        for words, text in zip(ASKED, told, strict=True)
+        if (left := untranslated(text))
+    }
+    assert "⟦" in told[0]
     assert outside == {}
 
 
