@@ -71,11 +71,17 @@ class Story:
         self.manager = ClusterManager(backend_name="local")
 
     def launch(self, filler: Callable[[], None] = fill) -> None:
-        """Launch a run, and fill the disk when it is up."""
+        """Launch a run, and fill the disk when it is up, and has said so: a process that runs may
+        not have come to its first line yet.
+        """
         self.manager.launch(cell=WAITS, name="digits", workers=1, ps=0, grace=1.0)
         deadline = time.monotonic() + PATIENCE
         for seen in self.manager.follow("digits"):
             if seen is not None and seen.status.phase is Phase.RUNNING:
+                break
+            assert time.monotonic() < deadline
+        for line in self.manager.logs("digits", follow=True):
+            if line is not None and line.text == "up":
                 break
             assert time.monotonic() < deadline
         filler()
