@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from kubenode.commands import wait_until
@@ -61,6 +62,12 @@ def main(_):
 
 
 tf.app.run(main)
+"""
+RESTS = """
+class Rests(tf.keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        import time
+        time.sleep(0.5)
 """
 STEP = re.compile(r"^at ([\d.]+) step (\d+)$", re.MULTILINE)
 EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
@@ -143,6 +150,7 @@ def trainings(
     first, second = cluster.own.first.name, cluster.own.second.name
     program = tmp_path_factory.mktemp("program") / "train.py"
     program.write_text(TRAIN)
+    digits = mirrored_in(tmp_path_factory.mktemp("mirrored"))
     reader = pod("reader", cluster.busybox, volumeMounts=[{"name": "log", "mountPath": "/log"}])
     claim = {"claimName": "log"}
     reader["spec"] |= {
@@ -160,7 +168,6 @@ def trainings(
         wait_until(lambda: _nodes(tenant, "asynchronous-1") == [second] * 3, "placed", seconds=120)
     finally:
         cluster.kubectl("uncordon", first)
-    digits = ROOT / "examples" / "multi_worker_mirrored.py"
     with _room_for_one_task_each(cluster, (first, second)):
         tenant.launch("mirrored-1", spec_of(digits, "--epochs=100000", workers=2, lifecycle=quick))
         there = [first, second]
@@ -169,6 +176,23 @@ def trainings(
         tenant.phase(name, "Running", seconds=400)
     yield Training(tenant, "asynchronous-1"), Training(tenant, "mirrored-1")
     tenant.kubectl("delete", "tfclusters", "asynchronous-1", "mirrored-1", "--wait=false")
+
+
+def mirrored_in(folder: Path) -> Path:
+    """The example, which rests between epochs of a few steps: it trains as long as these tests take
+    and would keep all cores from what they wait for.
+    """
+    example = ROOT / "examples" / "multi_worker_mirrored.py"
+    text = example.read_text()
+    for before, after in (
+        ("STEPS_PER_EPOCH = 30", f"STEPS_PER_EPOCH = 5\n{RESTS}"),
+        ("callbacks = [", "callbacks = [Rests(), "),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "digits.py").write_text(example.with_name("digits.py").read_text())
+    (folder / example.name).write_text(text)
+    return folder / example.name
 
 
 @contextmanager
