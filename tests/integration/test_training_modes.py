@@ -1,4 +1,6 @@
-"""Real TensorFlow clusters of one parameter server and two workers, once in every mode."""
+"""Real TensorFlow clusters of one parameter server and two workers, once in every mode; where a
+mode can lose a task, one is killed while it trains.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,23 @@ from dataclasses import dataclass, field
 
 import psutil
 import pytest
-from support.real_runs import EXAMPLES, LOOPBACK, PATIENCE, Run, Runs, environment_of, listening
+from support.real_runs import (
+    EXAMPLES,
+    LOOPBACK,
+    PATIENCE,
+    Run,
+    Runs,
+    environment_of,
+    kill,
+    listening,
+)
 
 from tfcluster_magic.spec import Phase, Reason, Status
 
 pytestmark = pytest.mark.cluster
 
 PRIVATE = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+STEPS = re.compile(r": step (\d+) loss")
 
 
 @dataclass
@@ -43,21 +55,23 @@ class Sighting:
                     self.environments.setdefault(env["TFCLUSTER_TASK"], env)
 
 
-def watch(run: Run, until: Callable[[Status], bool]) -> Sighting:
-    """Look at the run's processes all the time until something is true of its status."""
-    sighting = Sighting()
+def watch(run: Run, until: Callable[[Status], bool], sighting: Sighting | None = None) -> Sighting:
+    """Look at the run's processes all the time until something is true of its status; what was seen
+    before, by `sighting`, is kept.
+    """
+    seen = sighting or Sighting()
 
     def look(status: Status) -> bool:
-        sighting.look(run)
+        seen.look(run)
         return until(status)
 
     run.until(look, "the end of the watch")
-    return sighting
+    return seen
 
 
-def watched_to_its_end(run: Run) -> tuple[Sighting, Status]:
+def watched_to_its_end(run: Run, sighting: Sighting | None = None) -> tuple[Sighting, Status]:
     """What was seen, and the status once nothing is left; the run has succeeded."""
-    sighting = watch(run, lambda status: status.phase.is_final)
+    sighting = watch(run, lambda status: status.phase.is_final, sighting)
     status = run.until_released()
     assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED), run.story()
     run.assert_nothing_left()
@@ -90,13 +104,22 @@ def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
     assert list(run.output.rglob("*tfevents*"))
 
 
+def checkpoint(run: Run) -> int:
+    """The newest checkpoint's step; -1 without any."""
+    found = run.output.glob("model.ckpt-*.index")
+    return max((int(path.stem.rpartition("-")[2]) for path in found), default=-1)
+
+
 def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
-    """A TensorFlow 1 program gets its addresses as flags, trains, and its parameter server is
-    reclaimed: the record says when, and what was freed.
+    """A TensorFlow 1 program gets its addresses as flags and trains. A killed parameter server
+    comes back, training goes on from its checkpoint, and the record says from which step; killed
+    workers, the one that leads as well, rejoin. In the end the parameter server is reclaimed: the
+    record says when, and what was freed.
     """
+    workers = ("worker-1", "worker-0")
     run = runs.launch(
         EXAMPLES / "between_graph.py",
-        "--steps=200",
+        "--steps=1500",
         name="success",
         workers=2,
         ps=1,
@@ -104,10 +127,30 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
         ps_cpu=1,
         reclaim_after=1,
     )
-    sighting, status = watched_to_its_end(run)
+    sighting = watch(run, lambda _: checkpoint(run) >= 200)
+    kill(run.program_of("ps-0"))
+    run.until(lambda status: status.restarts == {"ps-0": 1}, "ps-0 is restarted")
+    before = {task: len(run.log(task)) for task in workers}
+
+    def steps() -> list[int]:
+        return [int(n) for task in workers for n in STEPS.findall(run.log(task)[before[task] :])]
+
+    run.until(lambda _: steps(), "training goes on")
+    for task in workers:
+        kill(run.program_of(task))
+        run.until(lambda status, task=task: task in status.restarts, f"{task} is restarted")
+    sighting, status = watched_to_its_end(run, sighting)
 
     assert_placed(run, sighting, run.tasks)
-    assert_learned(run, "worker-0", least=0.7)  # a notebook of the examples trains on
+    assert status.restarts == dict.fromkeys(("ps-0", *workers), 1)
+    of_server, of_worker, _of_leader = run.healing()
+    assert of_server.startswith("ps-0 was killed from outside (SIGKILL). It is restarted")
+    told = re.search(r"training resumes from the checkpoint at step (\d+)\.$", of_server)
+    assert told, of_server
+    assert min(steps()) >= int(told.group(1)) >= 200
+    assert "worker-1 was killed from outside (SIGKILL). It is restarted" in of_worker
+    assert of_worker.endswith("the others go on meanwhile.")
+    assert_learned(run, "worker-0", least=0.9)
     reclaimed = status.reclaimed
     assert reclaimed is not None
     assert (reclaimed.tasks, reclaimed.cpu, reclaimed.memory) == (("ps-0",), 1, 2 << 30)
@@ -118,7 +161,8 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
 
 def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
     """A chief coordinates workers and parameter servers, an evaluator outside of the cluster
-    follows its checkpoints, and the chief's success ends the run.
+    follows its checkpoints, and the chief's success ends the run; killed while it trains, the chief
+    finds its workers again.
     """
     run = runs.launch(
         EXAMPLES / "parameter_server_keras.py",
@@ -130,24 +174,40 @@ def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
         success_policy="chief",
         reclaim_after=3,
     )
-    sighting, status = watched_to_its_end(run)
+    sighting = watch(run, lambda _: "Epoch 2/5" in run.log("chief-0"))
+    kill(run.program_of("chief-0"))
+    sighting, status = watched_to_its_end(run, sighting)
 
     assert_placed(run, sighting, ["worker-0", "worker-1", "ps-0"])
     assert_learned(run, "chief-0")
+    assert status.restarts["chief-0"] == 1
+    assert run.healing()[0].startswith("chief-0 was killed from outside (SIGKILL)")
     assert status.counts["chief"].succeeded == 1
     assert status.counts["worker"].stopped == 2
     assert sighting.sockets["evaluator-0"] == set()
 
 
 def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
-    """Two workers without parameter servers train one model together."""
+    """Two workers without parameter servers train one model together. When one is killed all start
+    again, at the next epoch.
+    """
     run = runs.launch(EXAMPLES / "multi_worker_mirrored.py", name="mwms", workers=2, ps=0)
-    sighting, status = watched_to_its_end(run)
+    sighting = watch(run, lambda _: "Epoch 2/8" in run.log("worker-0"))
+    kill(run.program_of("worker-1"))
+    sighting, status = watched_to_its_end(run, sighting)
 
     assert_placed(run, sighting, run.tasks)
     assert_learned(run, "worker-0")
     assert status.counts["worker"].succeeded == 2
     assert status.reclaimed is None
+    assert status.attempt == 2
+    assert status.restarts == {"worker-0": 1, "worker-1": 1}
+    (healed,) = run.healing()
+    assert healed.startswith("worker-1 was killed from outside (SIGKILL). All workers res")
+    assert re.search(r"training resumes from its checkpoint ckpt-\d+\.$", healed)
+    epochs = [int(n) for n in re.findall(r"Epoch (\d+)/8", run.log("worker-0"))]
+    assert epochs.count(1) == 1, "the second attempt took up what the first had done"
+    assert epochs[-1] == 8
 
 
 def test_mirrored_strategy_on_one_worker(runs: Runs) -> None:
@@ -185,7 +245,7 @@ with tf.Graph().as_default() as graph:
 @pytest.mark.parametrize(
     ("server", "through"),
     [
-        # The examples and test_training_faults.py use native ones, too.
+        # The examples and test_in_graph_servers.py use native ones, too.
         pytest.param("native", "serves on", marks=pytest.mark.long),
         ("python", "through tf.distribute.Server"),
     ],

@@ -96,6 +96,10 @@ class Run:
     def events(self) -> list[str]:
         return [event.message for event in self.status.events]
 
+    def healing(self) -> list[str]:
+        """What the record says of restarts."""
+        return [event.message for event in self.status.events if event.reason == "Healing"]
+
     def story(self) -> str:
         """All that is known, for the message of a failed test."""
         parts = [headline(self.record), *self.events()]
