@@ -62,8 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home, a state folder and a user folder of the test's own; afterwards nothing runs there.
 
-    Whatever a test starts inherits TFCLUSTER_STATE_DIR, and is found by it.
+    Whatever a test starts inherits TFCLUSTER_STATE_DIR, and is found by it; what ran before cannot
+    have it, and need not be read.
     """
+    before = {*os.listdir("/proc")}
     state = tmp_path / "state"
     home = tmp_path / "home"
     home.mkdir()
@@ -75,26 +77,26 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "tfcluster"))
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(state))
     yield tmp_path
-    left = _still_there(state, patience=30.0)
+    left = _still_there(state, before, patience=30.0)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"the test left processes behind: {list(left.values())}"
 
 
-def _still_there(state: Path, patience: float) -> dict[int, str]:
+def _still_there(state: Path, before: set[str], patience: float) -> dict[int, str]:
     """Processes of this state folder, by pid; those that are about to end get time for it."""
     mark = f"TFCLUSTER_STATE_DIR={state}".encode()
     deadline = time.monotonic() + patience
-    while found := dict(_processes_with(mark)):
+    while found := dict(_processes_with(mark, before)):
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
     return found
 
 
-def _processes_with(mark: bytes) -> Iterator[tuple[int, str]]:
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
+def _processes_with(mark: bytes, before: set[str]) -> Iterator[tuple[int, str]]:
+    for entry in {*os.listdir("/proc")} - before:
+        if not entry.isdigit():
             continue
         try:
             variables = Path("/proc", entry, "environ").read_bytes().split(b"\0")
