@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import msgspec
 from msgspec import Meta
 
 from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, Model, Spec, TaskType
+from ..spec.spec import fields_of
 from .launch_as_command import field_default, value_text
 from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
 
@@ -137,7 +137,7 @@ def _bounds(path: Sequence[str]) -> dict[str, Any]:
         model = _model_in(kind)
         if model is None:
             return {}  # a pair of `env`
-        kind = {f.encode_name: f for f in msgspec.structs.fields(model)}[part].type
+        kind = {f.encode_name: f for f in fields_of(model)}[part].type
     found: dict[str, Any] = {}
     for meta in _metas(kind):
         for name, called in _BOUNDS.items():

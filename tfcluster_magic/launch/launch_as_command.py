@@ -17,11 +17,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..errors import TFClusterError
 from ..program import Findings, find_out
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
+from ..spec.spec import fields_of
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
 _ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
@@ -154,7 +153,7 @@ def field_at(model: Any, path: tuple[str, ...]) -> object:
     for part in path:
         if model is None:
             return None
-        names = {f.encode_name: f.name for f in msgspec.structs.fields(model)}
+        names = {f.encode_name: f.name for f in fields_of(type(model))}
         model = getattr(model, names[part])
     return model
 

@@ -16,11 +16,10 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
-from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import FieldInfo, fields, replace
+from msgspec.structs import replace
 
 from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
@@ -46,6 +45,7 @@ from ...spec import (
     names,
     resource_form,
 )
+from ...spec.spec import fields_of
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
@@ -316,7 +316,7 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
     """`content` without the fields that `kind` does not know, whose paths are added to `told`."""
     if not isinstance(content, Mapping):
         return content
-    known = {field.encode_name: field for field in _fields(kind)}
+    known = {field.encode_name: field for field in fields_of(kind)}
     kept: dict[str, object] = {}
     for key, value in content.items():
         where = f"{path}.{key}"
@@ -333,12 +333,6 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
     return kept
 
 
-@cache
-def _fields(kind: type[Model]) -> tuple[FieldInfo, ...]:
-    """The fields of a model; msgspec reads annotations anew each time, in milliseconds."""
-    return fields(kind)
-
-
 def _status(content: Mapping[str, Any], told: list[str]) -> Status:
     """The status as far as this version understands it; a value that it does not know counts as
     not written.
@@ -346,7 +340,7 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
     content = resource_form.read(Status, {k: v for k, v in content.items() if k not in _SHOWN})
     known = _known(content, Status, "status", told)
     kept: dict[str, Any] = {}
-    for field in _fields(Status):
+    for field in fields_of(Status):
         if field.encode_name in known:
             try:
                 kept[field.name] = msgspec.convert(known[field.encode_name], field.type)

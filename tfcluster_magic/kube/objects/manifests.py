@@ -19,6 +19,7 @@ from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...spec import Mode, Status, TaskType, TFCluster
 from ...spec.names import task_name
+from ...spec.spec import fields_of
 from ..api import labels
 from . import pod_template, run_objects, templates
 from .pod_template import task_files
@@ -178,7 +179,7 @@ def _template_names(paper: TFCluster, policy: Policy) -> Object:
 def _plain(value: Any) -> Any:
     """A model as JSON has it, with what has its default: a template may ask for it."""
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
+        fields = fields_of(type(value))
         return {each.encode_name: _plain(getattr(value, each.name)) for each in fields}
     return msgspec.to_builtins(value)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo
 
 from ...errors import Problem
 from ...i18n import _, mark
@@ -28,6 +28,7 @@ from ...spec.spec import (
     PROGRAM_PATH_PATTERN,
     PROGRAM_URL_PATTERN,
     SUB_PATH_PATTERN,
+    fields_of,
 )
 
 
@@ -40,7 +41,7 @@ def check_schema(data: object, kind: type[Model], path: str, problems: list[Prob
     if odd:
         problems += [Problem(at, text, number_rule()) for at, text in odd]
         return data
-    known = {field.encode_name: field for field in fields(kind)}
+    known = {field.encode_name: field for field in fields_of(kind)}
     clean: dict[str, object] = {}
     for key, value in data.items():
         if key not in known:
