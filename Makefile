@@ -17,7 +17,7 @@ CODE := tfcluster_magic tests tools benchmarks examples setup.py tfcluster.py
 export PYTHON
 unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
 .DEFAULT_GOAL := help
-.PHONY: help install dev run password test attack programs test-page lint types fix bench docs translations lock dist clean \
+.PHONY: help install dev run password test test-long attack programs test-page lint types fix bench docs translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
 
 help:  ## this list
@@ -48,6 +48,13 @@ test: lint types test-page  ## lint, types, layers, then every test: Python, Typ
 	@$(BIN)/python tools/browser.py
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/hub -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-long: dev  ## the tests marked `long`: more cases of kinds that make test shows once
+	@$(BIN)/python tools/old_tensorflow.py
+	@$(BIN)/python tools/browser.py
+	$(SUITE) -m long --long -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -m long --long -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(SUITE) tests/hub -m long --long -n 2 --dist loadfile $(PYTEST_ARGS)
 
 attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (CONTRIBUTING.md)
 	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)

@@ -10,13 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jupyter_client.manager import KernelManager
 from support.faulty_programs import EATS, FAULTS, IS, Fault
-from support.real_runs import PATIENCE, Run, Runs, environment_of, kill, runs_in
+from support.real_runs import PATIENCE, Run, Runs, environment_of, kill
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.spec import Phase, Reason
@@ -32,15 +32,17 @@ while task.startswith("ps") or not os.path.exists(os.environ["TFCLUSTER_DATA_DIR
 CLI = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 
 
-@pytest.fixture(scope="module")
-def faulty(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, Run]]:
-    """All faults of the table that are asked for, launched at once: most of them only wait."""
-    here = [item for item in request.session.items if item.path == request.path]
-    asked = [i.callspec.params["fault"] for i in here if "fault" in i.fixturenames]
-    with runs_in(tmp_path_factory.mktemp("faulty")) as runs:
-        yield {name: _launched(runs, name, FAULTS[name]) for name in asked}
+@pytest.mark.cluster
+def test_each_fault_is_told_with_its_cause_and_its_task(runs: Runs) -> None:
+    """A run with a fault fails, names the task that had it, says why, and keeps its logs.
+
+    All faults of the table begin at once, for most of them only wait, and are one test: each
+    process of pytest-xdist that had a part of them would launch them all.
+    """
+    launched = {name: _launched(runs, name, fault) for name, fault in FAULTS.items()}
+    found = {name: _what_is_wrong(run, FAULTS[name]) for name, run in launched.items()}
+    wrong = [f"--- {name}: {said}" for name, said in found.items() if said]
+    assert not wrong, "\n".join(wrong)
 
 
 def _launched(runs: Runs, name: str, fault: Fault) -> Run:
@@ -48,11 +50,16 @@ def _launched(runs: Runs, name: str, fault: Fault) -> Run:
     return runs.launch(program, name=name, **fault.options)
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_told_with_its_cause_and_its_task(faulty: Mapping[str, Run], fault: str) -> None:
-    """A run with a fault fails, names the task that had it, says why, and keeps its logs."""
-    run, expected = faulty[fault], FAULTS[fault]
+def _what_is_wrong(run: Run, expected: Fault) -> str:
+    """What is not so of a run with a fault, after its end."""
+    try:
+        _is_told(run, expected)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def _is_told(run: Run, expected: Fault) -> None:
     status = run.until_released()
 
     print(status.phase.value, status.reason.value, status.culprit, status.message)

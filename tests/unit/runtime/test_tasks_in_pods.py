@@ -129,7 +129,7 @@ def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("kind", ["native", "python"])
+@pytest.mark.parametrize("kind", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> None:
     """A bare server starts from the same file, the C API's and TensorFlow's own."""
     run.config.update(
