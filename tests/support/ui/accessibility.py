@@ -17,13 +17,17 @@ class Findings:
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
+        self._themes = [*THEMES]
         self.all: list[str] = []
 
     def look(self, selector: str, name: str) -> None:
-        """Check the parts of the page that the selector finds."""
-        for theme in THEMES:
+        """Check the parts of the page that the selector finds; it stays in the second theme, with
+        which the next look begins.
+        """
+        for theme in self._themes:
             self._lab.theme(theme)
             self._look(selector, f"{name}-{theme}")
+        self._themes.reverse()
 
     def _look(self, selector: str, name: str) -> None:
         self._lab.screenshot(name)
