@@ -27,28 +27,50 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .i18n import _, mark
+from .spec.message_table import Clause, Message
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: `field` (JSON path), the `value` given, and what is `allowed`.
+    """One thing that is wrong: where (a JSON path, or what it is about), the `value` given, and the
+    rule that it breaks.
 
-    `fits` is the value that would do, where there is one.
+    `fits` is the value that would do, where there is one. What the operator may refuse a run for
+    has messages, which its record keeps; the rest may be text.
     """
 
-    field: str
+    where: Clause
     value: object
-    allowed: str
+    rule: Clause
     fits: int | None = None
 
+    @property
+    def field(self) -> str:
+        """Where it is, in the language of the moment."""
+        return str(self.where)
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in the language of the moment."""
+        return str(self.rule)
+
+    @property
+    def message(self) -> Message:
+        """All of it, as a record keeps it."""
+        value = _shown_value(self.value)
+        return Message("Problem", {"field": self.where, "value": value, "allowed": self.rule})
+
     def __str__(self) -> str:
-        shown = _("nothing") if self.value is None else repr(self.value)
-        if len(shown) > 120:
-            shown = shown[:117] + "..."
-        return _("{field}: got {value}; {allowed}").format(
-            field=self.field, value=shown, allowed=self.allowed
-        )
+        return str(self.message)
+
+
+def _shown_value(value: object) -> Clause:
+    if value is None:
+        return Message("Nothing")
+    if isinstance(value, Message):
+        return Message("Quoted", {"words": value})
+    shown = repr(value)
+    return shown if len(shown) <= 120 else shown[:117] + "..."
 
 
 def with_magic_commands(text: str) -> str:
@@ -81,21 +103,23 @@ class TooLarge(UsageError):
 
 
 class InvalidRequest(TFClusterError):
-    """The request is wrong; `problems` holds every one of them."""
+    """The request is wrong; `problems` holds every one of them, and `message` all of them below
+    one headline.
+    """
 
     exit_code = 2
     http_status = 422
-    headline = mark("the launch was refused")
+    headline = Message("LaunchRefused")
 
-    def __init__(self, problems: Sequence[Problem], headline: str | None = None) -> None:
+    def __init__(self, problems: Sequence[Problem], headline: Clause | None = None) -> None:
         self.problems = tuple(problems)
-        head = headline or _(self.headline)
-        if len(self.problems) == 1:
-            text = _("{what}: {problem}").format(what=head, problem=self.problems[0])
+        what, found = headline or self.headline, [each.message for each in self.problems]
+        if len(found) == 1:
+            self.message = Message("RefusedFor", {"what": what, "problem": found[0]})
         else:
-            title = _("{what} for {count} reasons:").format(what=head, count=len(self.problems))
-            text = "\n".join([title, *(f"  - {p}" for p in self.problems)])
-        super().__init__(text)
+            values = {"what": what, "count": len(found), "problems": found}
+            self.message = Message("RefusedForReasons", values)
+        super().__init__(str(self.message))
 
 
 class PreflightRefused(InvalidRequest):
@@ -103,7 +127,7 @@ class PreflightRefused(InvalidRequest):
 
     exit_code = 3
     http_status = 409
-    headline = mark("there is no room for this cluster")
+    headline = Message("NoRoomForCluster")
 
 
 class SetupRefused(PreflightRefused):
@@ -112,7 +136,7 @@ class SetupRefused(PreflightRefused):
     """
 
     exit_code = 7
-    headline = mark("this cluster cannot run here")
+    headline = Message("CannotRunHere")
 
 
 class NameTaken(TFClusterError):

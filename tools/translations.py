@@ -135,7 +135,7 @@ def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
 
 def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
     """The messages about a run's state, of which the page makes sentences, too."""
-    place = "tfcluster_magic/lifecycle/message_table.py"
+    place = "tfcluster_magic/spec/message_table.py"
     for message in _called(place, (ROOT / place).read_text("utf-8")):
         yield place, message, None
 

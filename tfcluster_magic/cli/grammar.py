@@ -14,7 +14,8 @@ from ..errors import TFClusterError
 from ..i18n import _, mark
 from ..launch.options import OPTIONS, Kind
 from ..output.documents import FORMS
-from ..spec.quantities import duration_rule, parse_duration
+from ..spec import Message
+from ..spec.quantities import DURATION_RULE, parse_duration
 from .group import Command, translated_click_message
 from .terminal import Terminal
 
@@ -33,11 +34,8 @@ class Duration(click.ParamType[float]):
         try:
             return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
         except ValueError:
-            self.fail(
-                _("{text!r} is not a duration: {rule}").format(text=value, rule=duration_rule()),
-                param,
-                ctx,
-            )
+            told = Message("NotDuration", {"text": str(value), "rule": DURATION_RULE})
+            self.fail(str(told), param, ctx)
 
 
 class Choices(click.ParamType[str]):

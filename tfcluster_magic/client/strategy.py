@@ -15,6 +15,7 @@ inter-op threads: only servers run out of them (`runtime/` gives those at least 
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import logging
 import os
@@ -29,9 +30,9 @@ from importlib import import_module
 from ipaddress import ip_address
 from typing import Any
 
-from ..errors import ClientUnsupported, WaitTimeout
-from ..i18n import _
-from ..spec.task_file import guard_this_process
+from ..errors import ClientUnsupported, TFClusterError, WaitTimeout
+from ..i18n import _, mark
+from ..spec import task_file
 from .readiness import closed_ports
 from .tensorflow_errors import KERAS_3
 
@@ -189,6 +190,42 @@ def stay_on_loopback(tasks: Mapping[str, str]) -> None:
     """
     if sys.platform == "linux" and is_loopback(tasks):
         guard_this_process()
+
+
+_EXPOSED_WARNING = mark("TensorFlow in this process would listen on every network address")
+
+
+def guard_this_process() -> int:
+    """Make the TensorFlow and gRPC libraries loaded so far listen on loopback only.
+
+    Call after `import tensorflow` and before a server or strategy is made; calling again is
+    harmless.
+
+    Returns:
+        How many places that call bind(), listen() or accept() the guard redirects now; 0 if
+        TensorFlow is not loaded, and then nothing is guarded.
+
+    Raises:
+        TFClusterError: the guard is not built or cannot be loaded here.
+    """
+    if task_file.guard_path() is None:
+        source = task_file.GUARD_LIBRARY.with_name("loopback_guard.c")
+        raise TFClusterError(
+            _(
+                "{exposed}: the guard {library} is missing. Reinstall tfcluster-magic on Linux, or "
+                "build it: cc -shared -fPIC -O2 -o {library} {source} -ldl"
+            ).format(exposed=_(_EXPOSED_WARNING), library=task_file.GUARD_LIBRARY, source=source)
+        )
+    try:
+        guard = ctypes.CDLL(str(task_file.GUARD_LIBRARY)).tfcluster_guard_loaded_libraries
+    except (OSError, AttributeError) as error:
+        raise TFClusterError(
+            _(
+                "{exposed}: the guard cannot be used here ({error}). Reinstall tfcluster-magic."
+            ).format(exposed=_(_EXPOSED_WARNING), error=error)
+        ) from None
+    guard.restype, guard.argtypes = ctypes.c_int, []
+    return int(guard())
 
 
 def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:

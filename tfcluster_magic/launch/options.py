@@ -23,7 +23,7 @@ import msgspec
 from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, PassFlags, ServerKind, SuccessPolicy, TaskType
-from ..spec.quantities import duration_rule, parse_duration
+from ..spec.quantities import DURATION_RULE, parse_duration
 
 FieldPath = tuple[str, ...]
 
@@ -466,7 +466,7 @@ class OptionValues:
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return the problems, each field called by the option that set it."""
-        return [Problem(self._called(p.field), p.value, p.allowed) for p in problems]
+        return [Problem(self._called(p.field), p.value, p.rule) for p in problems]
 
     def _called(self, name: str) -> str:
         path = tuple(
@@ -571,7 +571,7 @@ def _read_duration(value: object) -> object:
     try:
         return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
     except ValueError:
-        raise ValueError(duration_rule()) from None
+        raise ValueError(DURATION_RULE) from None
 
 
 def _read_pairs(value: object) -> object:

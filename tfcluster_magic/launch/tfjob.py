@@ -378,7 +378,7 @@ def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
     name = said.rstrip("-")
     if wanted and not names.is_valid(name):
         name = names.derive(said)
-        why = _("it becomes {name}: {rule}").format(name=name, rule=names.name_rule())
+        why = _("it becomes {name}: {rule}").format(name=name, rule=names.NAME_RULE)
         notes.remark("metadata.name", said, why)
     return name
 

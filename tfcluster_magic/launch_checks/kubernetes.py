@@ -27,8 +27,8 @@ from ..quota import budgets, ledger, storage
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..quota.storage import FolderUsage
-from ..spec import Model, Spec
-from ..spec.quantities import format_duration
+from ..spec import Message, Model, Spec
+from ..spec.message_table import format_duration
 from . import policy_check, quota_and_node_fit
 from .namespace_quota import TaskDemand
 from .policy_check import NamespaceObjects
@@ -88,12 +88,7 @@ def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
     found = checksum_problems(spec.program)
     found += policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
-        told = _(
-            "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "
-            "tasks: install a network plugin that enforces them, or accept it in the operator's "
-            "policy (requireNetworkPolicy: false)"
-        )
-        found.append(Problem(_("the cluster"), None, told))
+        found.append(Problem(Message("TheCluster"), None, Message("PoliciesNotEnforced")))
     return found
 
 

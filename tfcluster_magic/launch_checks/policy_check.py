@@ -14,12 +14,13 @@ from fnmatch import fnmatchcase
 from msgspec.structs import fields, replace
 
 from ..errors import Problem
-from ..i18n import _
 from ..kube.api.labels import FOR_TASKS
 from ..kube.objects import images
 from ..kube.objects.policy import Policy
-from ..spec import DataClaim, Lifecycle, Mode, Model, Pods, Spec, TFCluster
-from ..spec.quantities import format_bytes, format_duration, parse_memory
+from ..launch.validation.rules import MOUNTED_TWICE
+from ..spec import Clause, DataClaim, Lifecycle, Message, Mode, Model, Pods, Spec, TFCluster
+from ..spec.message_table import format_duration
+from ..spec.quantities import format_bytes, parse_memory
 
 MOST_NAMES = 10
 MANY_NODES, ONE_POD = ("ReadWriteMany",), "ReadWriteOncePod"
@@ -116,26 +117,21 @@ def image_problems(image: str | None, policy: Policy) -> Iterator[Problem]:
     try:
         found = images.parse_image(image)
     except ValueError as error:
-        yield Problem("spec.image", image, str(error))
+        yield Problem("spec.image", image, error.args[0])
         return
     if patterns and not any(images.admits_image(pattern, found) for pattern in patterns):
-        allowed = _("the administrator allows {images}").format(
-            images=_list([policy.default_image, *patterns])
-        )
-        yield Problem("spec.image", image, allowed)
+        allowed = [policy.default_image, *patterns]
+        yield Problem("spec.image", image, Message("ImagesAllowed", {"images": _list(allowed)}))
     elif policy.require_digest and not found.digest:
-        allowed = _(
-            "the administrator requires a digest, as in {name}@sha256:…; find it with "
-            "`docker buildx imagetools inspect {image}`"
-        ).format(name=found.name, image=image)
-        yield Problem("spec.image", image, allowed)
+        rule = Message("DigestRequired", {"name": found.name, "image": image})
+        yield Problem("spec.image", image, rule)
 
 
 def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
     names = {each.name: each.encode_name for each in fields(Lifecycle)}
     for field, asked, most in _too_long(cap_durations(spec, policy), policy):
-        allowed = _("the administrator allows at most {most}").format(most=format_duration(most))
-        yield Problem(f"spec.lifecycle.{names[field]}", format_duration(asked), allowed)
+        rule = Message("DurationAllowed", {"most": most})
+        yield Problem(f"spec.lifecycle.{names[field]}", format_duration(asked), rule)
 
 
 def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
@@ -145,7 +141,7 @@ def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
     taken = {policy.data_path, policy.log_path, *filter(None, [_workspace(policy)])}
     for field, path in mounts:
         if path in taken:
-            yield Problem(field, path, _("something else is mounted there: use each path once"))
+            yield Problem(field, path, MOUNTED_TWICE)
 
 
 def _workspace(policy: Policy) -> str:
@@ -153,7 +149,7 @@ def _workspace(policy: Policy) -> str:
 
 
 def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) -> Iterator[Problem]:
-    used = [
+    used: list[tuple[Clause, str, bool]] = [
         (f"spec.pods.volumes[{i}].claim", v.claim, not v.read_only)
         for i, v in enumerate(asked.volumes)
     ]
@@ -163,37 +159,31 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) ->
         (policy.workspace_claim, False),
         *((each.claim, False) for each in policy.shared_data),
     )
-    used += [(_("the namespace"), claim, writes) for claim, writes in standard if claim]
+    used += [(Message("TheNamespace"), claim, writes) for claim, writes in standard if claim]
     if names.claims is None:
         return
     for field, name, writes in used:
         claim = names.claims.get(name)
         if claim is None:
-            there = _list(sorted(names.claims)) or _("none")
-            allowed = _("there is no such PersistentVolumeClaim; there are: {claims}")
-            yield Problem(field, name, allowed.format(claims=there))
+            rule = Message("NoSuchClaim", {"claims": _list(sorted(names.claims))})
+            yield Problem(field, name, rule)
         elif why := claim.obstacle or _shared_by(spec.replicas.total, claim, writes, names.nodes):
             yield Problem(field, name, why)
 
 
-def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> str:
-    """Why so many tasks cannot use a claim of these access modes; empty when they can."""
+def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> Message | None:
+    """Why so many tasks cannot use a claim of these access modes; None when they can."""
     modes = set(claim.modes)
     told = _list(sorted(modes))
     if modes & {*MANY_NODES} or ("ReadOnlyMany" in modes and not writes):
-        return ""
+        return None
     if modes == {"ReadOnlyMany"}:
-        return _("the claim is {modes}: mount it read-only").format(modes=told)
+        return Message("ClaimReadOnly", {"modes": told})
     if modes == {ONE_POD} and tasks > 1:
-        return _("the claim is {modes}, for one pod, and {count} tasks would use it").format(
-            modes=told, count=tasks
-        )
+        return Message("ClaimOfOnePod", {"modes": told, "count": tasks})
     if modes == {ONE_POD} or tasks == 1 or nodes == 1:
-        return ""
-    return _(
-        "the claim is {modes}, for pods of one node, and {count} tasks on several nodes would use "
-        "it: a claim of a ReadWriteMany class is needed"
-    ).format(modes=told, count=tasks)
+        return None
+    return Message("ClaimOfOneNode", {"modes": told, "count": tasks})
 
 
 def _data_claim(
@@ -203,18 +193,14 @@ def _data_claim(
         return
     name = claim.storage_class or policy.storage_class
     if names.classes is not None and name and name not in names.classes:
-        allowed = _("there is no such StorageClass; there are: {classes}")
-        told = allowed.format(classes=_list(sorted(names.classes)) or _("none"))
-        yield Problem("spec.pods.dataClaim.storageClass", name, told)
+        rule = Message("NoSuchStorageClass", {"classes": _list(sorted(names.classes))})
+        yield Problem("spec.pods.dataClaim.storageClass", name, rule)
     elif names.classes is not None and not name and not names.default_class:
-        allowed = _("the cluster has no default StorageClass: name one of {classes}")
-        told = allowed.format(classes=_list(sorted(names.classes)) or _("none"))
-        yield Problem("spec.pods.dataClaim.storageClass", None, told)
+        rule = Message("NoDefaultStorageClass", {"classes": _list(sorted(names.classes))})
+        yield Problem("spec.pods.dataClaim.storageClass", None, rule)
     if names.claim_most is not None and parse_memory(claim.size) > names.claim_most:
-        allowed = _("a claim may have at most {most} here").format(
-            most=format_bytes(names.claim_most)
-        )
-        yield Problem("spec.pods.dataClaim.size", claim.size, allowed)
+        rule = Message("ClaimAtMost", {"most": format_bytes(names.claim_most)})
+        yield Problem("spec.pods.dataClaim.size", claim.size, rule)
 
 
 def names_secrets(spec: Spec) -> bool:
@@ -231,39 +217,29 @@ def _secrets(asked: Pods, names: NamespaceObjects) -> Iterator[Problem]:
     known = names.secrets
     for field, name, pulls in used:
         if known is None and names.asked_for_secrets:
-            allowed = _(
-                "the operator may not see which secrets of this namespace are labelled for tasks: "
-                "an administrator binds the ClusterRole tfcluster-operator-secrets to it there"
-            )
-            yield Problem(field, name, allowed)
+            yield Problem(field, name, Message("SecretsNotSeen"))
         elif known is None:
             return  # the operator will look
         elif name not in known:
-            allowed = _(
-                "tasks may use secrets that an administrator labelled {label}=true; there are: "
-                "{secrets}"
-            ).format(label=FOR_TASKS, secrets=_list(sorted(known)) or _("none"))
-            yield Problem(field, name, allowed)
+            values = {"label": FOR_TASKS, "secrets": _list(sorted(known))}
+            yield Problem(field, name, Message("SecretNotForTasks", values))
         elif pulls and known[name] not in PULL_TYPES:
-            allowed = _("it has type {type}; a registry is opened by one of {types}")
-            told = allowed.format(type=known[name], types=_list(PULL_TYPES))
-            yield Problem(field, name, told)
+            values = {"type": known[name], "types": list(PULL_TYPES)}
+            yield Problem(field, name, Message("SecretNoPullSecret", values))
 
 
 def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
     for key, value in asked.annotations.items():
         if not any(fnmatchcase(key, pattern) for pattern in policy.annotations):
-            allowed = _("the administrator allows no annotations")
+            rule = Message("NoAnnotationsAllowed")
             if policy.annotations:
-                allowed = _("the administrator allows annotations {patterns}").format(
-                    patterns=_list(policy.annotations)
-                )
-            yield Problem(f"spec.pods.annotations.{key}", value, allowed)
+                rule = Message("AnnotationsAllowed", {"patterns": _list(policy.annotations)})
+            yield Problem(f"spec.pods.annotations.{key}", value, rule)
 
 
-def _list(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    shown = list(names[:MOST_NAMES])
-    if more := len(names) - len(shown):
-        shown.append(_("{count} more").format(count=more))
-    return ", ".join(shown)
+def _list(names: Sequence[str]) -> list[Clause]:
+    """The first names, and how many more there are; a list that says so, where there is none."""
+    shown: list[Clause] = list(names[:MOST_NAMES]) or [Message("None")]
+    if (more := len(names) - MOST_NAMES) > 0:
+        shown.append(Message("More", {"count": more}))
+    return shown

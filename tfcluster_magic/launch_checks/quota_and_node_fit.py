@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..errors import Problem
-from ..i18n import _
 from ..kube.api.resource_amounts import (
     CPU,
     MEMORY,
@@ -23,8 +22,7 @@ from ..kube.api.resource_amounts import (
     Amounts,
     format_amount,
     format_amounts,
-    format_holders,
-    format_largest_node,
+    holders,
     minus,
     parse_amounts,
     plus,
@@ -33,7 +31,7 @@ from ..kube.api.resource_amounts import (
 )
 from ..kube.objects.policy import Policy
 from ..quota.preflight import too_many_replicas, too_many_tasks
-from ..spec import Model, TaskType
+from ..spec import Message, Model, TaskType
 from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
@@ -196,18 +194,18 @@ class Shortage:
     total: float = 0.0
     quota: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> Message:
+        """What is left of it, as a part of a message."""
         if not self.key:
-            return _("there is enough in sum, but not on single nodes")
+            return Message("NotOnSingleNodes")
         told = {
             "free": format_amount(self.key, self.free),
             "total": format_amount(self.key, self.total),
         }
         if not self.quota:
-            return _("{free} of {total} is free on the nodes").format(**told)
-        return _("quota {quota} has {free} of {total} left ({key})").format(
-            **told, quota=self.quota, key=self.key
-        )
+            return Message("FreeOnNodes", told)
+        return Message("LeftInQuota", told | {"quota": self.quota, "key": self.key})
 
 
 def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
@@ -269,17 +267,17 @@ def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[P
     found = []
     for task_type, short in reasons.items():
         count, demand = wanted[task_type]
-        free = "; ".join(map(str, short)) + format_holders(there.held)
+        taken = holders(there.held)
+        by = Message("HeldBy", {"holders": list(taken)}) if taken else ""
+        free = Message("FreeBut", {"parts": [each.message for each in short], "held": by})
         number = most_that_fit(wanted, there, task_type)
         if number and task_type in MAY_GIVE_WAY:
             each = format_amounts(_amounts_of_one(demand))
-            found.append(
-                too_many_replicas(task_type, number, count, each, _("less for each"), free)
-            )
+            less = Message("LessForEach")
+            found.append(too_many_replicas(task_type, number, count, each, less, free))
         else:
-            allowed = _("it does not fit in all, and {free}: use fewer tasks, or less for each")
             where = f"replicas.{task_type.value}.count"
-            found.append(Problem(where, count, allowed.format(free=free)))
+            found.append(Problem(where, count, Message("NoFit", {"free": free})))
     return found
 
 
@@ -306,24 +304,21 @@ def _problems_of_one(
     for quota in there.quotas:
         for key in quota.hard:
             if not demand.says(key):
-                allowed = _("quota {quota} makes every task say {key}: set it").format(
-                    quota=quota.name, key=key
-                )
-                found.append(Problem(_field(task_type, key), None, allowed))
+                rule = Message("QuotaMakesSay", {"quota": quota.name, "key": key})
+                found.append(Problem(_field(task_type, key), None, rule))
     nodes = there.nodes
     if nodes is not None and not nodes:
-        return [*found, Problem("nodes", 0, _("no node takes tasks: ask an administrator"))]
+        return [*found, Problem("nodes", 0, Message("NoNodeTakesTasks"))]
     if nodes and not any(tasks_on_node(_amounts_of_one(demand), node.total) for node in nodes):
         one = _amounts_of_one(demand)
         scarce = [k for k, v in one.items() if v > max(n.total.get(k, 0.0) for n in nodes)]
         for key in scarce or list(one)[:1]:
             if "/" in key and not any(n.total.get(key) for n in nodes):
-                allowed = _("no node has {resource}: ask for none").format(resource=key)
+                rule = Message("NoNodeHas", {"resource": key})
             else:
-                allowed = _("no node has so much; {largest}: ask for less").format(
-                    largest=format_largest_node([n.total for n in nodes], one)
-                )
-            found.append(Problem(_field(task_type, key), format_amount(key, one[key]), allowed))
+                largest = {k: max(n.total.get(k, 0.0) for n in nodes) for k in one}
+                rule = Message("NoNodeHasSoMuch", {"amount": format_amounts(largest)})
+            found.append(Problem(_field(task_type, key), format_amount(key, one[key]), rule))
     return found
 
 
@@ -332,40 +327,24 @@ def _against_bounds(
 ) -> list[Problem]:
     found = []
 
-    def refuse(key: str, value: float, allowed: str) -> None:
-        where = _(" (LimitRange {name})").format(name=bounds.name)
-        found.append(Problem(_field(task_type, key), format_amount(key, value), allowed + where))
+    def refuse(key: str, value: float, rule: Message) -> None:
+        told = Message("InLimitRange", {"rule": rule, "name": bounds.name})
+        found.append(Problem(_field(task_type, key), format_amount(key, value), told))
 
     for key, most in bounds.most.items():
         value = demand.limits.get(key, demand.requests.get(key, 0.0))
         if value > most:
-            refuse(
-                key, value, _("a task may use at most {most}").format(most=format_amount(key, most))
-            )
+            refuse(key, value, Message("TaskAtMost", {"most": format_amount(key, most)}))
         elif key not in demand.limits:
-            refuse(
-                key,
-                0.0,
-                _("a task must say its limit, at most {most}").format(
-                    most=format_amount(key, most)
-                ),
-            )
+            refuse(key, 0.0, Message("TaskSaysLimit", {"most": format_amount(key, most)}))
     for key, least in bounds.least.items():
         value = demand.requests.get(key, 0.0)
         if value < least:
-            refuse(
-                key,
-                value,
-                _("a task must ask for at least {least}").format(least=format_amount(key, least)),
-            )
+            refuse(key, value, Message("TaskAtLeast", {"least": format_amount(key, least)}))
     for key, ratio in bounds.ratio.items():
         asked, limit = demand.requests.get(key, 0.0), demand.limits.get(key, 0.0)
         if limit > asked * ratio:
-            refuse(
-                key,
-                limit,
-                _("a limit may be at most {ratio:g} times the request").format(ratio=ratio),
-            )
+            refuse(key, limit, Message("LimitAtMost", {"ratio": ratio}))
     return found
 
 

@@ -1,27 +1,24 @@
 """Messages about a run's state: what happened, to whom, and what to do next, as codes and values.
 
-One function for each reason chooses codes of `message_table` and their values; `text` makes the
-sentence, in the language of the moment. Pure: facts in, messages out. Nothing here decides.
-
-    messages.text(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
+One function for each reason chooses codes of `spec.message_table` and their values. Pure: facts
+in, messages out. Nothing here decides.
 """
 
 from __future__ import annotations
 
 import re
 import signal as signals
-import string
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from ..i18n import ENGLISH, _, language, ngettext
+from ..i18n import ENGLISH, _, language
 from ..spec import (
     ADDRESS_FLAGS,
     MEMORY_PATTERN,
     Cause,
+    Clause,
     Event,
     FoundCheckpoint,
     Message,
@@ -33,71 +30,19 @@ from ..spec import (
     TaskFailure,
     flag_key,
 )
+from ..spec.message_table import FULL_STOP
 from ..spec.names import parse_task
-from ..spec.quantities import format_bytes, format_duration, parse_memory
-from .message_table import FULL_STOP, SEPARATORS, TEXTS
+from ..spec.quantities import format_bytes, parse_memory
 from .observation import Quiet
 
-Clause = Message | str
-"""A message, or the words of somebody else as they are."""
-
-# ---- from a message to its text ----
-
-
-def _joined(separator: str) -> Callable[[Any], str]:
-    """Join a list by a separator, which is translated, too; what is no list stays."""
-    return lambda value: _(separator).join(value) if isinstance(value, list) else str(value)
-
-
-FORMATS: Mapping[str, Callable[[Any], str]] = {
-    **{name: _joined(separator) for name, separator in SEPARATORS.items()},
-    "clock": lambda seconds: time.strftime("%H:%M", time.localtime(seconds)),
-    "duration": format_duration,
-    "quoted": lambda words: f"'{words}'",
-}
-"""How a text has a value written: `{time:duration}`; lists by the separator of their parts."""
-
-
-class _Renderer(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """One value in its place."""
-        made = FORMATS.get(format_spec)
-        return str(value) if made is None else made(value)
-
-
-_RENDERER = _Renderer()
-
-
-def text(what: Clause) -> str:
-    """A message in the language of the moment.
-
-    Raises:
-        LookupError: its code is not known, or a value is missing: a newer version wrote it.
-    """
-    if isinstance(what, str):
-        return what
-    form = TEXTS[what.code]
-    form = ngettext(*form, _count_of(what)) if isinstance(form, tuple) else _(form)
-    values = {name: _shown(value) for name, value in what.params.items()}
-    return _RENDERER.vformat(form, (), values)
-
-
-def _count_of(what: Message) -> float:
-    count = what.params["count"]
-    return count if isinstance(count, int | float) else 0
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, Message):
-        return text(value)
-    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+# ---- from messages to sentences ----
 
 
 def sentences(parts: Iterable[Clause]) -> str:
     """Messages as sentences, one after the other, in the language of the moment."""
     whole = ""
     for part in parts:
-        said = text(part)
+        said = str(part)
         stop = "" if said.endswith((".", "。", "!", "?")) else _(FULL_STOP)
         whole += ("" if not whole or whole.endswith("。") else " ") + said + stop
     return whole
@@ -112,7 +57,7 @@ def english(parts: Iterable[Clause]) -> str:
 def english_clause(what: Clause) -> str:
     """One message in English, without a full stop of its own."""
     with language(ENGLISH):
-        return text(what)
+        return str(what)
 
 
 class Told(Protocol):
@@ -446,7 +391,7 @@ def task_ended(failure: TaskFailure, spec: Spec) -> Message:
 
 def exit_message(failure: TaskFailure, spec: Spec) -> str:
     """`task_ended` in the language of the moment."""
-    return text(task_ended(failure, spec))
+    return str(task_ended(failure, spec))
 
 
 _LIMIT = re.compile(rf"limit ({MEMORY_PATTERN[1:-1]})(?:$|, )")

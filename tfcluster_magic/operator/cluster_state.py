@@ -25,7 +25,7 @@ from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from ..launch_checks.quota_and_node_fit import room_taken_by_pod
 from ..program.snapshots import checksum_problems
-from ..spec import TaskType, TFCluster
+from ..spec import Message, TaskType, TFCluster
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
@@ -115,8 +115,11 @@ class ClusterCaches(InformerGroup):
 
 
 REFUSED = "refused"
-"""Key of a new record in the cache that no run can be made of: why."""
+"""Key of a new record in the cache that no run can be made of: why, as a message."""
 _LONGEST_REFUSAL = 4000
+"""Characters of a refusal above which only their beginning is kept, in English: a record can have
+thousands of problems.
+"""
 
 
 def _trim_run(found: Object) -> Object:
@@ -132,12 +135,14 @@ def _trim_run(found: Object) -> Object:
                 raise InvalidRequest(wrong)
         except InvalidRequest as error:
             if is_new:
-                kept[REFUSED] = str(error)[:_LONGEST_REFUSAL]
+                words = str(error)
+                short = len(words) <= _LONGEST_REFUSAL
+                kept[REFUSED] = error.message if short else words[:_LONGEST_REFUSAL]
         except Exception as error:
             # One tenant's record must not keep the caches of all from being read.
             head = found["metadata"]
             log.exception("%s/%s cannot be read", head.get("namespace", ""), head["name"])
-            kept[REFUSED] = f"it cannot be read: {type(error).__name__}"
+            kept[REFUSED] = Message("RecordUnreadable", {"why": type(error).__name__})
         else:
             if by_hand:
                 kept["spec"]["program"] = custom_resource.program_without_texts(spec)

@@ -23,8 +23,9 @@ from ..lifecycle.messages import exit_message, shown, shown_inferred
 from ..progress.run_progress import Progress, note_lines
 from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
+from ..spec.message_table import format_duration
 from ..spec.names import parse_task, task_name
-from ..spec.quantities import format_bytes, format_duration
+from ..spec.quantities import format_bytes
 from .text import FAILING, PLAIN, Paint, age, clock, is_failing, one_line, pad, table
 
 MOST_TASK_ROWS = 40

@@ -132,10 +132,8 @@ def _compare(program: Program, tree: Tree) -> None:
     """Refuse files in the record whose checksum is another than it says. Raises InvalidRequest."""
     found = _checksum_of(program.kind, tree)
     if found != program.sha256:
-        allowed = _(
-            "the program in the record was altered, or another checksum was meant: it has {found}"
-        ).format(found=found)
-        raise InvalidRequest([Problem("spec.program.sha256", program.sha256, allowed)])
+        rule = Message("RecordAltered", {"found": found})
+        raise InvalidRequest([Problem("spec.program.sha256", program.sha256, rule)])
 
 
 def checksum_problems(program: Program | None) -> list[Problem]:
@@ -316,16 +314,14 @@ def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
 
 
 def _decode(files: Mapping[str, str], executables: tuple[str, ...]) -> dict[str, File]:
-    check_paths(_("the record"), files)
+    check_paths(Message("TheRecord"), files)
     try:
         return {
             path: File(base64.b64decode(text, validate=True), path in executables)
             for path, text in files.items()
         }
     except (binascii.Error, ValueError):
-        raise program_refusal(
-            _("the record"), _("its files are not base64: the record was altered")
-        ) from None
+        raise program_refusal(Message("TheRecord"), Message("RecordNotBase64")) from None
 
 
 def _has_content(folder: Path, tree: Tree) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
+from ..spec import Clause, Message
 
 LIMIT_BYTES = 50 * 1024 * 1024
 """Most bytes of all files of a program together."""
@@ -54,9 +55,10 @@ Tree = Mapping[str, File]
 """A program's files by their path below its folder, with `/` between the parts."""
 
 
-def program_refusal(source: object, allowed: str) -> InvalidRequest:
+def program_refusal(source: object, rule: Clause) -> InvalidRequest:
     """Return the error for a refused program: the program's name, and what is wrong or allowed."""
-    return InvalidRequest([Problem("program", str(source), allowed)])
+    value = source if isinstance(source, Message) else str(source)
+    return InvalidRequest([Problem("program", value, rule)])
 
 
 def is_ignored(path: str) -> bool:
@@ -112,14 +114,13 @@ def check_paths(source: object, paths: Iterable[str]) -> None:
     """Refuse paths that are not safe, or that are a file and a folder at once."""
     known = set(paths)
     if strange := sorted(path for path in known if not is_safe(path)):
-        text = _("a file name may not contain {name!a}; rename that file")
-        raise program_refusal(source, text.format(name=strange[0]))
+        rule = Message("StrangeFileName", {"name": ascii(strange[0])})
+        raise program_refusal(source, rule)
     for path in sorted(known):
         parts = path.split("/")
         for i in range(1, len(parts)):
             if (above := "/".join(parts[:i])) in known:
-                text = _("{path} is a file and a folder in it; keep one of the two")
-                raise program_refusal(source, text.format(path=above))
+                raise program_refusal(source, Message("FileAndFolder", {"path": above}))
 
 
 def format_size(size: int) -> str:

@@ -13,9 +13,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..errors import InvalidRequest, Problem
-from ..i18n import _, ngettext
-from ..spec import Model, Spec
-from ..spec.quantities import format_gpus
+from ..i18n import _
+from ..spec import Message, Model, Spec
 from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
@@ -116,7 +115,7 @@ def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
     """`3.2 of 20 CPU·h left this week`; empty without a budget."""
     text = _("{left} of {most} {unit} left {when}")
     found = [
-        text.format(left=format_hours(part.left), when=_window_text(part.days), **part.words())
+        text.format(left=format_hours(part.left), when=_window(part.days), **part.words())
         for part in _budget_uses(budget, spent, now)
     ]
     return ", ".join(found)
@@ -130,12 +129,8 @@ def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
             text = _(
                 "{used} of {most} {unit} {when} are used: with none left, nothing new starts{back}"
             )
-            back = _return_text(part)
-            found.append(
-                text.format(
-                    when=_window_text(part.days), back=f"; {back}" if back else "", **part.words()
-                )
-            )
+            back = "".join(f"; {each}" for each in _comes_back(part))
+            found.append(text.format(when=_window(part.days), back=back, **part.words()))
     return found
 
 
@@ -144,20 +139,18 @@ def problems(
 ) -> list[Problem]:
     """Why nothing of this kind starts now; `cpu` are the cores that all its tasks count for."""
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
-    units = {"cpuHours": _cores, "gpuHours": format_gpus}
+    units = {"cpuHours": "Cores", "gpuHours": "Gpus"}
     found = []
     for part in _budget_uses(budget, spent, now):
         want = wants[part.field]
         if not want or part.left > 0:
             continue
-        whom = _("for more, ask an administrator of the hub")
+        why = Message("BudgetNone", {"unit": part.unit})
         if part.most:
-            text = _("{used} of {most} {unit} {when} are used, and nothing new starts")
-            allowed = text.format(when=_window_text(part.days), **part.words())
-        else:
-            allowed = _("you have no {unit} at all").format(unit=part.unit)
-        allowed = "; ".join(each for each in (allowed, _return_text(part), whom) if each)
-        found.append(Problem(f"budget.{part.field}", units[part.field](want), allowed))
+            why = Message("BudgetUsed", part.words() | {"when": _window(part.days)})
+        parts = [why, *_comes_back(part), Message("AskHubAdministrator")]
+        value = Message(units[part.field], {"count": want})
+        found.append(Problem(f"budget.{part.field}", value, Message("Clauses", {"parts": parts})))
     return found
 
 
@@ -176,19 +169,12 @@ def _budget_uses(budget: Budget | None, spent: DailyHours, now: float) -> Iterat
                 yield _BudgetUse(place, most, budget, spent, now)
 
 
-def _return_text(part: _BudgetUse) -> str:
+def _comes_back(part: _BudgetUse) -> Iterator[Message]:
     back = part.back() if part.most else None
-    if back is None:
-        return ""
-    text = _("{amount} {unit} come back on {day} (0:00 UTC)")
-    return text.format(amount=format_hours(back[1]), unit=part.unit, day=back[0])
+    if back is not None:
+        values = {"amount": format_hours(back[1]), "unit": part.unit, "day": back[0]}
+        yield Message("BudgetComesBack", values)
 
 
-def _window_text(days: int) -> str:
-    if days == 7:
-        return _("this week")
-    return ngettext("today", "in {count} days", days).format(count=days)
-
-
-def _cores(count: float) -> str:
-    return ngettext("{count:g} core", "{count:g} cores", count).format(count=count)
+def _window(days: int) -> Message:
+    return Message("ThisWeek") if days == 7 else Message("InDays", {"count": days})

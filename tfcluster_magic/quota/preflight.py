@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import InvalidRequest, PreflightRefused, Problem, SetupRefused
-from ..i18n import _, ngettext
-from ..spec import Model, Resources, Spec, TaskType
+from ..spec import Clause, Message, Model, Resources, Spec, TaskType
 from ..spec.quantities import parse_memory
 
 FLAGS = {TaskType.WORKER: "--workers", TaskType.PS: "--ps"}
@@ -108,30 +107,31 @@ def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
     count = sum(counts.values())
     task_type = max(FLAGS, key=lambda t: counts.get(t, 0))
     fits = counts.get(task_type, 0) - (count - most)
-    allowed = _("at most {most} tasks run here: use {flag} {fits}").format(
-        most=most, flag=FLAGS[task_type], fits=fits
-    )
-    if fits < 1:
-        allowed = _("at most {most} tasks run here: use fewer").format(most=most)
-    asked_for = ngettext("{count} task", "{count} tasks", count).format(count=count)
-    return Problem("replicas", asked_for, allowed)
+    rule = Message("TooManyTasks", {"most": most})
+    if fits >= 1:
+        rule = Message("TooManyTasksUse", {"most": most, "flag": FLAGS[task_type], "fits": fits})
+    return Problem("replicas", Message("Tasks", {"count": count}), rule)
 
 
 def too_many_replicas(
-    task_type: TaskType, fits: int, count: int, each: str, less: str, free: str
+    task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
     """`count` workers or parameter servers of `each` are asked for, and only `fits` (at least one)
     fit; `less` is the other way out, and `free` says what there is.
     """
-    allowed = _("{fitting}, {count} were asked: use {flag} {fits}, or {less}; {free}").format(
-        fitting=_fitting(task_type, fits, each),
-        count=count,
-        flag=FLAGS[task_type],
-        fits=fits,
-        less=less,
-        free=free,
+    code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
+    rule = Message(
+        "TooManyReplicas",
+        {
+            "fitting": Message(code, {"count": fits, "each": each}),
+            "count": count,
+            "flag": FLAGS[task_type],
+            "fits": fits,
+            "less": less,
+            "free": free,
+        },
     )
-    return Problem(f"replicas.{task_type.value}.count", count, allowed, fits)
+    return Problem(f"replicas.{task_type.value}.count", count, rule, fits)
 
 
 def total_request(
@@ -140,13 +140,3 @@ def total_request(
     """The sum of one resource over all tasks of these types."""
     counts = spec.replicas.counts
     return sum(counts.get(t, 0) * of(spec.replicas.of(t).resources) for t in types)
-
-
-def _fitting(task_type: TaskType, count: int, each: str) -> str:
-    if task_type is TaskType.PS:
-        text = ngettext(
-            "{count} ps of {each} fits", "{count} parameter servers of {each} fit", count
-        )
-    else:
-        text = ngettext("{count} worker of {each} fits", "{count} workers of {each} fit", count)
-    return text.format(count=count, each=each)

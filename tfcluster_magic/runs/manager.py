@@ -39,7 +39,7 @@ from ..launch import LaunchRequest
 from ..lifecycle.messages import shown
 from ..quota import ledger
 from ..spec import NOTE_LENGTH, Mode, Phase, Stop, TFCluster
-from ..spec.quantities import format_duration
+from ..spec.message_table import format_duration
 from ..spec.spec import STOP_LENGTH
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def attempt(env: Mapping[str, str]) -> str:
 
 class ConfigError(Exception):
     """The task cannot be started as it was described; the text is for people, `message` has the
-    code of `lifecycle/message_table.py` that says the same, and its values, where there is one.
+    code of `spec/message_table.py` that says the same, and its values, where there is one.
     """
 
     def __init__(self, text: str, code: str = "", **values: str) -> None:

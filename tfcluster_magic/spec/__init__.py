@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from .message_table import Clause, Message
 from .spec import (
     ADDRESS_FLAGS,
     ENV_NAME_PATTERN,
@@ -44,7 +45,6 @@ from .status import (
     Cause,
     Event,
     FoundCheckpoint,
-    Message,
     Phase,
     Reason,
     Reclaimed,
@@ -67,6 +67,7 @@ __all__ = [
     "NAME_PATTERN",
     "NOTE_LENGTH",
     "Cause",
+    "Clause",
     "DataClaim",
     "Event",
     "FoundCheckpoint",

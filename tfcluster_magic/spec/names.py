@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import re
 
-from ..i18n import _
-from . import NAME_PATTERN, TaskType
+from . import NAME_PATTERN, Message, TaskType
 
 MAX_NAME = 40
-
-
-def name_rule() -> str:
-    """What a name may be, for a message."""
-    return _(
-        "use 1 to {most} lower-case letters, digits and '-', starting with a letter, "
-        "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
-    ).format(most=MAX_NAME)
+NAME_RULE = Message("ClusterName", {"most": MAX_NAME})
+RUN_NAME_RULE = Message("RunName", {"rule": NAME_RULE})
 
 
 def is_valid(name: str) -> bool:

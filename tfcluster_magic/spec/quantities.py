@@ -11,7 +11,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from ..i18n import _, ngettext
+from ..i18n import ngettext
+from .message_table import Message
 
 _MEMORY_UNITS = {
     "": 1,
@@ -27,19 +28,9 @@ _MEMORY_UNITS = {
 _DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def memory_rule() -> str:
-    """How an amount of memory is written, for a message."""
-    return _("write a number with Ki, Mi, Gi or Ti, such as 512Mi or 2Gi")
-
-
-def duration_rule() -> str:
-    """How a duration is written, for a message."""
-    return _("write seconds, or a duration such as 30s, 10m, 1h30m or 7d")
-
-
-def number_rule() -> str:
-    """Say what a number may be, for a message."""
-    return _("use a finite number")
+MEMORY_RULE = Message("WriteMemory")
+DURATION_RULE = Message("WriteDuration")
+NUMBER_RULE = Message("UseFiniteNumber")
 
 
 def non_finite_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
@@ -64,9 +55,7 @@ def parse_memory(text: str) -> int:
     """Bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
     if not match:
-        raise ValueError(
-            _("{text!r} is not an amount of memory: {rule}").format(text=text, rule=memory_rule())
-        )
+        raise ValueError(Message("NotMemory", {"text": text, "rule": MEMORY_RULE}))
     return int(float(match.group(1)) * _MEMORY_UNITS[match.group(2) or ""])
 
 
@@ -89,23 +78,8 @@ def parse_duration(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     whole = "".join(number + unit for number, unit in parts) == text.strip()
     if not parts or not whole or (len(parts) > 1 and any(not unit for _number, unit in parts)):
-        raise ValueError(
-            _("{text!r} is not a duration: {rule}").format(text=text, rule=duration_rule())
-        )
+        raise ValueError(Message("NotDuration", {"text": text, "rule": DURATION_RULE}))
     seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
     if not math.isfinite(seconds):
-        raise ValueError(number_rule())
+        raise ValueError(NUMBER_RULE)
     return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """A short duration for people: 5400 gives "1h 30m", 0.25 gives "0.2s"."""
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f}s"
-    left = round(seconds)
-    parts = []
-    for unit in ("d", "h", "m", "s"):
-        count, left = divmod(left, _DURATION_UNITS[unit])
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2]) or "0s"

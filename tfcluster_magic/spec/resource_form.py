@@ -23,6 +23,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from msgspec.structs import fields
 
+from .message_table import Message
 from .spec import (
     MEMORY_PATTERN,
     DataClaim,
@@ -34,7 +35,7 @@ from .spec import (
     TaskType,
     Volume,
 )
-from .status import Message, Reclaimed, Status, TaskExit, Usage
+from .status import Reclaimed, Status, TaskExit, Usage
 
 Schema = dict[str, Any]
 Convert = Callable[[Any], Any]

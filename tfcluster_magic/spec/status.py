@@ -5,11 +5,11 @@ supervisor, or the operator.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
+from .message_table import Message
 from .spec import Model
 
 _BY_CODE = "the sentences of `message` by their codes, to be shown in any language"
@@ -86,20 +86,6 @@ class Cause(str, enum.Enum):
     LOST = "Lost"
     STOPPED = "Stopped"
     NOT_STARTED = "NotStarted"
-
-
-class Message(Model, frozen=True):
-    """A sentence or a clause as the code of its text and the values that stand in it.
-
-    The texts of all codes are in `lifecycle.message_table`. A value is a name, a number, a message
-    that is part of this one, or a list of names or of messages.
-    """
-
-    code: Annotated[str, Meta(description="the code of the text, from docs/messages.md")]
-    params: Annotated[
-        Mapping[str, str | int | float | Sequence[str | Message] | Message],
-        Meta(description="the values that stand in the text, by name"),
-    ] = {}
 
 
 class FoundCheckpoint(Model, frozen=True):

@@ -6,57 +6,20 @@ Pure.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import posixpath
 from pathlib import Path
 
-from ..errors import TFClusterError
-from ..i18n import _, mark
 from . import Metadata, Program, Spec
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
 """The folder that tasks run from; Python starts it by this path."""
-_GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
-_EXPOSED_WARNING = mark("TensorFlow in this process would listen on every network address")
+GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
 
 
 def guard_path() -> str | None:
     """The built guard library; None where there is none (not Linux, or not built)."""
-    return str(_GUARD_LIBRARY) if _GUARD_LIBRARY.is_file() else None
-
-
-def guard_this_process() -> int:
-    """Make the TensorFlow and gRPC libraries loaded so far listen on loopback only.
-
-    Call after `import tensorflow` and before a server or strategy is made; calling again is
-    harmless.
-
-    Returns:
-        How many places that call bind(), listen() or accept() the guard redirects now; 0 if
-        TensorFlow is not loaded, and then nothing is guarded.
-
-    Raises:
-        TFClusterError: the guard is not built or cannot be loaded here.
-    """
-    if guard_path() is None:
-        source = _GUARD_LIBRARY.with_name("loopback_guard.c")
-        raise TFClusterError(
-            _(
-                "{exposed}: the guard {library} is missing. Reinstall tfcluster-magic on Linux, or "
-                "build it: cc -shared -fPIC -O2 -o {library} {source} -ldl"
-            ).format(exposed=_(_EXPOSED_WARNING), library=_GUARD_LIBRARY, source=source)
-        )
-    try:
-        guard = ctypes.CDLL(str(_GUARD_LIBRARY)).tfcluster_guard_loaded_libraries
-    except (OSError, AttributeError) as error:
-        raise TFClusterError(
-            _(
-                "{exposed}: the guard cannot be used here ({error}). Reinstall tfcluster-magic."
-            ).format(exposed=_(_EXPOSED_WARNING), error=error)
-        ) from None
-    guard.restype, guard.argtypes = ctypes.c_int, []
-    return int(guard())
+    return str(GUARD_LIBRARY) if GUARD_LIBRARY.is_file() else None
 
 
 # `task.json`: what `runtime/task.py` must know to be one of a run's tasks, on any backend. Pure.

@@ -454,8 +454,8 @@ export interface Status {
 /**
  * A sentence or a clause as the code of its text and the values that stand in it.
  *
- *     The texts of all codes are in `lifecycle.message_table`. A value is a name, a number, a message
- *     that is part of this one, or a list of names or of messages.
+ *     The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
+ *     part of this one, or a list of names or of messages.
  */
 export interface Message {
   /**

@@ -1,8 +1,8 @@
 /**
  * What a run's status says, in the reader's language: codes and values become sentences.
  *
- * The texts are those of `tfcluster_magic/lifecycle/message_table.py`, generated into
- * `messageTable.ts`; `lifecycle/messages.py` does the same in Python.
+ * The texts are those of `tfcluster_magic/spec/message_table.py`, generated into
+ * `messageTable.ts`; `Message` does the same in Python.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { FULL_STOP, SEPARATORS, TEXTS } from '../api/messageTable';
@@ -77,13 +77,16 @@ function written(
     return parts.some(each => each === null) ? null : parts.join(separator);
   }
   if (typeof value === 'object') {
-    return text(value as Message, trans);
+    const said = text(value as Message, trans);
+    return said !== null && format === 'quoted' ? `'${said}'` : said;
   }
   switch (format) {
     case 'clock':
       return clock(Number(value));
     case 'duration':
       return duration(Number(value));
+    case 'g':
+      return String(Number(Number(value).toPrecision(6)));
     case 'quoted':
       return `'${String(value)}'`;
     default:

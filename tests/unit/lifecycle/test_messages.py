@@ -14,7 +14,6 @@ from support.project import DATA, ROOT
 
 from tfcluster_magic.i18n import language
 from tfcluster_magic.lifecycle import messages
-from tfcluster_magic.lifecycle.message_table import TEXTS
 from tfcluster_magic.lifecycle.messages import english, exit_message
 from tfcluster_magic.spec import (
     Cause,
@@ -26,6 +25,7 @@ from tfcluster_magic.spec import (
     TaskExit,
     TaskFailure,
 )
+from tfcluster_magic.spec.message_table import TEXTS
 
 
 def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailure:

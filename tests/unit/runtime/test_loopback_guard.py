@@ -16,6 +16,7 @@ from support.guard_clients import CLIENT
 from support.loopback_attack import NEIGHBOUR
 
 from tfcluster_magic.backends.local.task_processes import reserve_ports
+from tfcluster_magic.client.strategy import guard_this_process
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import TaskType, task_file
 
@@ -108,7 +109,7 @@ def test_kernel_that_runs_already(guard: str) -> None:
     script = """
         import json, os, socket, subprocess, sys
         assert "LD_PRELOAD" not in os.environ
-        from tfcluster_magic.spec.task_file import guard_this_process
+        from tfcluster_magic.client.strategy import guard_this_process
         print(guard_this_process())
         import tensorflow as tf
         print(json.dumps([guard_this_process(), guard_this_process()]))
@@ -205,13 +206,13 @@ def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
 
 def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without its library the guard is an error that says what is exposed and how to build it."""
-    monkeypatch.setattr(task_file, "_GUARD_LIBRARY", tmp_path / "libloopback_guard.so")
+    monkeypatch.setattr(task_file, "GUARD_LIBRARY", tmp_path / "libloopback_guard.so")
     assert task_file.guard_path() is None
     with pytest.raises(TFClusterError, match=r"every network address.*build it: cc -shared"):
-        task_file.guard_this_process()
+        guard_this_process()
     (tmp_path / "libloopback_guard.so").write_text("not a library")
     with pytest.raises(TFClusterError, match="cannot be used here"):
-        task_file.guard_this_process()
+        guard_this_process()
 
 
 # Each way to ask for a port: family, address, and the options that are set before.

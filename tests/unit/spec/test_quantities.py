@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfcluster_magic.spec.message_table import format_duration
 from tfcluster_magic.spec.quantities import (
     format_bytes,
-    format_duration,
     non_finite_numbers,
     parse_duration,
     parse_memory,

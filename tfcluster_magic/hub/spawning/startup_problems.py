@@ -163,7 +163,7 @@ def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
     if now - min(born) < NEW_SECONDS:
         text = _("its volumes are being made: {names}").format(names=", ".join(waiting))
         return StartupProblem(text, reason=PENDING)
-    text = messages.text(pod_problems.unbound_claim(waiting[first_one]))
+    text = str(pod_problems.unbound_claim(waiting[first_one]))
     if others:
         text += _("; the same of {names}").format(names=", ".join(others))
     advice = "" if "administrator" in text else _("Ask the administrator.")
@@ -198,7 +198,7 @@ def _ended(state: Object) -> StartupProblem:
 
 
 def _problem_of(clause: PodProblem) -> StartupProblem:
-    text = messages.text(clause.text)
+    text = str(clause.text)
     if clause.reason == "NodeNotReady":
         advice = _("Try again: it starts on another node.")
         return StartupProblem(text, advice, True, clause.reason)

@@ -23,7 +23,7 @@ from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import images, network_policy
 from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
-from ...spec.quantities import non_finite_numbers, number_rule
+from ...spec.quantities import NUMBER_RULE, non_finite_numbers
 from .entitlements import (
     ETCD_BUDGET,
     Amount,
@@ -162,7 +162,7 @@ class _PolicyReader:
 
     def policy(self, said: object) -> HubPolicy:
         for path, text in non_finite_numbers(said):
-            what = _("got {value!r}; {why}").format(value=text, why=number_rule())
+            what = _("got {value!r}; {why}").format(value=text, why=NUMBER_RULE)
             raise self._mistake(_steps(f".{path}"), what)
         file = self._convert(said, _File, ())
         self._convert(file.default, Grant, ("default",))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -135,15 +135,3 @@ def holders(held: Mapping[str, Amounts]) -> list[str]:
         rest = ngettext("{count} other", "{count} others", len(names) - MOST_HOLDERS)
         return [*names[:MOST_HOLDERS], rest.format(count=len(names) - MOST_HOLDERS)]
     return names
-
-
-def format_holders(held: Mapping[str, Amounts]) -> str:
-    """`holders` in words; empty when nobody of this namespace holds anything."""
-    names = holders(held)
-    return _(", held by {holders}").format(holders=", ".join(names)) if names else ""
-
-
-def format_largest_node(nodes: Sequence[Mapping[str, float]], one: Mapping[str, float]) -> str:
-    """The most that a node has of what a task asks for."""
-    most = {k: max(n.get(k, 0.0) for n in nodes) for k in one}
-    return _("the largest has {amount}").format(amount=format_amounts(most))

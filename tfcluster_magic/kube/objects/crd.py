@@ -13,18 +13,28 @@ Ref: https://kubernetes.io/docs/reference/using-api/cel/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import fields
 
-from ...i18n import language
+from ...i18n import ENGLISH, language
 from ...launch.validation import rules
-from ...launch.validation.schema import pattern_rule
-from ...spec import ENV_NAME_PATTERN, KIND, Mode, Model, Spec, TaskType, resource_form, schema
-from ...spec.names import name_rule
-from ...spec.quantities import memory_rule
+from ...launch.validation.schema import PATTERN_RULES
+from ...spec import (
+    ENV_NAME_PATTERN,
+    KIND,
+    Clause,
+    Mode,
+    Model,
+    Spec,
+    TaskType,
+    resource_form,
+    schema,
+)
+from ...spec.names import RUN_NAME_RULE
+from ...spec.quantities import MEMORY_RULE
 from ...spec.resource_form import constant
 from ...spec.spec import ANNOTATION_PATTERN, MOST_CORES, PAYLOAD_BYTES
 from ..api.client import Object
@@ -60,8 +70,9 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
     made.setdefault("type", "string")  # an enum
     if "exclusiveMinimum" in told and strict:
         made |= {"minimum": told["exclusiveMinimum"], "exclusiveMinimum": True}
-    if words := pattern_rule(made.get("pattern", "")):
-        made[VALIDATIONS] = [{"rule": cel_matches("self", made.pop("pattern")), "message": words}]
+    if words := PATTERN_RULES.get(made.get("pattern", "")):
+        rule = CelRule("", cel_matches("self", made.pop("pattern")), words)
+        made[VALIDATIONS] = [rule.as_object()]
     if "properties" in told:
         parts = {key: _node(each, definitions, strict) for key, each in told["properties"].items()}
         made["properties"] = resource_form.properties(model, parts) if model else parts
@@ -141,19 +152,14 @@ class CelRule:
 
     at: str
     rule: str
-    message: str
+    message: Clause
     field: str = ""
 
     def as_object(self) -> Object:
         """As it stands in a schema."""
-        made = {"rule": self.rule, "message": self.message}
+        with language(ENGLISH):
+            made = {"rule": self.rule, "message": str(self.message)}
         return made | ({"fieldPath": f".{self.field}"} if self.field else {})
-
-
-def _english(say: Callable[[], str]) -> str:
-    """What the code says in the language of the moment, in that of the schema."""
-    with language("en"):
-        return say()
 
 
 def _free(names: str, taken: tuple[str, ...]) -> str:
@@ -180,7 +186,6 @@ def _at_least(value: str, least: str) -> str:
 _IN_GRAPH, _BETWEEN = constant(Mode.IN_GRAPH.value), constant(Mode.BETWEEN_GRAPH.value)
 _OURS, _OF_SYSTEM = _under(rules.RESERVED_MOUNTS), _under(rules.SYSTEM_FOLDERS)
 _HIDDEN = rf"self.path.matches(r'^/(({_OURS})(/.*)?|({_OF_SYSTEM}))$')"
-_HIDES = rules.HIDING_MOUNT.format(ours=", ".join(rules.RESERVED_MOUNTS))
 _MOUNTS = (
     "(has(self.volumes) ? self.volumes.map(v, v.path) : []) + "
     "(has(self.secrets) ? self.secrets.filter(s, has(s.path) && s.path != '').map(s, s.path) : [])"
@@ -260,7 +265,7 @@ SPEC_RULES = (
     CelRule(
         "",
         f"{_sum('chief', 'worker', 'ps', 'evaluator')} <= {rules.MOST_TASKS}",
-        rules.TASKS_AT_MOST.format(most=rules.MOST_TASKS),
+        rules.TASKS_AT_MOST,
         "replicas",
     ),
     CelRule("", f"self.mode != '{_BETWEEN}' || has(self.program)", rules.PROGRAM_NEEDED, "program"),
@@ -281,18 +286,14 @@ SPEC_RULES = (
         CelRule(
             f"replicas.{each}.resources",
             f"!has(self.memory) || {_at_least('self.memory', rules.SMALLEST_MEMORY)}",
-            rules.MEMORY_AT_LEAST.format(least=rules.SMALLEST_MEMORY),
+            rules.MEMORY_AT_LEAST,
             "memory",
         )
         for each in ("chief", "worker", "ps", "evaluator")
     ),
     CelRule("env", f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})", rules.ENV_NAME),
     CelRule("env", _free("self", rules.RESERVED_ENV), rules.RESERVED_NAME),
-    CelRule(
-        "",
-        f"{_PAYLOAD} <= {PAYLOAD_BYTES}",
-        rules.PAYLOAD_AT_MOST.format(limit=PAYLOAD_BYTES // 1024),
-    ),
+    CelRule("", f"{_PAYLOAD} <= {PAYLOAD_BYTES}", rules.PAYLOAD_AT_MOST),
     CelRule(
         "program",
         f"[{', '.join(f'has(self.{each})' for each in rules.PROGRAM_FORMS)}]"
@@ -321,7 +322,7 @@ SPEC_RULES = (
         "interpreter", r"self.startsWith('/') && !self.contains('\x00')", rules.INTERPRETER_PATH
     ),
     *(
-        CelRule(f"pods.{each}[]", f"!has(self.path) || !({_HIDDEN})", _HIDES, "path")
+        CelRule(f"pods.{each}[]", f"!has(self.path) || !({_HIDDEN})", rules.HIDING_MOUNT, "path")
         for each in _MANY
     ),
     *(
@@ -366,13 +367,13 @@ SPEC_RULES = (
     CelRule(
         "pods.annotations",
         f"self.all(k, {cel_matches('k', ANNOTATION_PATTERN)})",
-        _english(lambda: pattern_rule(ANNOTATION_PATTERN)),
+        PATTERN_RULES[ANNOTATION_PATTERN],
     ),
     CelRule("pods.annotations", _free("self", rules.RESERVED_ANNOTATIONS), rules.RESERVED_NAME),
     CelRule(
         "pods.dataClaim",
         _at_least("self.size", rules.SMALLEST_CLAIM),
-        rules.CLAIM_AT_LEAST.format(least=rules.SMALLEST_CLAIM),
+        rules.CLAIM_AT_LEAST,
         "size",
     ),
 )
@@ -398,7 +399,7 @@ QUANTITY_RULES = (
         CelRule(
             each,
             f"{_IS_QUANTITY} && !quantity(string(self)).isGreaterThan(quantity('1Pi'))",
-            _english(memory_rule),
+            MEMORY_RULE,
         )
         for each in (*(f"{each}.memory" for each in _SIZES), "pods.dataClaim.size")
     ),
@@ -410,7 +411,7 @@ TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
 NAME_RULE = CelRule(
     "metadata.name",
     f"{cel_matches('self', RUN_PATTERN)} && !self.matches(r'-[0-9]+-[0-9]+$')",
-    f"name it <cluster>-<run>, such as digits-1; for <cluster>: {_english(name_rule)}",
+    RUN_NAME_RULE,
 )
 
 

@@ -74,16 +74,16 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
     name = str(head.get("name", ""))
     cluster, run = split_name(name)
     if not cluster:
-        problems.append(Problem("metadata.name", name, name_rule()))
+        problems.append(Problem("metadata.name", name, names.RUN_NAME_RULE))
     spec = Spec()
     try:
         spec = _spec(thing.get("spec") or {}, told)
     except InvalidRequest as error:
         problems += [
-            changed(each, field=resource_form.field_path(each.field)) for each in error.problems
+            changed(each, where=resource_form.field_path(each.field)) for each in error.problems
         ]
     if problems:
-        raise InvalidRequest(problems, _("the TFCluster {name} is wrong").format(name=name))
+        raise InvalidRequest(problems, Message("RecordWrong", {"name": name}))
     status = _status(thing.get("status") or {}, told)
     output = f"{LOG_PATH}/{cluster}/{run}"
     warned = [*status.warnings, *_warned(head), *_newer(told)]
@@ -289,13 +289,6 @@ def split_name(name: str) -> tuple[str, int]:
     if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
         return "", 0
     return cluster, run
-
-
-def name_rule() -> str:
-    """What the object of a run may be called, for a message."""
-    return _("name it <cluster>-<run>, such as digits-1; for <cluster>: {rule}").format(
-        rule=names.name_rule()
-    )
 
 
 # -- what another version wrote ------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ...i18n import _
+from ...spec import Message
 
 DOCKER_HUB, LIBRARY, LATEST = "docker.io", "library", "latest"
 _HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
@@ -50,17 +51,13 @@ def parse_image(text: str) -> ImageReference:
     if not _REGISTRY.fullmatch(found.registry) or not all(
         _COMPONENT.fullmatch(each) for each in found.repository
     ):
-        raise ValueError(
-            _("it is not an image reference: write REGISTRY/REPOSITORY:TAG in lower case")
-        )
+        raise ValueError(Message("NotImage"))
     if tag and not _TAG.fullmatch(tag):
-        raise ValueError(_("{tag} is not an image tag").format(tag=repr(tag)))
+        raise ValueError(Message("NotImageTag", {"tag": repr(tag)}))
     if found.digest and not _DIGEST.fullmatch(found.digest):
-        raise ValueError(_("{digest} is not an image digest").format(digest=repr(found.digest)))
+        raise ValueError(Message("NotImageDigest", {"digest": repr(found.digest)}))
     if len(found.name) > _LONGEST or _ID.fullmatch(text):
-        raise ValueError(
-            _("it is not an image reference: write REGISTRY/REPOSITORY:TAG in lower case")
-        )
+        raise ValueError(Message("NotImage"))
     return ImageReference(found.registry, found.repository, tag, found.digest)
 
 
@@ -71,7 +68,7 @@ def _split(text: str) -> ImageReference:
     last, colon, tag = last.partition(":")
     first, *others = f"{path}{slash}{last}".split("/")
     if (at and not digest) or (colon and not tag):
-        raise ValueError(_("the tag or digest after : or @ is missing"))
+        raise ValueError(Message("ImageTagMissing"))
     # Container runtimes tell a registry from the first part of a repository in this way.
     is_registry = others and (
         any(mark in first for mark in ".:") or first == "localhost" or first != first.lower()

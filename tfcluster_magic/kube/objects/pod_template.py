@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidRequest, Problem
-from ...i18n import _
 from ...program import snapshots
-from ...spec import Metadata, Mode, Pods, Spec, TaskType, TFCluster, task_file
+from ...spec import Message, Metadata, Mode, Pods, Spec, TaskType, TFCluster, task_file
 from ...spec.names import parse_ref
 from ...spec.quantities import format_bytes
 from ..api import labels
@@ -130,19 +129,13 @@ def program_dir(spec: Spec, policy: Policy) -> str:
     if program is None or program.files is not None:
         return f"{FILES_ROOT}/program"
     if program.path and not posixpath.isabs(program.path) and not policy.workspace_claim:
-        allowed = _(
-            "tasks here see no workspace: give the full path of a file in the image or a volume, "
-            "or write the program as `inline`"
-        )
-        raise InvalidRequest([Problem("spec.program.path", program.path, allowed)])
+        rule = Message("NoWorkspaceForPath")
+        raise InvalidRequest([Problem("spec.program.path", program.path, rule)])
     if not program.is_stored:
         return ""
     if not policy.workspace_claim:
-        allowed = _(
-            "tasks here see no workspace, so a program has to travel in the record: keep it "
-            "below {limit}, and its data elsewhere"
-        ).format(limit=format_bytes(snapshots.INLINE_BYTES))
-        raise InvalidRequest([Problem("spec.program", program.source, allowed)])
+        rule = Message("NoWorkspaceForProgram", {"limit": format_bytes(snapshots.INLINE_BYTES)})
+        raise InvalidRequest([Problem("spec.program", program.source, rule)])
     return str(snapshots.stored_folder(Path(policy.workspace_path), program.sha256))
 
 
@@ -189,11 +182,8 @@ def _check_size(spec: Spec, texts: Mapping[str, str], binaries: Mapping[str, str
     of_task = sizes[TASK_FILE]
     what = "spec.env" if of_task > CONFIG_MAP_LIMIT // 2 else "spec.program"
     shown = len(spec.env) if what == "spec.env" else (spec.program and spec.program.source)
-    allowed = _(
-        "the files of a run may be {limit} together, and these are {size}: keep large values in "
-        "a file of the data volume"
-    ).format(limit=format_bytes(CONFIG_MAP_LIMIT), size=format_bytes(size))
-    raise InvalidRequest([Problem(what, shown, allowed)])
+    values = {"limit": format_bytes(CONFIG_MAP_LIMIT), "size": format_bytes(size)}
+    raise InvalidRequest([Problem(what, shown, Message("RunFilesTooLarge", values))])
 
 
 # The pod template.

@@ -16,7 +16,7 @@ from msgspec import Meta
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
-from ...spec.quantities import non_finite_numbers, number_rule
+from ...spec.quantities import NUMBER_RULE, non_finite_numbers
 from . import images as references
 from . import network_policy as networks
 from .network_policy import DEFAULT_DNS, DnsResolver
@@ -142,7 +142,7 @@ def parse_policy(text: str) -> Policy:
     except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
-    if odd := [Problem(at, text, number_rule()) for at, text in non_finite_numbers(said)]:
+    if odd := [Problem(at, text, NUMBER_RULE) for at, text in non_finite_numbers(said)]:
         raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...lifecycle.messages import Clause, english_clause, with_detail
-from ...spec import Cause, Message, TaskExit
+from ...lifecycle.messages import english_clause, with_detail
+from ...spec import Cause, Clause, Message, TaskExit
 from ..api.decoding import condition, epoch_seconds
 from . import pod_problems
 from .pod_problems import PodContext, shorten_message

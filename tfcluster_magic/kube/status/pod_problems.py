@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...lifecycle.messages import Clause, clauses
-from ...spec import Message
+from ...lifecycle.messages import clauses
+from ...spec import Clause, Message
 from ...spec.quantities import format_bytes
 from ..api import resource_amounts
 from ..api.resource_amounts import Amounts, parse_quantity

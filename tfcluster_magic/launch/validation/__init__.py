@@ -15,10 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import InvalidRequest, Problem
-from ...i18n import _
 from ...program.snapshots import completed
-from ...spec import Model, Spec
-from ...spec.names import is_valid, name_rule
+from ...spec import Message, Model, Spec
+from ...spec.names import NAME_RULE, is_valid
 from . import schema
 from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules, payload_sizes
 
@@ -53,7 +52,7 @@ def validate(data: Mapping[str, Any]) -> Spec:
 def validate_name(name: str) -> None:
     """Raise InvalidRequest unless `name` may name a cluster."""
     if not is_valid(name):
-        raise InvalidRequest([Problem("name", name, name_rule())])
+        raise InvalidRequest([Problem("name", name, NAME_RULE)])
 
 
 def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
@@ -61,5 +60,5 @@ def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
     problems: list[Problem] = []
     clean = schema.check_schema(data, kind, "", problems)
     if problems:
-        raise InvalidRequest(problems, _("the request was refused"))
+        raise InvalidRequest(problems, Message("RequestRefused"))
     return msgspec.convert(clean, kind)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...errors import Problem
-from ...i18n import _, mark
-from ...spec import ENV_NAME_PATTERN, Mode, PassFlags, Pods, ServerKind, Spec, TaskType
+from ...spec import ENV_NAME_PATTERN, Message, Mode, PassFlags, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
 from ...spec.spec import PAYLOAD_BYTES
 
@@ -30,41 +29,33 @@ SYSTEM_FOLDERS = (
 """Nothing may be mounted at these: it would hide what the image has there. Below them it may."""
 RESERVED_ANNOTATIONS = ("tfcluster.dev/", "batch.kubernetes.io/")
 SMALLEST_CLAIM = "1Mi"
+MOST_TASKS = 1000
+SMALLEST_MEMORY = "64Mi"
 
 # What is allowed, by the rules here and by those of the custom resource (`kube.objects.crd`).
 
-ONE_AT_MOST = mark("there is at most 1")
-WORKER_NEEDED = mark("at least 1 worker (or a chief) is needed")
-TASKS_AT_MOST = mark("at most {most} tasks in all")
-PROGRAM_NEEDED = mark("between-graph runs a program: name a file, a folder, a URL or a cell")
-PROGRAM_UNUSED = mark("in-graph runs no program: the notebook is the client")
-NO_SUCH_TASKS = mark("in-graph has ps and workers only: 0")
-MEMORY_AT_LEAST = mark("TensorFlow cannot start below {least}")
-ENV_NAME = mark("a name has letters, digits and '_', and no digit first")
-RESERVED_NAME = mark("this name is set by TFCluster itself; choose another")
-ONE_PROGRAM = mark("a program is one of inline, command, path, url and files: keep one of them")
-NO_PROGRAM = mark(
-    "say what runs: the program itself as inline, a command of the image, a path that tasks see, "
-    "or a url"
-)
-COMMAND_ALONE = mark("a command of the image has neither a checksum nor an entrypoint")
-ENTRYPOINT_NEEDED = mark("name the file of the snapshot that is started")
-ENTRYPOINT_MISSING = mark("it is not among the program's files: name one of them")
-PAYLOAD_AT_MOST = mark(
-    "environment, arguments and a program inside the record may have {limit} KiB together: keep "
-    "large values in a file of your workspace and pass its path, and launch a large program with "
-    "`tfcluster launch`, which puts it there"
-)
-INTERPRETER_PATH = mark("name a Python by its full path")
-PLAIN_PATH = mark("write the path without '.', '..', a doubled '/' or one at the end")
-HIDING_MOUNT = mark(
-    "it would hide what tasks need: choose another folder, such as /mnt/images, not one below "
-    "{ours} nor a folder of the system"
-)
-MOUNTED_TWICE = mark("something else is mounted there: use each path once")
-NAMED_TWICE = mark("it is named twice: once is enough")
-FILES_OR_VARIABLES = mark("a secret is files at a path or variables: name it twice to have both")
-CLAIM_AT_LEAST = mark("a claim has at least {least}")
+ONE_AT_MOST = Message("OneAtMost")
+WORKER_NEEDED = Message("WorkerNeeded")
+TASKS_AT_MOST = Message("TasksAtMost", {"most": MOST_TASKS})
+PROGRAM_NEEDED = Message("ProgramNeeded")
+PROGRAM_UNUSED = Message("ProgramUnused")
+NO_SUCH_TASKS = Message("NoSuchTasks")
+MEMORY_AT_LEAST = Message("MemoryAtLeast", {"least": SMALLEST_MEMORY})
+ENV_NAME = Message("EnvironmentName")
+RESERVED_NAME = Message("ReservedName")
+ONE_PROGRAM = Message("OneProgram")
+NO_PROGRAM = Message("NoProgram")
+COMMAND_ALONE = Message("CommandAlone")
+ENTRYPOINT_NEEDED = Message("EntrypointNeeded")
+ENTRYPOINT_MISSING = Message("EntrypointMissing")
+PAYLOAD_AT_MOST = Message("PayloadAtMost", {"limit": PAYLOAD_BYTES // 1024})
+INTERPRETER_PATH = Message("InterpreterPath")
+PLAIN_PATH = Message("PlainPath")
+HIDING_MOUNT = Message("HidingMount", {"ours": list(RESERVED_MOUNTS)})
+MOUNTED_TWICE = Message("MountedTwice")
+NAMED_TWICE = Message("NamedTwice")
+FILES_OR_VARIABLES = Message("FilesOrVariables")
+CLAIM_AT_LEAST = Message("ClaimAtLeast", {"least": SMALLEST_CLAIM})
 
 
 def _pods(spec: Spec) -> list[Problem]:
@@ -89,16 +80,15 @@ def _pod_paths(pods: Pods) -> Iterator[Problem]:
         if not path:
             continue
         if not _is_plain_path(path[1:]):
-            yield Problem(field, path, _(PLAIN_PATH))
+            yield Problem(field, path, PLAIN_PATH)
         elif path in SYSTEM_FOLDERS or f"/{PurePosixPath(path).parts[1]}" in RESERVED_MOUNTS:
-            rule = _(HIDING_MOUNT).format(ours=", ".join(RESERVED_MOUNTS))
-            yield Problem(field, path, rule)
+            yield Problem(field, path, HIDING_MOUNT)
         elif path in seen:
-            yield Problem(field, path, _(MOUNTED_TWICE))
+            yield Problem(field, path, MOUNTED_TWICE)
         seen.add(path)
     for i, volume in enumerate(pods.volumes):
         if volume.sub_path and not _is_plain_path(volume.sub_path):
-            yield Problem(f"spec.pods.volumes[{i}].subPath", volume.sub_path, _(PLAIN_PATH))
+            yield Problem(f"spec.pods.volumes[{i}].subPath", volume.sub_path, PLAIN_PATH)
 
 
 def _is_plain_path(path: str) -> bool:
@@ -110,7 +100,7 @@ def _pod_duplicates(pods: Pods) -> Iterator[Problem]:
     as_environment = [s.name if s.is_environment else "" for s in pods.secrets]
     for field, end, names in (*named, ("secrets", ".name", as_environment)):
         for index in _repeated(names):
-            yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], _(NAMED_TWICE))
+            yield Problem(f"spec.pods.{field}[{index}]{end}", names[index], NAMED_TWICE)
 
 
 def _repeated(names: Iterable[str]) -> Iterator[int]:
@@ -124,28 +114,25 @@ def _repeated(names: Iterable[str]) -> Iterator[int]:
 def _pod_limits(pods: Pods) -> Iterator[Problem]:
     for key, value in pods.annotations.items():
         if key.startswith(RESERVED_ANNOTATIONS):
-            yield Problem(f"spec.pods.annotations.{key}", value, _(RESERVED_NAME))
+            yield Problem(f"spec.pods.annotations.{key}", value, RESERVED_NAME)
     if (claim := pods.data_claim) and parse_memory(claim.size) < parse_memory(SMALLEST_CLAIM):
-        rule = _(CLAIM_AT_LEAST).format(least=SMALLEST_CLAIM)
-        yield Problem("spec.pods.dataClaim.size", claim.size, rule)
+        yield Problem("spec.pods.dataClaim.size", claim.size, CLAIM_AT_LEAST)
 
 
 def _secret_variables(pods: Pods) -> Iterator[Problem]:
     for index, secret in enumerate(pods.secrets):
         where = f"spec.pods.secrets[{index}].variables"
         if secret.path and secret.variables:
-            yield Problem(where, ", ".join(secret.variables), _(FILES_OR_VARIABLES))
+            yield Problem(where, ", ".join(secret.variables), FILES_OR_VARIABLES)
         for name, key in secret.variables.items():
             if not re.fullmatch(ENV_NAME_PATTERN, name):
-                yield Problem(where, name, _(ENV_NAME))
+                yield Problem(where, name, ENV_NAME)
             if name.startswith(RESERVED_ENV):
-                yield Problem(f"{where}.{name}", key, _(RESERVED_NAME))
+                yield Problem(f"{where}.{name}", key, RESERVED_NAME)
 
 
 # Rules for every spec.
 
-MOST_TASKS = 1000
-SMALLEST_MEMORY = "64Mi"
 RESERVED_ENV = (
     "TF_CONFIG", "TFCLUSTER_", "JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "LD_PRELOAD"
 )  # fmt: skip
@@ -154,20 +141,14 @@ RESERVED_ENV = (
 def _counts(spec: Spec) -> list[Problem]:
     replicas = spec.replicas
     problems = [
-        Problem(f"spec.replicas.{single.value}.count", count, _(ONE_AT_MOST))
+        Problem(f"spec.replicas.{single.value}.count", count, ONE_AT_MOST)
         for single in (TaskType.CHIEF, TaskType.EVALUATOR)
         if (count := replicas.of(single).count) > 1
     ]
     if not replicas.worker.count and not replicas.chief.count:
-        problems.append(Problem("spec.replicas.worker.count", 0, _(WORKER_NEEDED)))
+        problems.append(Problem("spec.replicas.worker.count", 0, WORKER_NEEDED))
     if replicas.total > MOST_TASKS:
-        problems.append(
-            Problem(
-                "spec.replicas",
-                replicas.total,
-                _(TASKS_AT_MOST).format(most=MOST_TASKS),
-            )
-        )
+        problems.append(Problem("spec.replicas", replicas.total, TASKS_AT_MOST))
     return problems
 
 
@@ -175,14 +156,14 @@ def _mode(spec: Spec) -> list[Problem]:
     if spec.mode is Mode.BETWEEN_GRAPH:
         if spec.program is not None:
             return []
-        return [Problem("spec.program", None, _(PROGRAM_NEEDED))]
+        return [Problem("spec.program", None, PROGRAM_NEEDED)]
     problems = [
-        Problem(f"spec.replicas.{t.value}.count", count, _(NO_SUCH_TASKS))
+        Problem(f"spec.replicas.{t.value}.count", count, NO_SUCH_TASKS)
         for t in (TaskType.CHIEF, TaskType.EVALUATOR)
         if (count := spec.replicas.of(t).count)
     ]
     if spec.program is not None:
-        problems.append(Problem("spec.program", spec.program.source, _(PROGRAM_UNUSED)))
+        problems.append(Problem("spec.program", spec.program.source, PROGRAM_UNUSED))
     return problems
 
 
@@ -192,7 +173,7 @@ class OnlyIn(NamedTuple):
     attribute: str
     mode: Mode
     default: Enum
-    why: str
+    why: Message
 
     @property
     def field(self) -> str:
@@ -201,12 +182,12 @@ class OnlyIn(NamedTuple):
 
 
 ONLY_IN = (
-    OnlyIn("server", Mode.IN_GRAPH, ServerKind.NATIVE, mark("only in-graph clusters have servers")),
+    OnlyIn("server", Mode.IN_GRAPH, ServerKind.NATIVE, Message("OnlyServersInGraph")),
     OnlyIn(
         "pass_flags",
         Mode.BETWEEN_GRAPH,
         PassFlags.ALL,
-        mark("in-graph runs no program that could take flags"),
+        Message("NoFlagsInGraph"),
     ),
 )
 """Each of them. `kube/objects/crd.py` makes the same of them in CEL."""
@@ -214,7 +195,7 @@ ONLY_IN = (
 
 def _only_in(spec: Spec) -> list[Problem]:
     return [
-        Problem(f"spec.{rule.field}", said.value, _(rule.why))
+        Problem(f"spec.{rule.field}", said.value, rule.why)
         for rule in ONLY_IN
         if spec.mode is not rule.mode
         and (said := getattr(spec, rule.attribute)) is not rule.default
@@ -227,8 +208,7 @@ def _memory(spec: Spec) -> list[Problem]:
         memory = spec.replicas.of(task_type).resources.memory
         if memory is not None and parse_memory(memory) < parse_memory(SMALLEST_MEMORY):
             field = f"spec.replicas.{task_type.value}.resources.memory"
-            rule = _(MEMORY_AT_LEAST).format(least=SMALLEST_MEMORY)
-            problems.append(Problem(field, memory, rule))
+            problems.append(Problem(field, memory, MEMORY_AT_LEAST))
     return problems
 
 
@@ -237,11 +217,11 @@ def _env(spec: Spec) -> list[Problem]:
     for key, value in spec.env.items():
         where = f"spec.env.{key}"
         if not re.fullmatch(ENV_NAME_PATTERN, key):  # a schema's `$` lets a last newline pass
-            found.append(Problem("spec.env", key, _(ENV_NAME)))
+            found.append(Problem("spec.env", key, ENV_NAME))
         if key.startswith(RESERVED_ENV):
-            found.append(Problem(where, value, _(RESERVED_NAME)))
+            found.append(Problem(where, value, RESERVED_NAME))
         if "\0" in value:
-            found.append(Problem(where, value, _("a value cannot hold a NUL character")))
+            found.append(Problem(where, value, Message("NulInValue")))
     return found
 
 
@@ -253,13 +233,13 @@ def _forms(spec: Spec) -> list[Problem]:
     forms = {each: getattr(program, each) for each in PROGRAM_FORMS}
     said = [each for each, value in forms.items() if value is not None]
     if len(said) > 1:
-        return [Problem("spec.program", ", ".join(said), _(ONE_PROGRAM))]
+        return [Problem("spec.program", ", ".join(said), ONE_PROGRAM)]
     if not said and not program.sha256:
-        return [Problem("spec.program", None, _(NO_PROGRAM))]
+        return [Problem("spec.program", None, NO_PROGRAM)]
     if not said and not program.entrypoint:
-        return [Problem("spec.program.entrypoint", None, _(ENTRYPOINT_NEEDED))]
+        return [Problem("spec.program.entrypoint", None, ENTRYPOINT_NEEDED)]
     if program.command is not None and (odd := program.sha256 or program.entrypoint):
-        return [Problem("spec.program", odd, _(COMMAND_ALONE))]
+        return [Problem("spec.program", odd, COMMAND_ALONE)]
     return []
 
 
@@ -274,7 +254,7 @@ def _files(spec: Spec) -> list[Problem]:
         return []
     found = []
     if program.entrypoint not in program.files:
-        found.append(Problem("spec.program.entrypoint", program.entrypoint, _(ENTRYPOINT_MISSING)))
+        found.append(Problem("spec.program.entrypoint", program.entrypoint, ENTRYPOINT_MISSING))
     return found
 
 
@@ -327,15 +307,14 @@ def _payload(spec: Spec) -> list[Problem]:
     if size <= PAYLOAD_BYTES:
         return []
     largest = max(sizes, key=lambda field: sizes[field])
-    rule = _(PAYLOAD_AT_MOST).format(limit=PAYLOAD_BYTES // 1024)
-    return [Problem(largest, _("{count} bytes").format(count=size), rule)]
+    return [Problem(largest, Message("Bytes", {"count": size}), PAYLOAD_AT_MOST)]
 
 
 def _arguments(spec: Spec) -> list[Problem]:
     program = spec.program
     lists = {"arguments": program.arguments, "command": program.command or ()} if program else {}
     return [
-        Problem(f"spec.program.{where}[{i}]", text, _("an argument cannot hold a NUL character"))
+        Problem(f"spec.program.{where}[{i}]", text, Message("NulInArgument"))
         for where, texts in lists.items()
         for i, text in enumerate(texts)
         if "\0" in text
@@ -346,7 +325,7 @@ def _interpreter(spec: Spec) -> list[Problem]:
     path = spec.interpreter
     if path is None or (path.startswith("/") and "\0" not in path):
         return []
-    return [Problem("spec.interpreter", path, _(INTERPRETER_PATH))]
+    return [Problem("spec.interpreter", path, INTERPRETER_PATH)]
 
 
 def _text(spec: Spec) -> list[Problem]:
@@ -366,7 +345,7 @@ def _undecodable(value: object, path: str) -> Iterator[Problem]:
         for index, item in enumerate(value):
             yield from _undecodable(item, f"{path}[{index}]")
     elif isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
-        yield Problem(path, value, _("it is not UTF-8 text, and a record holds nothing else"))
+        yield Problem(path, value, Message("NotUtf8"))
 
 
 _RULES = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -15,9 +15,8 @@ from msgspec import Meta
 from msgspec.structs import FieldInfo
 
 from ...errors import Problem
-from ...i18n import _, mark
-from ...spec import MEMORY_PATTERN, Model
-from ...spec.quantities import memory_rule, non_finite_numbers, number_rule, parse_duration
+from ...spec import MEMORY_PATTERN, Clause, Message, Model
+from ...spec.quantities import MEMORY_RULE, NUMBER_RULE, non_finite_numbers, parse_duration
 from ...spec.spec import (
     ANNOTATION_PATTERN,
     IMAGE_PATTERN,
@@ -35,28 +34,26 @@ from ...spec.spec import (
 def check_schema(data: object, kind: type[Model], path: str, problems: list[Problem]) -> object:
     """Check an object field by field; returns it with durations turned into seconds."""
     if not isinstance(data, Mapping):
-        problems.append(Problem(path, data, _("expected an object")))
+        problems.append(Problem(path, data, Message("ExpectedObject")))
         return data
     odd = list(non_finite_numbers(data, path))
     if odd:
-        problems += [Problem(at, text, number_rule()) for at, text in odd]
+        problems += [Problem(at, text, NUMBER_RULE) for at, text in odd]
         return data
     known = {field.encode_name: field for field in fields_of(kind)}
     clean: dict[str, object] = {}
     for key, value in data.items():
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, 1)
-            if close:
-                rule = _("no such field; did you mean {close!r}? Allowed: {known}")
-            else:
-                rule = _("no such field. Allowed: {known}")
-            allowed = rule.format(close="".join(close), known=", ".join(known))
-            problems.append(Problem(_at(path, key), value, allowed))
+            rule = Message("NoSuchField", {"known": list(known)})
+            if close := difflib.get_close_matches(str(key), known, 1):
+                values = {"close": close[0], "known": list(known)}
+                rule = Message("NoSuchFieldBut", values)
+            problems.append(Problem(_at(path, key), value, rule))
             continue
         clean[key] = _check_field(known[key], value, _at(path, key), problems)
     for name, field in known.items():
         if field.required and name not in data:
-            problems.append(Problem(_at(path, name), None, _("it is required")))
+            problems.append(Problem(_at(path, name), None, Message("Required")))
     return clean
 
 
@@ -78,7 +75,7 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
         try:
             value = parse_duration(value)
         except ValueError as error:
-            problems.append(Problem(path, value, str(error)))
+            problems.append(Problem(path, value, error.args[0]))
             return value
     try:
         msgspec.convert(value, field.type)
@@ -88,75 +85,51 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
         return value
     if isinstance(value, str) and value.endswith("\n") and any(_patterns(field.type)):
         # the `$` of a pattern lets a last newline pass, here and not in Kubernetes
-        problems.append(Problem(path, value, _allowed(field) or _("leave out the line break")))
+        problems.append(Problem(path, value, _allowed(field) or Message("NoLineBreak")))
     return value
 
 
-def _allowed(field: FieldInfo) -> str:
+def _allowed(field: FieldInfo) -> Message | None:
     """What is allowed, where msgspec's own words would be a regular expression or less."""
     for candidate in (field.type, *get_args(field.type)):
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
-            words = _(" or ").join(str(member.value) for member in candidate)
-            return _("use {words}").format(words=words)
-    return next((words for found in _patterns(field.type) if (words := pattern_rule(found))), "")
+            return Message("UseOneOf", {"words": [str(member.value) for member in candidate]})
+    rules = (PATTERN_RULES.get(found) for found in _patterns(field.type))
+    return next((rule for rule in rules if rule), None)
 
 
-def pattern_rule(pattern: str) -> str:
-    """What a pattern of the models allows, for people; empty where nobody writes it by hand."""
-    return _WORDS[pattern]() if pattern in _WORDS else ""
-
-
-def _object_name_rule() -> str:
-    return _("the name of an object in Kubernetes has lower-case letters, digits, '-' and '.'")
-
-
-def _path_rule() -> str:
-    return _("write a full path, such as /mnt/images, without ':' and line breaks")
-
-
-_WORDS: Mapping[str, Callable[[], str]] = {
-    MEMORY_PATTERN: memory_rule,
-    IMAGE_PATTERN: lambda: _(
-        "write an image as in registry:5000/team/image:tag, without spaces or 'https://'"
-    ),
-    OBJECT_NAME_PATTERN: _object_name_rule,
-    MOUNT_PATTERN: _path_rule,
-    MOUNT_OR_NOTHING: _path_rule,
-    PROGRAM_PATH_PATTERN: lambda: _("write a path without line breaks"),
-    PROGRAM_URL_PATTERN: lambda: _("write an address such as https://example.com/train.py"),
-    SUB_PATH_PATTERN: lambda: _("write a path inside of the claim, without a '/' first or ':'"),
-    KEY_PATTERN: lambda: _(
-        "a key of a secret has letters, digits, '-', '_' and '.', such as accesskey"
-    ),
-    ANNOTATION_PATTERN: lambda: _(
-        "write names such as prometheus.io/scrape, at most 63 characters after the '/', "
-        "and at most 32 annotations"
-    ),
+PATTERN_RULES: Mapping[str, Message] = {
+    MEMORY_PATTERN: MEMORY_RULE,
+    IMAGE_PATTERN: Message("WriteImage"),
+    OBJECT_NAME_PATTERN: Message("ObjectName"),
+    MOUNT_PATTERN: Message("WriteFullPath"),
+    MOUNT_OR_NOTHING: Message("WriteFullPath"),
+    PROGRAM_PATH_PATTERN: Message("WritePath"),
+    PROGRAM_URL_PATTERN: Message("WriteAddress"),
+    SUB_PATH_PATTERN: Message("WriteSubPath"),
+    KEY_PATTERN: Message("KeyOfSecret"),
+    ANNOTATION_PATTERN: Message("AnnotationNames"),
 }
+"""What a pattern of the models allows, for people; none where nobody writes it by hand."""
 
 
-def _in_words(text: str) -> str:
-    """Msgspec's message for people: "expected `int` >= 0" gives "use a whole number >= 0"."""
-    for kind, words in _KINDS:
-        text = text.replace(f"`{kind}`", _(words))
-    text = re.sub(r", got `\w+`$", "", text)
-    if not text.startswith("Expected "):
+def _in_words(text: str) -> Clause:
+    """Msgspec's message for people: "Expected `int` >= 0" gives "use a whole number >= 0"."""
+    match = re.fullmatch(r"Expected `(\w+)(?: \| null)?`( of length)?(.*?)(?:, got `\w+`)?", text)
+    if match is None or match[1] not in _KINDS:
         return text
-    return _("use {words}").format(words=text.removeprefix("Expected "))
+    bound = Message("OfLength", {"bound": match[3]}) if match[2] else match[3]
+    return Message("UseKind", {"kind": Message(_KINDS[match[1]]), "bound": bound})
 
 
-_KINDS = (
-    ("float | null", mark("a number")),
-    ("int | null", mark("a whole number")),
-    ("str | null", mark("text")),
-    ("float", mark("a number")),
-    ("int", mark("a whole number")),
-    ("str", mark("text")),
-    ("bool", mark("true or false")),
-    ("object | null", mark("an object")),
-    ("object", mark("an object")),
-    ("array", mark("a list")),
-)
+_KINDS = {
+    "float": "Number",
+    "int": "WholeNumber",
+    "str": "Text",
+    "bool": "TrueOrFalse",
+    "object": "Object",
+    "array": "List",
+}
 
 
 def model_type(annotation: Any) -> type[Model] | None:

@@ -18,8 +18,7 @@ from ...kube.api.client import Api, ApiError, Object
 from ...kube.objects.policy import Policy
 from ...kube.status.run_observer import RunObserver
 from ...lifecycle import Decision, Observation
-from ...lifecycle.messages import Clause
-from ...spec import Message, TaskType, TFCluster
+from ...spec import Clause, Message, TaskType, TFCluster
 from ..cluster_state import ClusterCaches, ObservedRun
 from ..metrics import OperatorMetrics
 from ..pending_tasks import PendingTaskDiagnosis
@@ -62,7 +61,7 @@ log = logging.getLogger(__name__)
 class FatalProblem:
     """Why a run can never be as it is wanted; `released` when nothing of it is there."""
 
-    words: str
+    words: Clause
     released: bool
 
 
@@ -140,7 +139,7 @@ class RunActions:
         except EarlierObjectExists as obstacle:
             self.obstacle = self.obstacle or obstacle.message
         except InvalidRequest as error:
-            self._ending = FatalProblem(str(error), released=True)
+            self._ending = FatalProblem(error.message, released=True)
         except TFClusterError as error:
             self.obstacle = self.obstacle or str(error)
         except ApiError as error:

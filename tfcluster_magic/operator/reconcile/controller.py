@@ -149,7 +149,7 @@ class Controller:
             return run.reconcile(found)
         except InvalidRequest as error:
             self._runs.pop(key, None)
-            return retention.fail_invalid_run(self.context, key, found, str(error))
+            return retention.fail_invalid_run(self.context, key, found, error.message)
         except ApiError as error:
             if error.gone and self._is_gone(key):
                 self._runs.pop(key, None)

@@ -21,7 +21,7 @@ from ...kube.objects import custom_resource
 from ...kube.status.exit_status import is_over
 from ...kube.status.task_pods import is_job_complete, is_suspended
 from ...launch_checks.policy_check import cap_durations
-from ...spec import Lifecycle, Message, Reason, Spec, Status
+from ...spec import Clause, Lifecycle, Message, Reason, Spec, Status
 from .. import cluster_state
 from ..cluster_state import Key, objects_of_other_runs, owner_uid
 from . import status_rules
@@ -235,7 +235,9 @@ CHECK_ENDING = 1.0
 """Seconds between looks at tasks that are ending."""
 
 
-def fail_invalid_run(context: ReconcileContext, key: Key, found: Object, why: str) -> float | None:
+def fail_invalid_run(
+    context: ReconcileContext, key: Key, found: Object, why: Clause
+) -> float | None:
     """End it as Failed with every problem; seconds until the next look, None when all is gone.
 
     Raises:

@@ -83,7 +83,7 @@ class RunReconciler:
         observed = self._observed_run()
         verdict = self._verdict(observed)
         if isinstance(verdict, Refused):
-            self._end(now, Message("Refused", {"why": str(InvalidRequest(verdict.problems))}))
+            self._end(now, Message("Refused", {"why": InvalidRequest(verdict.problems).message}))
             return 0.0
         gone = self._lost_types(observed)
         done = self._completed(gone, now)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ...lifecycle import Observation, Quiet, messages
-from ...lifecycle.messages import Clause
 from ...spec import (
     Cause,
+    Clause,
     Message,
     Mode,
     Phase,

@@ -138,7 +138,7 @@ class Admission:
             self._new.pop(uid, None)
             del self._doubted[uid]
             return Refused(never)
-        told = Message("EarlierOffer", {"problems": "; ".join(map(str, never))})
+        told = Message("EarlierOffer", {"problems": [each.message for each in never]})
         return Waiting(told, runs_ahead(self._queue(namespace, uid), uid) + 1)
 
     def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:

@@ -20,7 +20,7 @@ from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.objects import crd
 from tfcluster_magic.launch.validation import rules, validate
 from tfcluster_magic.launch.validation.schema import element_type, model_type
-from tfcluster_magic.spec import Model, Spec, Status, TaskType, resource_form
+from tfcluster_magic.spec import Clause, Model, Spec, Status, TaskType, resource_form
 from tfcluster_magic.spec.spec import ANNOTATION_PATTERN
 
 SCHEMA = crd.object_schema()
@@ -253,7 +253,7 @@ class Found:
 
     wrong: Wrong
     field: str
-    allowed: str
+    allowed: Clause
     line: int
 
     def is_of(self, rule: crd.CelRule) -> bool:
@@ -268,7 +268,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
     """Return the problems that the rules of a launch find in all wrong specs."""
     made: list[Found] = []
 
-    def note(field: str, value: object, allowed: str) -> Problem:
+    def note(field: str, value: object, allowed: Clause) -> Problem:
         made.append(Found(wrong, field, allowed, sys._getframe(1).f_lineno))
         return Problem(field, value, allowed)
 

@@ -9,7 +9,7 @@ from support.waiting_pods import LATER, RECORDED, recorded, told
 
 from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.status import waiting_reasons
-from tfcluster_magic.lifecycle.messages import sentences, text
+from tfcluster_magic.lifecycle.messages import sentences
 
 BUSYBOX = "registry:5001/busybox:3937bac03110"
 PRIVATE = (
@@ -193,7 +193,7 @@ def test_the_scheduler_may_have_several_reasons(words: str) -> None:
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:
             each["message"] = words
-    assert text(told(seen)[0].text) == SCHEDULER[words]
+    assert str(told(seen)[0].text) == SCHEDULER[words]
 
 
 def test_room_that_others_use_is_said_to_be_theirs() -> None:
@@ -201,12 +201,12 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
-    assert text(told(seen)[0].text) == (
+    assert str(told(seen)[0].text) == (
         "no node has 1.5 CPU free, others use it: it starts when they end, or ask for less"
     )
     free = waiting_reasons.WaitingFacts(nodes=seen["nodes"], free=[{"cpu": 0.52}, {"cpu": 0.25}])
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, free)
-    assert text(found[0].text) == (
+    assert str(found[0].text) == (
         "no node has 1.5 CPU free; the largest has 0.52 CPU free: use --worker-cpu 0.5"
     )
 
@@ -219,5 +219,5 @@ def test_a_long_fetch_is_told() -> None:
     found = waiting_reasons.explain_waiting(
         seen["pods"], [], {uid: [pulling]}, waiting_reasons.WaitingFacts()
     )
-    assert text(found[0].text).startswith("its image registry:5000/busybox")
-    assert text(found[0].text).endswith("is being fetched")
+    assert str(found[0].text).startswith("its image registry:5000/busybox")
+    assert str(found[0].text).endswith("is being fetched")

@@ -9,7 +9,7 @@ import pytest
 from support.waiting_pods import LATER, recorded, told
 
 from tfcluster_magic.kube.status import waiting_reasons
-from tfcluster_magic.lifecycle.messages import sentences, text
+from tfcluster_magic.lifecycle.messages import sentences
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
     waits = "waiting for the address of digits-1-worker-0.digits-1"
     lines = waiting_reasons.WaitingFacts(lines={asked.uid: ["begun", waits, after]})
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, lines)
-    assert [text(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES["hello"]]
+    assert [str(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES["hello"]]
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -70,4 +70,4 @@ def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
     assert [(each.kind, each.name[:11]) for each in asked] == [("log", "digits-1-ps")]
     lines = waiting_reasons.WaitingFacts(lines={asked[0].uid: ["begun", line]})
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, lines)
-    assert [text(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES[line]]
+    assert [str(each.text) for each in found if each.tasks == ("ps-0",)] == [LINES[line]]

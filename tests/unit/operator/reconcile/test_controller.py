@@ -13,8 +13,10 @@ from support.operator_world import JOBS, RUNS, World, node, spec, up
 from support.polling import wait_until
 
 from tfcluster_magic.errors import Problem
+from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.status.exit_status import DELETED_BY_SOMEBODY, DISRUPTION
+from tfcluster_magic.lifecycle.messages import shown
 from tfcluster_magic.operator.scheduling.admission import Refused, Verdict, Waiting
 from tfcluster_magic.spec import Message
 
@@ -161,6 +163,11 @@ def test_a_resource_that_is_no_run_fails_with_its_problems(world: World) -> None
     assert "metadata.name" in status["message"]
     assert "TF_CONFIG" in status["message"]
     assert world.server.names("jobs") == []
+    record = custom_resource.read_status(world.run("digits"))
+    with language("zh_CN"):
+        told = shown(record)
+    assert "这个名称由 TFCluster 自己设置" in told
+    assert shown(record) == status["message"]
 
 
 def test_a_refusal_is_told_and_tried_again(world: World) -> None:

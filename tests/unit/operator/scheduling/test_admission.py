@@ -10,7 +10,6 @@ from support.kube_server import Refusal
 from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Message, Pods, SecretUse
 
@@ -29,7 +28,7 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
         told = list(zip(asked, pool.map(lambda u: there.decide(u, "digits-1"), asked), strict=True))
     admitted = {user for user, verdict in told if isinstance(verdict, Admitted)}
     assert len(admitted) == 1
-    (waits,) = {text(v.sentence) for _u, v in told if isinstance(v, Waiting)}
+    (waits,) = {str(v.sentence) for _u, v in told if isinstance(v, Waiting)}
     assert waits == "4 CPU more on the nodes"
     assert len({(user, type(verdict)) for user, verdict in told}) == 2
 
@@ -49,7 +48,7 @@ def test_first_in_first_out_with_places(there: Place) -> None:
     first = "1 CPU more in quota tasks (requests.cpu), held by old-1 (3 CPU, 1Gi)"
     waits = there.decide("alice", "large-1")
     assert isinstance(waits, Waiting)
-    assert (text(waits.sentence), waits.place) == (first, 1)
+    assert (str(waits.sentence), waits.place) == (first, 1)
     there.say("alice", "old-1", phase="Succeeded", releasedAt=1.0)
     assert there.decide("alice", "large-1") == Admitted()
     assert there.decide("alice", "small-1") == Admitted()
@@ -150,7 +149,7 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
     def says() -> str:
         waits = there.decide("team", "a-1")
         assert isinstance(waits, Waiting)
-        return text(waits.sentence)
+        return str(waits.sentence)
 
     label = "kubectl label namespace team tfcluster.dev/tenant=true"
     bind = "kubectl -n team create rolebinding tfcluster-operator-tenant"
@@ -191,7 +190,7 @@ def test_network_policies(there: Place) -> None:
     there.enforced = None
     waits = there.decide("alice", "a-1")
     assert isinstance(waits, Waiting)
-    assert "NetworkPolicies" in text(waits.sentence)
+    assert "NetworkPolicies" in str(waits.sentence)
     there.enforced = False
     assert isinstance(there.decide("alice", "a-1"), Refused)
     there.snapshotter.policy = Policy(require_network_policy=False)

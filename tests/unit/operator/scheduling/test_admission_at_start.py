@@ -10,7 +10,6 @@ from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.cluster_state import ClusterCaches, ClusterState
 from tfcluster_magic.operator.scheduling.admission import Admission, Admitted, Verdict, Waiting
 from tfcluster_magic.operator.scheduling.published_options import OptionsPublisher
@@ -82,7 +81,7 @@ def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> Non
     wait_until(lambda: all(each.synced.is_set() for each in others) and nodes.problem is not None)
     verdict = beginner.decide()
     assert isinstance(verdict, Waiting)
-    assert "the operator to read the state of the cluster" in text(verdict.sentence)
+    assert "the operator to read the state of the cluster" in str(verdict.sentence)
     beginner.server.refuses = lambda _method, _path: None
     wait_until(nodes.synced.is_set)
     wait_until(lambda: beginner.decide() == Admitted())

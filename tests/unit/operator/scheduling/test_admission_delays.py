@@ -11,7 +11,7 @@ from support.admission_cluster import NODES, Place
 from support.kube_server import Refusal
 from support.polling import wait_until
 
-from tfcluster_magic.lifecycle.messages import text
+from tfcluster_magic.i18n import language
 from tfcluster_magic.operator.scheduling import admission, snapshot
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Pods, SecretUse
@@ -46,7 +46,9 @@ def test_a_queued_run_outlasts_a_node_that_starts_again(
     restart_node(there, 2)
     told = there.decide("bob", "digits-1")
     assert isinstance(told, Waiting)
-    assert "no node has so much; the largest has 2 CPU" in text(told.sentence)
+    assert "no node has so much; the largest has 2 CPU" in str(told.sentence)
+    with language("zh_CN"):
+        assert "最大的节点有 2 CPU" in str(told.sentence)
     restart_node(there, 4)
     assert there.decide("bob", "digits-1") == Admitted()
     there.snapshotter.admitted.clear()

@@ -17,7 +17,6 @@ from tfcluster_magic.kube.api.labels import (
     run_labels,
 )
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import (
     Admitted,
     LeftToGangScheduler,
@@ -77,7 +76,7 @@ def test_quotas_and_turns_count_as_without(there: Place) -> None:
     there.say("alice", "digits-1", phase="Queued")
     waits = there.decide("alice", "digits-2")
     assert isinstance(waits, Waiting)
-    assert text(waits.sentence).startswith("1 CPU more in quota tasks")
+    assert str(waits.sentence).startswith("1 CPU more in quota tasks")
     assert waits.place == 1
 
 
@@ -126,6 +125,6 @@ def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:
         assert made.decide("alice", "digits-1") == Admitted()
         waits = made.decide("bob", "digits-1")
         assert isinstance(waits, Waiting)
-        assert text(waits.sentence) == "4 CPU more on the nodes"
+        assert str(waits.sentence) == "4 CPU more on the nodes"
     finally:
         made.end()

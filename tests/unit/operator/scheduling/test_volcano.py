@@ -14,7 +14,6 @@ from support.polling import wait_until
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.kube.status.pod_problems import PodContext, unschedulable_problem
-from tfcluster_magic.lifecycle.messages import text
 from tfcluster_magic.operator.scheduling.admission import LeftToGangScheduler, Verdict
 from tfcluster_magic.operator.scheduling.volcano import queue_refusal
 
@@ -167,7 +166,7 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
 )
 def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
     """What Volcano says of a task is one clause, with what nodes lack where it says that."""
-    assert text(unschedulable_problem(said, PodContext()).text) == told
+    assert str(unschedulable_problem(said, PodContext()).text) == told
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:

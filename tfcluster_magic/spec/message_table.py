@@ -1,18 +1,116 @@
-"""The text of every message about a run's state, by code.
+"""Messages as codes and values: what a record holds, and the text of every code.
 
-Records hold codes and values, and each view makes the sentence in its reader's language
-(`messages.text`). The reference of reasons in docs/ and the table of the JupyterLab extension are
-generated from here. A code never changes its meaning: programs may act on it.
+Each view makes the sentence in its reader's language (`str(message)`). The reference of reasons in
+docs/ and the table of the JupyterLab extension are generated from here. A code never changes its
+meaning: programs may act on it.
 
-In a text `{name}` is a value, `{name:format}` one of the formats of `messages.FORMATS`. If a text
-has two forms, the value `count` chooses one.
+    str(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
+
+In a text `{name}` is a value, `{name:format}` one of `FORMATS`. If a text has two forms, the value
+`count` chooses one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import string
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
-from ..i18n import mark, mark_plural
+from msgspec import Meta
+
+from ..i18n import _, mark, mark_plural, ngettext
+from .spec import Model
+
+
+class Message(Model, frozen=True):
+    """A sentence or a clause as the code of its text and the values that stand in it.
+
+    The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
+    part of this one, or a list of names or of messages.
+    """
+
+    code: Annotated[str, Meta(description="the code of the text, from docs/messages.md")]
+    params: Annotated[
+        Mapping[str, str | int | float | Sequence[str | Message] | Message],
+        Meta(description="the values that stand in the text, by name"),
+    ] = {}
+
+    def __str__(self) -> str:
+        """Return the text in the language of the moment.
+
+        Raises:
+            LookupError: its code is not known, or a value is missing: a newer version wrote it.
+        """
+        form = TEXTS[self.code]
+        form = (
+            ngettext(*form, _number(self.params["count"])) if isinstance(form, tuple) else _(form)
+        )
+        return _RENDERER.vformat(form, (), self.params)
+
+
+Clause = Message | str
+"""A message, or the words of somebody else as they are."""
+
+
+def _number(count: object) -> float:
+    return count if isinstance(count, int | float) else 0
+
+
+# ---- how a text has its values written ----
+
+
+def format_duration(seconds: float) -> str:
+    """A short duration for people: 5400 gives "1h 30m", 0.25 gives "0.2s"."""
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    left = round(seconds)
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2]) or "0s"
+
+
+def _joined(separator: str) -> Callable[[Any], str]:
+    """Join a list by a separator, which is translated, too; what is no list stays."""
+    return lambda value: (
+        _(separator).join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    )
+
+
+SEPARATORS: Mapping[str, str] = {
+    "and": mark(" and "),
+    "clauses": mark("; "),
+    "commas": mark(", "),
+    "lines": "\n  - ",
+    "or": mark(" or "),
+    "sentences": mark(". "),
+}
+"""The separator of the parts of a list, by the format that a text asks for."""
+FULL_STOP = mark(".")
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    **{name: _joined(separator) for name, separator in SEPARATORS.items()},
+    "clock": lambda seconds: time.strftime("%H:%M", time.localtime(seconds)),
+    "duration": format_duration,
+    "g": lambda number: f"{number:g}",
+    "quoted": lambda words: f"'{words}'",
+}
+"""How a text has a value written: `{time:duration}`; lists by the separator of their parts."""
+
+
+class _Renderer(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """One value in its place."""
+        made = FORMATS.get(format_spec)
+        return str(value) if made is None else made(value)
+
+
+_RENDERER = _Renderer()
+
+# ---- the texts ----
 
 Text = str | tuple[str, str]
 
@@ -437,7 +535,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),
         "EarlierOffer": mark(
-            "what the cluster had when it was queued ({problems}); it fails if that does not return"
+            "what the cluster had when it was queued ({problems:clauses}); it fails if that does "
+            "not return"
         ),
         "Missing": "{parts:commas}{held}",
         "NodesWithRoom": mark("nodes with {amount} free for a task"),
@@ -627,18 +726,217 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "ClusterRulesRefused": mark("the cluster's rules refuse its pod: {why}"),
     },
+    "Why a launch is refused": {
+        "LaunchRefused": mark("the launch was refused"),
+        "NoRoomForCluster": mark("there is no room for this cluster"),
+        "CannotRunHere": mark("this cluster cannot run here"),
+        "RequestRefused": mark("the request was refused"),
+        "RecordWrong": mark("the TFCluster {name} is wrong"),
+        "RecordUnreadable": mark("it cannot be read: {why}"),
+        "RefusedFor": mark("{what}: {problem}"),
+        "RefusedForReasons": mark("{what} for {count} reasons:\n  - {problems:lines}"),
+        "Problem": mark("{field}: got {value}; {allowed}"),
+        "Quoted": "{words:quoted}",
+        "Nothing": mark("nothing"),
+        "Bytes": mark("{count} bytes"),
+        "Cores": mark_plural("{count:g} core", "{count:g} cores"),
+        "Gpus": mark_plural("{count:g} GPU", "{count:g} GPUs"),
+        "More": mark("{count} more"),
+        "TheCluster": mark("the cluster"),
+        "TheNamespace": mark("the namespace"),
+        "TheRecord": mark("the record"),
+    },
+    "What a value may be": {
+        "Required": mark("it is required"),
+        "ExpectedObject": mark("expected an object"),
+        "NoSuchField": mark("no such field. Allowed: {known:commas}"),
+        "NoSuchFieldBut": mark(
+            "no such field; did you mean {close:quoted}? Allowed: {known:commas}"
+        ),
+        "UseOneOf": mark("use {words:or}"),
+        "UseKind": mark("use {kind}{bound}"),
+        "OfLength": mark(" of length{bound}"),
+        "Number": mark("a number"),
+        "WholeNumber": mark("a whole number"),
+        "Text": mark("text"),
+        "TrueOrFalse": mark("true or false"),
+        "Object": mark("an object"),
+        "List": mark("a list"),
+        "UseFiniteNumber": mark("use a finite number"),
+        "WriteMemory": mark("write a number with Ki, Mi, Gi or Ti, such as 512Mi or 2Gi"),
+        "NotMemory": mark("{text:quoted} is not an amount of memory: {rule}"),
+        "WriteDuration": mark("write seconds, or a duration such as 30s, 10m, 1h30m or 7d"),
+        "NotDuration": mark("{text:quoted} is not a duration: {rule}"),
+        "ClusterName": mark(
+            "use 1 to {most} lower-case letters, digits and '-', starting with a letter, "
+            "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
+        ),
+        "RunName": mark("name it <cluster>-<run>, such as digits-1; for <cluster>: {rule}"),
+        "NoLineBreak": mark("leave out the line break"),
+        "NulInValue": mark("a value cannot hold a NUL character"),
+        "NulInArgument": mark("an argument cannot hold a NUL character"),
+        "NotUtf8": mark("it is not UTF-8 text, and a record holds nothing else"),
+        "ObjectName": mark(
+            "the name of an object in Kubernetes has lower-case letters, digits, '-' and '.'"
+        ),
+        "WriteFullPath": mark(
+            "write a full path, such as /mnt/images, without ':' and line breaks"
+        ),
+        "WritePath": mark("write a path without line breaks"),
+        "WriteSubPath": mark("write a path inside of the claim, without a '/' first or ':'"),
+        "WriteAddress": mark("write an address such as https://example.com/train.py"),
+        "WriteImage": mark(
+            "write an image as in registry:5000/team/image:tag, without spaces or 'https://'"
+        ),
+        "NotImage": mark(
+            "it is not an image reference: write REGISTRY/REPOSITORY:TAG in lower case"
+        ),
+        "NotImageTag": mark("{tag} is not an image tag"),
+        "NotImageDigest": mark("{digest} is not an image digest"),
+        "ImageTagMissing": mark("the tag or digest after : or @ is missing"),
+        "KeyOfSecret": mark(
+            "a key of a secret has letters, digits, '-', '_' and '.', such as accesskey"
+        ),
+        "AnnotationNames": mark(
+            "write names such as prometheus.io/scrape, at most 63 characters after the '/', "
+            "and at most 32 annotations"
+        ),
+    },
+    "What a spec may have": {
+        "OneAtMost": mark("there is at most 1"),
+        "WorkerNeeded": mark("at least 1 worker (or a chief) is needed"),
+        "TasksAtMost": mark("at most {most} tasks in all"),
+        "ProgramNeeded": mark(
+            "between-graph runs a program: name a file, a folder, a URL or a cell"
+        ),
+        "ProgramUnused": mark("in-graph runs no program: the notebook is the client"),
+        "NoSuchTasks": mark("in-graph has ps and workers only: 0"),
+        "MemoryAtLeast": mark("TensorFlow cannot start below {least}"),
+        "EnvironmentName": mark("a name has letters, digits and '_', and no digit first"),
+        "ReservedName": mark("this name is set by TFCluster itself; choose another"),
+        "OneProgram": mark(
+            "a program is one of inline, command, path, url and files: keep one of them"
+        ),
+        "NoProgram": mark(
+            "say what runs: the program itself as inline, a command of the image, a path that "
+            "tasks see, or a url"
+        ),
+        "CommandAlone": mark("a command of the image has neither a checksum nor an entrypoint"),
+        "EntrypointNeeded": mark("name the file of the snapshot that is started"),
+        "EntrypointMissing": mark("it is not among the program's files: name one of them"),
+        "PayloadAtMost": mark(
+            "environment, arguments and a program inside the record may have {limit} KiB together: "
+            "keep large values in a file of your workspace and pass its path, and launch a large "
+            "program with `tfcluster launch`, which puts it there"
+        ),
+        "InterpreterPath": mark("name a Python by its full path"),
+        "PlainPath": mark("write the path without '.', '..', a doubled '/' or one at the end"),
+        "HidingMount": mark(
+            "it would hide what tasks need: choose another folder, such as /mnt/images, not one "
+            "below {ours:commas} nor a folder of the system"
+        ),
+        "MountedTwice": mark("something else is mounted there: use each path once"),
+        "NamedTwice": mark("it is named twice: once is enough"),
+        "FilesOrVariables": mark(
+            "a secret is files at a path or variables: name it twice to have both"
+        ),
+        "ClaimAtLeast": mark("a claim has at least {least}"),
+        "OnlyServersInGraph": mark("only in-graph clusters have servers"),
+        "NoFlagsInGraph": mark("in-graph runs no program that could take flags"),
+        "RecordAltered": mark(
+            "the program in the record was altered, or another checksum was meant: it has {found}"
+        ),
+        "RecordNotBase64": mark("its files are not base64: the record was altered"),
+        "StrangeFileName": mark("a file name may not contain {name}; rename that file"),
+        "FileAndFolder": mark("{path} is a file and a folder in it; keep one of the two"),
+        "NoWorkspaceForPath": mark(
+            "tasks here see no workspace: give the full path of a file in the image or a volume, "
+            "or write the program as `inline`"
+        ),
+        "NoWorkspaceForProgram": mark(
+            "tasks here see no workspace, so a program has to travel in the record: keep it "
+            "below {limit}, and its data elsewhere"
+        ),
+        "RunFilesTooLarge": mark(
+            "the files of a run may be {limit} together, and these are {size}: keep large values "
+            "in a file of the data volume"
+        ),
+    },
+    "What the administrator allows": {
+        "ImagesAllowed": mark("the administrator allows {images:commas}"),
+        "DigestRequired": mark(
+            "the administrator requires a digest, as in {name}@sha256:…; find it with "
+            "`docker buildx imagetools inspect {image}`"
+        ),
+        "DurationAllowed": mark("the administrator allows at most {most:duration}"),
+        "AnnotationsAllowed": mark("the administrator allows annotations {patterns:commas}"),
+        "NoAnnotationsAllowed": mark("the administrator allows no annotations"),
+        "NoSuchClaim": mark("there is no such PersistentVolumeClaim; there are: {claims:commas}"),
+        "ClaimReadOnly": mark("the claim is {modes:commas}: mount it read-only"),
+        "ClaimOfOnePod": mark(
+            "the claim is {modes:commas}, for one pod, and {count} tasks would use it"
+        ),
+        "ClaimOfOneNode": mark(
+            "the claim is {modes:commas}, for pods of one node, and {count} tasks on several nodes "
+            "would use it: a claim of a ReadWriteMany class is needed"
+        ),
+        "NoSuchStorageClass": mark("there is no such StorageClass; there are: {classes:commas}"),
+        "NoDefaultStorageClass": mark(
+            "the cluster has no default StorageClass: name one of {classes:commas}"
+        ),
+        "ClaimAtMost": mark("a claim may have at most {most} here"),
+        "SecretsNotSeen": mark(
+            "the operator may not see which secrets of this namespace are labelled for tasks: "
+            "an administrator binds the ClusterRole tfcluster-operator-secrets to it there"
+        ),
+        "SecretNotForTasks": mark(
+            "tasks may use secrets that an administrator labelled {label}=true; there are: "
+            "{secrets:commas}"
+        ),
+        "SecretNoPullSecret": mark(
+            "it has type {type}; a registry is opened by one of {types:commas}"
+        ),
+        "PoliciesNotEnforced": mark(
+            "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "
+            "tasks: install a network plugin that enforces them, or accept it in the operator's "
+            "policy (requireNetworkPolicy: false)"
+        ),
+        "BudgetUsed": mark("{used} of {most} {unit} {when} are used, and nothing new starts"),
+        "BudgetNone": mark("you have no {unit} at all"),
+        "BudgetComesBack": mark("{amount} {unit} come back on {day} (0:00 UTC)"),
+        "AskHubAdministrator": mark("for more, ask an administrator of the hub"),
+        "ThisWeek": mark("this week"),
+        "InDays": mark_plural("today", "in {count} days"),
+    },
+    "What fits": {
+        "TooManyTasks": mark("at most {most} tasks run here: use fewer"),
+        "TooManyTasksUse": mark("at most {most} tasks run here: use {flag} {fits}"),
+        "TooManyReplicas": mark(
+            "{fitting}, {count} were asked: use {flag} {fits}, or {less}; {free}"
+        ),
+        "WorkersFit": mark_plural("{count} worker of {each} fits", "{count} workers of {each} fit"),
+        "ServersFit": mark_plural(
+            "{count} ps of {each} fits", "{count} parameter servers of {each} fit"
+        ),
+        "LessForEach": mark("less for each"),
+        "NoFit": mark("it does not fit in all, and {free}: use fewer tasks, or less for each"),
+        "FreeBut": "{parts:clauses}{held}",
+        "FreeOnNodes": mark("{free} of {total} is free on the nodes"),
+        "LeftInQuota": mark("quota {quota} has {free} of {total} left ({key})"),
+        "NotOnSingleNodes": mark("there is enough in sum, but not on single nodes"),
+        "NoNodeTakesTasks": mark("no node takes tasks: ask an administrator"),
+        "NoNodeHas": mark("no node has {resource}: ask for none"),
+        "NoNodeHasSoMuch": mark("no node has so much; the largest has {amount}: ask for less"),
+        "QuotaMakesSay": mark("quota {quota} makes every task say {key}: set it"),
+        "InLimitRange": mark("{rule} (LimitRange {name})"),
+        "TaskAtMost": mark("a task may use at most {most}"),
+        "TaskSaysLimit": mark("a task must say its limit, at most {most}"),
+        "TaskAtLeast": mark("a task must ask for at least {least}"),
+        "LimitAtMost": mark("a limit may be at most {ratio:g} times the request"),
+    },
 }
 """The texts in groups, each with its heading in the reference."""
 
 TEXTS: Mapping[str, Text] = {
     code: text for group in GROUPS.values() for code, text in group.items()
 }
-
-SEPARATORS: Mapping[str, str] = {
-    "and": mark(" and "),
-    "clauses": mark("; "),
-    "commas": mark(", "),
-    "sentences": mark(". "),
-}
-"""The separator of the parts of a list, by the format that a text asks for."""
-FULL_STOP = mark(".")
