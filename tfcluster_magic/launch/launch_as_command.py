@@ -153,7 +153,7 @@ def field_at(model: Any, path: tuple[str, ...]) -> object:
     for part in path:
         if model is None:
             return None
-        names = {f.encode_name: f.name for f in fields_of(type(model))}
+        names = {f.encode_name: f.name for f in fields_of(model.__class__)}
         model = getattr(model, names[part])
     return model
 
