@@ -26,9 +26,11 @@ LONG = {
     "01-between-graph.ipynb",
     "02-in-graph.ipynb",
     "03-parameter-server-strategy.ipynb",
+    "04-keras.ipynb",
     "05-multi-worker-mirrored.ipynb",
 }
-"""Notebooks whose way of training a client program or test_training_modes.py also shows."""
+"""Notebooks whose way of training a client program, test_training_modes.py or test_connection.py
+also shows; test_user_journey.py runs the first two."""
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
 """What test_training_modes.py trains to the same accuracy."""
 ACCURACY = re.compile(r"held-out accuracy: (\S+)")
@@ -112,8 +114,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # 04-keras.ipynb shows the same as in_graph_keras.py; test_connection.py trains what
-    # in_graph_pss.py does.
+    # test_connection.py trains what the others do.
     [CLIENTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CLIENTS[1:])],
 )
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:
