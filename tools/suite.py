@@ -3,11 +3,11 @@
     python tools/suite.py tests/ui -n 3 --dist worksteal
 
 The words are pytest's. A choice (`-k`) that leaves nothing of this suite is no failure. Where
-CI=true, failed tests of up to `AT_MOST` files run a second time, alone; where the tests of a file
-belong together (`--dist loadfile`), with their whole files if need be. One that fails again is
-broken, and so is the suite; one that passes then is named as unsteady at the end, with its first
-failure above. Such a test is a bug of the product or of the test (CONTRIBUTING.md). Elsewhere a
-failure is a failure.
+CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and now browsers keep
+traces of their pages; where the tests of a file belong together (`--dist loadfile`), with their
+whole files if need be. One that fails again is broken, and so is the suite; one that passes then is
+named as unsteady at the end, with its first failure above. Such a test is a bug of the product or
+of the test (CONTRIBUTING.md). Elsewhere a failure is a failure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 AT_MOST = 3
 """Files with failures; in more than these it is no accident. One fixture may fail all of a file."""
+TRACED = "TFC_TRACED_PAGES"
+"""The variable by which tests/support/ui knows it: a trace takes a sixth of what a page does."""
 TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
 
 
@@ -40,10 +42,11 @@ def main(words: list[str], folder: Path = HERE) -> int:
         return code
     pytest += [word for word in words if word == "--long"]
     print(f"\n{len(failed)} failed; each runs once more, alone:", *failed, sep="\n  ", flush=True)
-    code = subprocess.call([*pytest, *failed], cwd=folder)
+    traced = {**os.environ, TRACED: "1"}
+    code = subprocess.call([*pytest, *failed], cwd=folder, env=traced)
     if code and "loadfile" in words:
         print("\nand with their files:", *sorted(files), sep="\n  ", flush=True)
-        code = subprocess.call([*pytest, *sorted(files)], cwd=folder)
+        code = subprocess.call([*pytest, *sorted(files)], cwd=folder, env=traced)
     if code:
         return code
     print("UNSTEADY (failed, then passed; each is a bug to mend):", *failed, sep="\n  ", flush=True)

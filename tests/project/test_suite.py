@@ -9,12 +9,13 @@ import pytest
 from tools import suite
 
 UNSTEADY = """
+import os
 from pathlib import Path
 
 def test_unsteady():
     first = Path("was-here")
     try:
-        assert first.exists()
+        assert first.exists() and "TFC_TRACED_PAGES" in os.environ
     finally:
         first.touch()
 

@@ -34,6 +34,8 @@ FAILED = pytest.StashKey[bool]()
 STORED = "cookies,local_storage,indexeddb,service_workers,file_systems"
 """What a page may leave in a profile, in the words of Chromium's protocol."""
 SIZE = {"width": 1280, "height": 800}
+TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
+"""Whether pages are traced: a build machine does it when it tries a test again (tools/suite.py)."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,7 +122,7 @@ def context(
 ) -> Iterator[BrowserContext]:
     """A profile without cookies, storage and pages of another test.
 
-    The trace is kept if the test fails (playwright show-trace FILE).
+    The trace is kept if the test fails (playwright show-trace FILE), where there is one.
     """
     origins: set[str] = set()
 
@@ -128,12 +130,14 @@ def context(
         page.on("framenavigated", lambda frame: origins.add("/".join(frame.url.split("/")[:3])))
 
     profile.on("page", follow)
-    profile.tracing.start(snapshots=True)
+    if TRACED:
+        profile.tracing.start(snapshots=True)
     yield profile
     trace = shots.with_name(f"{shots.name}-trace.zip")
     trace.unlink(missing_ok=True)
     failed = request.node.stash.get(FAILED, True)
-    profile.tracing.stop(path=trace if failed else None)
+    if TRACED:
+        profile.tracing.stop(path=trace if failed else None)
     profile.remove_listener("page", follow)
     empty, *others = profile.pages
     for page in others:
