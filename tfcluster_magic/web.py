@@ -24,7 +24,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from .errors import InvalidRequest, TFClusterError, TooLarge, UsageError
 from .i18n import _
 from .launch import validation
-from .spec import Model
+from .spec import Message, Model
 
 PROBLEM_TYPE = "application/problem+json"
 MOST_CHARACTERS = 100
@@ -61,7 +61,9 @@ def encoded_problem(told: dict[str, Any]) -> str:
 
 
 def _json_value(value: object) -> object:
-    """Return a value as it was given, or as text if JSON cannot represent it."""
+    """Return a value as it was given, or as text if it is a message or JSON cannot represent it."""
+    if isinstance(value, Message):
+        return str(value)
     try:
         json.dumps(value, default=str, allow_nan=False)
     except (ValueError, RecursionError):
