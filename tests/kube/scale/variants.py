@@ -13,7 +13,7 @@ from functools import cache
 from typing import TypeVar
 
 from kubenode import kwok, paths
-from support.kube import workloads
+from support.kube import training_operator, workloads
 from support.kube.operator import spec_of
 
 from tfcluster_magic.kube.api.client import Object, path
@@ -38,7 +38,7 @@ _COLLECTIONS = {
 }
 _OTHERS = {
     "Deployment": DEPLOYMENTS,
-    "TFJob": "/apis/kubeflow.org/v1/namespaces/{}/tfjobs",
+    "TFJob": training_operator.TFJOBS,
 }
 Measured = dict[str, float]
 _Way = TypeVar("_Way")

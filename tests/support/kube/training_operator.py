@@ -1,0 +1,109 @@
+"""Kubeflow's training operator 1.9.4, alive beside a cluster of the tests.
+
+It is built from its Go module and runs as a process beside the cluster, as our own may. Nobody
+reaches its webhook, so it validates nothing; but it works only when the certificates that it keeps
+in a Secret are where a pod would have them, which is one folder for the whole machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubenode import build
+from kubenode.commands import locked, wait_until
+
+from tfcluster_magic.kube.api.client import Api, path
+from tfcluster_magic.kube.api.decoding import condition
+
+if TYPE_CHECKING:
+    from support.kube.kubectl import Kubectl
+
+TFJOBS = "/apis/kubeflow.org/v1/namespaces/{}/tfjobs"
+_MODULE = "training-operator"
+_HOME = "kubeflow"
+_SECRET = "training-operator-webhook-cert"
+_CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")
+_RESOURCE = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tfjobs.kubeflow.org"
+_WEBHOOK = "validator.training-operator.kubeflow.org"
+
+
+def install(kubectl: Kubectl) -> None:
+    """Build it, unless it is in the cache, and make what it needs on the cluster.
+
+    Raises:
+        NodeError: it cannot be built, or the API does not serve TFJobs.
+    """
+    build.build([_MODULE])
+    kubectl = kubectl.within(_HOME)
+    (resource,) = build.resources(_MODULE, "crds")
+    kubectl("apply", "-f", str(resource), "--server-side", "--force-conflicts")
+    # `kubectl wait` fails on one that is so new that it has no conditions
+    wait_until(lambda: _is_established(kubectl.api), "the API serves TFJobs", seconds=60, every=0.2)
+    admission = {"apiVersion": "admissionregistration.k8s.io/v1", "webhooks": []}
+    secret = {"name": _SECRET, "namespace": _HOME}
+    kubectl.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _HOME}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": secret},
+        {**admission, "kind": "ValidatingWebhookConfiguration", "metadata": {"name": _WEBHOOK}},
+    )
+
+
+def _is_established(api: Api) -> bool:
+    return condition(api.get(_RESOURCE), "Established").get("status") == "True"
+
+
+@contextmanager
+def running(kubectl: Kubectl, *flags: str) -> Iterator[None]:
+    """Run it with these flags, for all namespaces; it acts when this begins.
+
+    Raises:
+        NodeError: it does not work in time.
+    """
+    words = [str(build.binary(_MODULE)), "--enable-scheme=tfjob", "--metrics-bind-address=0"]
+    words += ["--health-probe-bind-address=0", f"--webhook-server-port={_free_port()}", *flags]
+    environment = {**os.environ, "KUBECONFIG": kubectl.kubeconfig, "MY_POD_NAMESPACE": _HOME}
+    folder = _CERTIFICATES.parent
+    with (
+        locked(folder.with_suffix(".lock"), waiting_for="it runs the training operator"),
+        tempfile.NamedTemporaryFile() as log,
+    ):
+        program = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
+        said = Path(log.name).read_text
+
+        def works() -> bool:
+            assert program.poll() is None, said()[-3000:]
+            return "Starting workers" in said()
+
+        try:
+            wait_until(lambda: _certificates(kubectl.api), "it has its certificates", seconds=120)
+            wait_until(works, "the training operator works", seconds=180)
+            yield
+        finally:
+            program.terminate()
+            program.wait(60)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _certificates(api: Api) -> bool:
+    """Bring what is in its Secret to where a pod would have it mounted."""
+    found = api.get(path("secrets", _HOME, _SECRET)).get("data") or {}
+    _CERTIFICATES.mkdir(parents=True, exist_ok=True)
+    for name, content in found.items():
+        (_CERTIFICATES / name).write_bytes(base64.b64decode(content))
+    return "tls.key" in found
+
+
+def _free_port() -> int:
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port: int = chosen.getsockname()[1]
+        return port
