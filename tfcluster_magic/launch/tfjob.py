@@ -323,7 +323,10 @@ _TYPES = {
 _UNKNOWN = mark("a TFJob has no such field")
 _POLICY = mark("the administrator's policy decides it for all tasks")
 _OF_JOB: Reasons = {
-    "enableDynamicWorker": (mark("the number of workers does not change during a run"), True),
+    "enableDynamicWorker": (
+        mark("the number of workers does not change during a run, and one that fails ends it"),
+        True,
+    ),
 }
 _OF_RUN: Reasons = {
     "suspend": (mark("a run starts as soon as it fits: apply or launch it then"), True),
@@ -425,6 +428,9 @@ def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Ite
             notes.remark(path, key, _("TF_CONFIG calls it chief, as TensorFlow 2 does"))
         if task_type is TaskType.EVALUATOR and made.count:
             notes.remark(path, key, _("an evaluator that fails does not end the run"))
+        if task_type is TaskType.PS and made.count:
+            why = _("a run fails if one exits a minute before the workers; a TFJob goes on")
+            notes.remark(path, key, why)
         _PodReader(notes, made).read(said.below("template"), command)
         said.finish({}, _UNKNOWN)
         if made.count:
@@ -738,12 +744,13 @@ def _cores(text: str) -> float | str:
 # -- the whole job ---------------------------------------------------------------------------------
 
 _CLEANED: Mapping[str, str] = {
-    "None": mark("parameter servers end with the run, and its pods are deleted an hour later"),
+    "None": mark("tasks that still run end with the run, and its pods are deleted an hour later"),
     "All": mark("pods are deleted an hour after the end of the run"),
     "Running": "",
 }
 _RESTARTING, _BY_EXIT_CODE = ("OnFailure", "Always"), "ExitCode"
 _RESTARTS = ("Never", _BY_EXIT_CODE, *_RESTARTING)
+_DECIDING = (TaskType.CHIEF, TaskType.WORKER)
 _MOST_RETRIES = 100
 _FOR_ALL = mark("every task of the run gets it")
 
@@ -790,7 +797,7 @@ class _Draft:
             self._put(("lifecycle", "keepFor"), kept, run.at("ttlSecondsAfterFinished"))
         cleaned = run.take("cleanPodPolicy", str)
         why = _CLEANED.get(cleaned or "None", _UNKNOWN)
-        if cleaned is not None and why:
+        if why and (cleaned is not None or self.tasks > 1):
             self.notes.remark(run.at("cleanPodPolicy"), cleaned, _(why))
         self._put_restarts(run.take("backoffLimit", int), run.at("backoffLimit"))
         scheduling = run.below("schedulingPolicy")
@@ -814,27 +821,26 @@ class _Draft:
                 words = _("use one of {words}").format(words=", ".join(_RESTARTS))
                 self.notes.problem(f"{each.path}.restartPolicy", each.restart, words)
         again = [each for each in self.types if each.restart in _RESTARTING]
-        if again:
+        retried = any(each.task_type in _DECIDING for each in again)
+        if retried:
             count = RETRIES if limit is None else min(limit, _MOST_RETRIES)
             self._put(("lifecycle", "restarts"), count, path)
-            if limit is None or limit > count:
-                told = _("the run is retried at most {count} times").format(count=count)
-                self.notes.remark(path, limit, told)
+            if limit is None:
+                told = _("a TFJob is then retried without limit, the run at most {count} times")
+            elif limit > count:
+                told = _("the run is retried at most {count} times")
+            else:
+                told = _("the last retry may succeed; a TFJob fails when it begins")
+            if count:
+                self.notes.remark(path, limit, told.format(count=count))
+        if any(each.restart == _BY_EXIT_CODE for each in self.types) and limit is not None:
+            self._put(("lifecycle", "heals"), min(limit, _MOST_RETRIES), path)
         for each in self.types:
-            where = f"{each.path}.restartPolicy"
-            if each.restart == _BY_EXIT_CODE:
-                if limit is not None:
-                    self._put(("lifecycle", "heals"), min(limit, _MOST_RETRIES), path)
-                why = _(
-                    "a task that a signal ended is started again, as often as `heals` says; an "
-                    "exit code of 128 or more that the program chose counts as a failure"
-                )
-                self.notes.remark(where, each.restart, why)
-            elif each.restart == "Always" and each.task_type is not TaskType.PS:
-                self.notes.remark(where, each.restart, _("a task that succeeded is done"))
-            elif again and each not in again:
-                why = _("the whole run is retried, this type included")
-                self.notes.remark(where, each.restart, why)
+            if why := _restart_remark(each, again, retried):
+                self.notes.remark(f"{each.path}.restartPolicy", each.restart, why)
+        if kept := [each for each in self.types if each.restart == "Never"]:
+            why = _("a task that was killed or lost is started again, as often as `heals` says")
+            self.notes.remark(f"{kept[0].path}.restartPolicy", "Never", why)
 
     def add_success(self, said: _Fields) -> None:
         """Take `successPolicy`."""
@@ -921,6 +927,8 @@ class _Draft:
                 at = ("pods", "annotations", name)
                 if all(entry.at != at for entry in self.entries):
                     self._put(at, text, path)
+                    why = _("the launch is refused unless the administrator's policy allows it")
+                    self.notes.remark(path, text, why)
                 elif any(entry.at == at and entry.value != text for entry in self.entries):
                     self.notes.remark(path, text, _("all tasks have the same annotations"))
 
@@ -951,6 +959,22 @@ class _Draft:
                 entry.dropped = True
             return
         self.notes.problem("spec", problem.value, f"{problem.field}: {problem.allowed}")
+
+
+def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
+    """What of a type's restart policy is not as in a TFJob; empty where nothing is."""
+    if each.restart == _BY_EXIT_CODE:
+        return _(
+            "a task that was killed from outside is started again, as often as `heals` says; a "
+            "crash, too little memory and an exit code of 128 or more count as failures"
+        )
+    if each in again and not retried:
+        return _("it is not retried: the chief and the workers are not")
+    if each.restart == "Always" and each.task_type is not TaskType.PS:
+        return _("a task that succeeded is done")
+    if retried and each not in again:
+        return _("the whole run is retried, this type included")
+    return ""
 
 
 def _merged(secrets: Sequence[tuple[dict[str, Any], str]]) -> list[tuple[dict[str, Any], str]]:

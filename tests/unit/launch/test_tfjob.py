@@ -58,7 +58,8 @@ def read(folder: Path, *documents: object, command: tuple[str, ...] = ()) -> lis
 
 def remarks_of(made: ImportedJob) -> dict[str, Remark]:
     """What is not carried over, by its path, without what each of these jobs leaves out."""
-    return {r.path: r for r in made.remarks if not r.path.endswith("activeDeadlineSeconds")}
+    each = ("activeDeadlineSeconds", "cleanPodPolicy")
+    return {r.path: r for r in made.remarks if not r.path.endswith(each) and r.value != "Never"}
 
 
 def test_one_command_for_all_types_is_the_images_own(tmp_path: Path) -> None:
@@ -178,6 +179,42 @@ def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path
     told = [path for path in remarks_of(made) if path.endswith("restartPolicy")]
     assert told == ["spec.tfReplicaSpecs.Worker.restartPolicy"]
     assert made.spec.lifecycle.restarts == 6
+
+
+@pytest.mark.parametrize(
+    ("workers", "servers", "limit", "restarts", "heals", "told"),
+    [
+        ("OnFailure", "Never", None, 6, 3, "the run at most 6 times"),
+        ("OnFailure", "OnFailure", 2, 2, 3, "a TFJob fails when it begins"),
+        ("OnFailure", "OnFailure", 0, 0, 3, ""),
+        ("OnFailure", "Never", 1000, 100, 3, "at most 100 times"),
+        ("Never", "OnFailure", 4, 0, 3, "it is not retried: the chief and the workers are not"),
+        ("Never", "Always", None, 0, 3, "a task that was killed or lost is started again"),
+        ("ExitCode", "Never", 4, 0, 4, "a crash, too little memory and an exit code of 128"),
+        ("ExitCode", "Never", None, 0, 3, "as often as `heals` says"),
+    ],
+)
+def test_workers_decide_whether_a_run_is_retried(
+    tmp_path: Path,
+    workers: str,
+    servers: str,
+    limit: int | None,
+    restarts: int,
+    heals: int,
+    told: str,
+) -> None:
+    """A worker that is never retried fails the run, whatever the parameter servers' policy is. Each
+    difference to a TFJob is named.
+    """
+    template = worker()["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    both = (("Worker", workers), ("PS", servers))
+    made = job(**{kind: {"restartPolicy": each, "template": template} for kind, each in both})
+    made["spec"]["runPolicy"] = {} if limit is None else {"backoffLimit": limit}
+    (found,) = read(tmp_path, made)
+
+    assert (found.spec.lifecycle.restarts, found.spec.lifecycle.heals) == (restarts, heals)
+    said = [r.why for r in found.remarks if r.path.endswith(("restartPolicy", "backoffLimit"))]
+    assert [each for each in said if told in each] or (said, told) == ([], "")
 
 
 def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> None:
