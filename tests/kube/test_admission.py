@@ -9,15 +9,26 @@ from typing import Any
 
 import pytest
 from kubenode.commands import wait_until
-from support.kube.kubectl import Object
+from kubenode.errors import NodeError
+from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import SYSTEM, Tenant, spec_of
 from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube import hour_ledgers
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.launch_checks import kubernetes as launch_facts
 from tfcluster_magic.quota import ledger
-from tfcluster_magic.spec import Pods, Replicas, ReplicaSet, Resources, SecretUse, Spec, Volume
+from tfcluster_magic.spec import (
+    Mode,
+    Pods,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    SecretUse,
+    Spec,
+    Volume,
+)
 
 GPU = "nvidia.com/gpu"
 WAITS = "import time\ntime.sleep(600)\n"
@@ -98,28 +109,111 @@ def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
         bounded.wait(name, lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
 
 
+def sized(*tasks: Object) -> ReplicaSet:
+    """So many workers of each of these sizes, the second as parameter servers."""
+    return ReplicaSet(
+        **{
+            name: Replicas(count=each.pop("count"), resources=Resources(**each))
+            for name, each in zip(("worker", "ps"), tasks, strict=False)
+        }
+    )
+
+
+TOO_MUCH = (
+    (
+        ({"count": 6, "memory": "2Gi"},),
+        (
+            "its tasks ask for 12Gi of memory together, and ResourceQuota tasks allows 5Gi. "
+            "Set worker.count in spec.replicas to at most 2, or ask for less in spec.replicas, "
+            "or ask an administrator for more"
+        ),
+    ),
+    (
+        ({"count": 2, "memory": "1536Mi"}, {"count": 3}),  # a task that says nothing has 1Gi
+        (
+            "its tasks ask for 6Gi of memory together, and ResourceQuota tasks allows 5Gi. "
+            "Set worker.count in spec.replicas to at most 1"
+        ),
+    ),
+    (
+        ({"count": 1, "memory": "4Gi"},),
+        "each worker asks for 4Gi of memory, and LimitRange sizes allows 3Gi. Ask for less",
+    ),
+    (
+        ({"count": 1, "memory": "512Mi"}, {"count": 1, "cpu": 900}),
+        "each ps asks for 900 CPU, and the largest node has ",
+    ),
+    (({"count": 1, "gpu": 1},), "each worker asks for 1 GPU, and the largest node has 0 GPUs"),
+    (
+        ({"count": 21, "memory": "64Mi"},),
+        (
+            "it has 21 tasks, and ResourceQuota tasks allows 20 pods. "
+            "Set worker.count in spec.replicas to at most 20"
+        ),
+    ),
+)
+
+
 @pytest.mark.needs("quota", "rwx")
-def test_what_never_fits_fails_with_every_problem(bounded: Tenant, program: Any) -> None:
-    """A run that can never run fails at once with every problem, and the number that would fit;
-    nothing of it is made.
+def test_what_can_never_fit_is_refused_by_apply(bounded: Tenant, kube: Kubectl) -> None:
+    """`kubectl apply` is refused what is over a limit, with what was asked for, what is allowed and
+    what to do. What just fits is taken, and everything where the operator has published nothing.
+    """
+
+    def published() -> bool:
+        found = bounded.kubectl.get("configmap", "tfcluster-options")["data"]
+        return bool(found.get("run.memory") == str(5 * 2**30) and "task.memory" in found)
+
+    wait_until(published, "the limits are published", seconds=90)
+
+    def record(*tasks: Object) -> Object:
+        spec = Spec(mode=Mode.IN_GRAPH, replicas=sized(*map(dict, tasks)))
+        return custom_resource.write("large", 1, spec)
+
+    for tasks, words in TOO_MUCH:
+        told = bounded.kubectl.refused(record(*tasks))
+        assert f"this run can never start here: {words}" in told
+    fits = json.dumps(record({"count": 5, "memory": "512Mi"}, {"count": 1, "memory": "2560Mi"}))
+    bounded.kubectl("create", "--dry-run=server", "-f", "-", stdin=fits)
+    large = json.dumps(record({"count": 900, "cpu": 900, "memory": "900Ti", "gpu": 9}))
+    kube("create", "--dry-run=server", "-f", "-", stdin=large)
+
+
+def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> None:
+    """Who may edit everything in their namespace may not write or delete what the operator says
+    that runs may ask for there.
+    """
+    tenant = new_tenant()
+    user = f"editor-{tenant.name}"
+    tenant.kubectl("create", "rolebinding", "editor", "--clusterrole=edit", f"--user={user}")
+    tenant.kubectl("wait", "--for=create", "configmap/tfcluster-options", "--timeout=90s")
+    more = json.dumps({"data": {"run.memory": "1e18"}})
+    for words in (
+        ("patch", "configmap", "tfcluster-options", "--type=merge", "-p", more),
+        ("delete", "configmap", "tfcluster-options"),
+        ("delete", "configmaps", "--all"),
+    ):
+        with pytest.raises(NodeError, match="tfcluster-options is the operator's"):
+            tenant.kubectl(*words, f"--as={user}")
+    tenant.kubectl("create", "configmap", "mine", f"--as={user}")
+    tenant.kubectl("delete", "configmap", "mine", f"--as={user}")
+
+
+@pytest.mark.needs("rwx")
+def test_what_only_the_operator_knows_fails_with_every_problem(
+    bounded: Tenant, program: Any
+) -> None:
+    """A run that is within every limit and can never run fails at once with every problem; nothing
+    of it is made.
     """
     named = Pods(
         volumes=(Volume(claim="theirs", path="/mnt/x"),), secrets=(SecretUse(name="admin"),)
     )
-    bounded.launch("large-1", workers(program, 6, "2Gi", pods=named))
+    bounded.launch("large-1", workers(program, 1, "2Gi", pods=named))
     message = bounded.phase("large-1", "Failed", seconds=90)["message"]
-    assert "2 workers of 0.01 CPU, 2Gi fit, 6 were asked: use --workers 2" in message
-    assert "quota tasks has 5Gi of 5Gi left (requests.memory)" in message
     assert "got 'theirs'; there is no such PersistentVolumeClaim" in message
     assert "got 'admin'; tasks may use secrets that an administrator labelled" in message
-    bounded.launch("huge-1", workers(program, 1, "4Gi"))
-    message = bounded.phase("huge-1", "Failed", seconds=90)["message"]
-    assert "a task may use at most 3Gi (LimitRange sizes)" in message
-    bounded.launch("wide-1", workers(program, 1, "1Gi", cpu=900))
-    message = bounded.phase("wide-1", "Failed", seconds=90)["message"]
-    assert "no node has so much" in message
-    for name in ("large-1", "huge-1", "wide-1"):
-        assert bounded.left_of(name) == [f"tfcluster/{name}"]
+    assert bounded.left_of("large-1") == ["tfcluster/large-1"]
 
 
 @pytest.mark.needs("quota", "rwx")
@@ -221,6 +315,13 @@ def test_gpus_are_asked_for_by_the_pod(
     that each need most of them one runs whole, the other says what it waits for and has nothing.
     """
     home = new_tenant()
+
+    def offered() -> bool:
+        found = home.kubectl.get("configmap", "tfcluster-options")
+        return bool(found["data"]["task.gpu"] == "4")
+
+    home.kubectl("wait", "--for=create", "configmap/tfcluster-options", "--timeout=90s")
+    wait_until(offered, "the GPUs are offered", seconds=90)
     asks = Resources(memory="128Mi", gpu=1)
     replicas = ReplicaSet(worker=Replicas(count=3, resources=asks))
     home.launch("gpu-1", spec_of(program, replicas=replicas))

@@ -1,6 +1,4 @@
-"""The files of examples/kubernetes, applied by kubectl on a real node without our client, and what
-such a file may have wrong.
-"""
+"""The files of examples/kubernetes, and files with mistakes, applied by kubectl on a real node."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ PRINTED = {
     "multi-worker-mirrored": ("worker-0", "replicas: 2 weight: 0.65"),
     "volumes-and-limits": ("chief-0", "chief-0 learns with 0.01"),
 }
-"""What a task of each example prints; the one that is left is In-Graph."""
+"""The task and the words that each example prints; the In-Graph example prints none."""
 NOTHING = "registry:5000/nothing:3"
 WRONG: dict[str, dict[str, Any]] = {
     "image": {"image": NOTHING, "lifecycle": {"imageTimeoutSeconds": 5}},
@@ -47,7 +45,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 def filled_workspace(image: str) -> dict[str, Any]:
-    """A pod that leaves the program in the workspace, where a notebook would have it."""
+    """A pod that writes the program into the workspace, as a notebook would."""
     made = pod("filler", image, "sh", "-c", 'mkdir -p /w/digits && echo "$1" >/w/digits/train.py')
     spec = made["spec"]
     spec["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
@@ -58,7 +56,7 @@ def filled_workspace(image: str) -> dict[str, Any]:
 
 
 def site(image: str) -> list[dict[str, Any]]:
-    """A pod that serves the program, and what an administrator grants for it."""
+    """A pod that serves the program, and the NetworkPolicies that let tasks reach it."""
     shell = f'mkdir /tmp/w && echo "$1" >/tmp/w/train.py && exec httpd -f -p {WEB} -h /tmp/w'
     serving = pod("site", image, "sh", "-c", shell)
     serving["spec"]["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
@@ -80,7 +78,7 @@ def site(image: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def applied(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
-    """A tenant in which all examples were applied, and what is wrong beside them."""
+    """A tenant in which all examples and all files with mistakes were applied."""
     tenant = new_tenant()
     kubectl = tenant.kubectl
     kubectl.apply(filled_workspace(cluster.busybox), *site(cluster.busybox))
@@ -107,14 +105,14 @@ def applied(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
 
 
 def printed(tenant: Tenant, run: str, task: str) -> str:
-    """What a task has printed until now."""
+    """Return what a task has printed until now."""
     found = [p for p in tenant.pods(run) if f"-{task}-" in f"{p['metadata']['name']}-"]
     return tenant.kubectl.logs(found[0]["metadata"]["name"]) if found else ""
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(applied: Tenant, name: str) -> None:
-    """`kubectl apply` of the file is all that a run needs; it succeeds and prints what it says."""
+    """A run needs nothing but `kubectl apply` of the file: it succeeds, and its task prints."""
     run = EXAMPLES[name]["metadata"]["name"]
     status = applied.phase(run, "Succeeded", seconds=420)
     task, words = PRINTED[name]
@@ -124,7 +122,7 @@ def test_an_example_runs(applied: Tenant, name: str) -> None:
 
 
 def test_the_example_of_in_graph_serves(applied: Tenant) -> None:
-    """The servers come up without any program, and end by a stop."""
+    """The servers start without a program, and a stop ends them."""
     applied.phase("ingraph-1", "Running", seconds=420)
     asked = '{"spec":{"stop":{"reason":"enough"}}}'
     applied.kubectl("patch", "tfcluster", "ingraph-1", "--type=merge", "-p", asked)
@@ -132,8 +130,8 @@ def test_the_example_of_in_graph_serves(applied: Tenant) -> None:
 
 
 def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
-    """An image that its registry does not have fails the run after imageTimeoutSeconds, with the
-    image and the registry's words.
+    """If the registry does not have the image, the run fails after imageTimeoutSeconds and names
+    the image and the registry's answer.
     """
     status = applied.phase("image-1", "Failed", seconds=120)
     assert (status["reason"], status["messages"][0]["code"]) == ("StartFailed", "ImageTimeout")
@@ -144,7 +142,7 @@ def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
 
 @pytest.mark.parametrize(("name", "text"), [("checksum", TRAIN), ("text", TRAIN)])
 def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -> None:
-    """Both checksums are told, nothing is tried again, and what was held is given back."""
+    """A wrong checksum fails the run at once with both checksums, and gives back its quota."""
     status = applied.phase(f"{name}-1", "Failed")
     assert status["reason"] == "StartFailed"
     assert "0" * 64 in status["message"]
@@ -153,13 +151,13 @@ def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -
 
 
 def test_a_path_that_leads_nowhere_is_told(applied: Tenant) -> None:
-    """A file that the workspace does not have fails the run, which says where it was looked for."""
+    """If the workspace does not have the file, the run fails and names the path."""
     message = applied.phase("lost-1", "Failed")["message"]
     assert "there is no /home/jovyan/digits/none.py where the task runs" in message
 
 
 def test_a_network_that_is_not_granted_is_told(applied: Tenant) -> None:
-    """A URL behind a closed network fails the run with what the administrator has to grant."""
+    """If the network of a URL is closed, the run fails and names the setting that opens it."""
     message = applied.phase("closed-1", "Failed", seconds=240)["message"]
     assert "http://10.96.0.1/train.py cannot be fetched" in message
     assert "`egress` of the administrator's policy" in message

@@ -7,6 +7,7 @@ start: the operator rests while the records are written.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,10 @@ def test_each_cause_is_told(
     tenants = ((place, False), (bounded, True))
     for each, _second in tenants:
         each.operator.stop()
+    for each, _second in tenants:  # else `kubectl apply` refuses what cannot run
+        each.kubectl("delete", "configmap", "tfcluster-options", "--ignore-not-found")
+    too_large = json.dumps(custom_resource.write("large", 1, every["no-cpu-1"].spec))
+    wait_until(lambda: is_taken(place, too_large), "the API server knows no limits", seconds=60)
     for run, case in every.items():
         admit(api, bounded if case.second else place, run, case.spec)
     seen = Seen()
@@ -143,6 +148,15 @@ def test_each_cause_is_told(
     print("seconds after Kubernetes knew:", late)
     missing = {run: seen.said.get(run) for run in every if run not in seen.told}
     assert not missing, missing
+
+
+def is_taken(place: Tenant, record: str) -> bool:
+    """Whether the API server would take a record now."""
+    try:
+        place.kubectl("create", "--dry-run=server", "-f", "-", stdin=record)
+    except NodeError:
+        return False
+    return True
 
 
 def told(place: Tenant, run: str, sentence: str, seconds: float = 60) -> str:

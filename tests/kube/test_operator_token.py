@@ -1,4 +1,4 @@
-"""A stolen token of the operator: what it may read and write, and who lets the operator in."""
+"""The rights of a stolen operator token, and how a namespace lets the operator in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfcluster_magic.kube.api.labels import OPERATOR, OPERATOR_ROLE
 from tfcluster_magic.kube.objects import custom_resource, network_policy, run_objects
 from tfcluster_magic.kube.objects.network_policy import DEFAULT_DNS, DnsResolver
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Pods, Spec, Volume
 
 pytestmark = pytest.mark.needs("node-inside", "rwx")
 
@@ -43,7 +43,7 @@ WAITS = "import time\ntime.sleep(600)\n"
 def thief(
     cluster: UnderTest, installed: Installed | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Kubectl:
-    """The command line with a token of the account that the installed operator has."""
+    """The command line with a token of the installed operator's account."""
     assert installed, "these tests are about the installed operator"
     home, account = OPERATOR
     where = tmp_path_factory.mktemp("thief") / "kubeconfig"
@@ -53,12 +53,12 @@ def thief(
 
 @pytest.fixture(scope="module")
 def alices(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory) -> Tenant:
-    """A tenant with a run that waits, one that never can run, and objects of somebody else."""
+    """A tenant with a run that runs, a run that never can, and objects of somebody else."""
     tenant = new_tenant()
     program = tmp_path_factory.mktemp("program") / "waits.py"
     program.write_text(WAITS)
     tenant.launch("waits-1", spec_of(program, ps=1))
-    tenant.launch(RUN, _too_large(program))
+    tenant.launch(RUN, _impossible(program))
     foreign = workloads.job("foreign", workloads.spec(tenant.image), suspend=True)
     selector = {"app": "foreign"}
     service: Object = {
@@ -74,17 +74,14 @@ def alices(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFa
     return tenant
 
 
-def _too_large(program: Path) -> Spec:
-    huge = Resources(memory="900Ti")
-    tasks = ReplicaSet(
-        worker=Replicas(count=1, resources=huge), ps=Replicas(count=1, resources=huge)
-    )
-    return spec_of(program, replicas=tasks)
+def _impossible(program: Path) -> Spec:
+    nowhere = Pods(volumes=(Volume(claim="nowhere", path="/mnt/x"),))
+    return spec_of(program, ps=1, pods=nowhere)
 
 
 @pytest.fixture(scope="module")
 def parts(alices: Tenant) -> dict[str, Object]:
-    """What the operator makes of that run, by kind."""
+    """The objects that the operator would create for that run, by kind."""
     found = custom_resource.read(alices.kubectl.get("tfcluster", RUN))
     policy = Policy(priority_class="tfcluster-task", data_claim="data", log_claim="log")
     made = run_objects.objects_of_run(found, policy, namespace=alices.name)
@@ -92,14 +89,14 @@ def parts(alices: Tenant) -> dict[str, Object]:
 
 
 def created(thief: Kubectl, namespace: str, made: Object) -> str:
-    """What is said to the thief who creates an object; empty when it is taken. Nothing is kept."""
+    """Return the refusal when the thief creates an object by a dry run; empty if accepted."""
     body = copy.deepcopy(made)
     body["metadata"].pop("namespace", None)
     return done(thief, namespace, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
 
 
 def done(thief: Kubectl, namespace: str, *words: str, stdin: str = "") -> str:
-    """What is said to the thief who tries a command; empty when it worked."""
+    """Return the refusal when the thief runs a command; empty if it worked."""
     try:
         thief.within(namespace)(*words, stdin=stdin)
     except NodeError as error:
@@ -110,8 +107,8 @@ def done(thief: Kubectl, namespace: str, *words: str, stdin: str = "") -> str:
 def test_nothing_foreign_is_read_or_touched(
     thief: Kubectl, alices: Tenant, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
-    """Outside of tenants the token makes no Job and reads no log, ConfigMap, event or Secret; in a
-    tenant's namespace it touches neither Service, ConfigMap, Job nor pod of anybody else.
+    """Outside of tenants' namespaces the token creates no Job and reads no log, ConfigMap, event or
+    Secret. In a tenant's namespace it changes no Service, ConfigMap, Job or pod of anybody else.
     """
     kube.apply(workloads.pod("foreign", alices.image))
     for where in ("kube-system", "default", SYSTEM, kube.namespace):
@@ -243,8 +240,8 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
 def test_a_job_has_the_shape_of_a_runs(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
-    """In a tenant's namespace the token makes Jobs as the operator's, of a run that there is; none
-    with an account, a token, privileges, anything of the node or somebody else's files.
+    """In a tenant's namespace the token creates Jobs of an existing run. It creates none with an
+    account, a token, privileges, access to the node or files of somebody else.
     """
     assert created(thief, alices.name, parts["Job"]) == ""
     of_secret = copy.deepcopy(parts["Job"])
@@ -265,8 +262,8 @@ def test_a_job_has_the_shape_of_a_runs(
 
 
 def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices: Tenant) -> None:
-    """The token writes phase and conditions of a run's pods, and with them neither labels by which
-    others find the pod, nor annotations, finalizers or another address.
+    """The token writes the phase and the conditions of a run's pods. It cannot change their labels,
+    annotations, finalizers or addresses with them.
     """
     (pod,) = [
         each["metadata"]["name"]
@@ -292,8 +289,8 @@ def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices
 def test_images_are_those_that_an_administrator_names(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object], cluster: UnderTest
 ) -> None:
-    """Where the ConfigMap tfcluster-images names patterns, a Job of the operator has an image that
-    matches one as a whole; the operator's account does not write that ConfigMap.
+    """If the ConfigMap tfcluster-images has patterns, the image of the operator's Job must match
+    one of them from end to end. The operator's account cannot write that ConfigMap.
     """
     other = copy.deepcopy(parts["Job"])
     _container(other)["image"] = "quarantine.example.com/registry.example.com/team/a"
@@ -399,7 +396,7 @@ OTHERS: dict[str, tuple[str, str, Callable[[Object], object]]] = {
 
 
 def _every_network_policy(made: Object) -> list[Object]:
-    """Those of policies with every kind of DNS server and grant, of either mode."""
+    """Return a run's NetworkPolicies for every kind of DNS server and grant, in both modes."""
     openshift = DnsResolver(namespace="openshift-dns", pods="a.b/c=default,d=", port=5353)
     dns = (
         *(*DEFAULT_DNS, openshift),
@@ -420,8 +417,8 @@ def _every_network_policy(made: Object) -> list[Object]:
 def test_what_a_run_has_beside_its_jobs(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
-    """Services, NetworkPolicies and ConfigMaps are about the pods of their run and nobody else's; a
-    claim is new and empty.
+    """The token creates Services, NetworkPolicies and ConfigMaps for the pods of their own run
+    alone, and claims that are new and empty.
     """
     for kind in ("Service", "NetworkPolicy", "ConfigMap"):
         assert created(thief, alices.name, parts[kind]) == "", kind
@@ -448,8 +445,8 @@ def test_what_a_run_has_beside_its_jobs(
 def test_a_binding_alone_opens_no_namespace(
     cluster: UnderTest, thief: Kubectl, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
-    """Where the operator's role is bound and the label is missing nothing is made, nor where a
-    namespace of the cluster itself has both.
+    """The token creates nothing in a namespace that lacks the label, although the operator's role
+    is bound there, nor in a namespace of the cluster itself that has both.
     """
     names = (kube.namespace, f"kube-tests-{uuid.uuid4().hex[:8]}")
     marks = {"tfcluster.dev/tenant": "true", "tfcluster-tests": "true"}
@@ -471,8 +468,8 @@ def bind(inside: Kubectl) -> None:
 
 
 def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> None:
-    """In the operator's namespace the token alters neither the policy nor another Lease, makes no
-    pod with a secret or a token, and opens no network.
+    """In the operator's namespace the token changes neither the policy nor another Lease, creates
+    no pod with a secret or a token, and opens no network.
     """
     system = cluster.kubectl.within(SYSTEM)
     policy = next(
@@ -512,8 +509,8 @@ def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> 
 def test_a_namespace_opts_in_by_one_command(
     cluster: UnderTest, installed: Installed | None, tmp_path: Path
 ) -> None:
-    """Where nobody has let the operator in a run is Queued, says by which command that is done, and
-    has no objects; by that command it begins, and reads logs and events there.
+    """In a namespace that has not let the operator in, a run is Queued without objects and its
+    status has the command that lets the operator in. After that command the run succeeds.
     """
     assert installed
     name = f"team-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""What one tenant may put into records, and how many: refused by the API server, kept by nobody."""
+"""The API server bounds the size of a tenant's records, and their number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
     }
 
     def counts() -> bool:
-        """One that is made before Kubernetes knows of TFClusters counts only minutes later."""
+        """Create the quota anew: one that is older than the CRD counts minutes later."""
         tenant.kubectl("delete", "resourcequota", "records", "--ignore-not-found")
         tenant.kubectl.apply(quota)
         return _counts(tenant.kubectl)
@@ -66,13 +66,13 @@ def api(bounded: Tenant) -> Iterator[Api]:
 
 
 def record(name: str, spec: Object, **head: Any) -> Object:
-    """A TFCluster as somebody writes it by hand, of a spec by its names in Python."""
+    """Return a TFCluster as written by hand, from a spec with its names in Python."""
     metadata, spec = {"name": name, **head}, resource_form.write(Spec, spec)
     return {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": metadata, "spec": spec}
 
 
 def over(name: str) -> Object:
-    """One that is asked to stop before it begins, and so ends at once."""
+    """Return a run that ends at once, because its record already asks it to stop."""
     return record(name, running(stop={"reason": "a test"}))
 
 
@@ -87,8 +87,8 @@ LARGE = {
 
 @pytest.mark.parametrize("what", LARGE)
 def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
-    """Whatever is put into a record, the API server refuses more than a little of it, and says how
-    much may be there and where larger things lie.
+    """The API server refuses a large record, whichever field is large, and says how much a record
+    may have and where to keep larger things.
     """
     spec, head = LARGE[what]
     with pytest.raises(ApiError) as refused:
@@ -102,13 +102,13 @@ def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
 
 
 def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) -> None:
-    """What a launch lets pass, the API server takes; it asks nobody to make anything of it."""
+    """The API server accepts a record of the largest size that a launch accepts, by a dry run."""
     spec = running(env={"A": "x" * 60_000, "B": "字" * 1_000})
     api.create(path("tfclusters", bounded.name), record("small-1", spec), dryRun="All")
 
 
 def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api: Api) -> None:
-    """Runs that ended make room for the next launch, the oldest first; what waits or runs stays."""
+    """The operator deletes ended runs, the oldest first, before the quota is reached."""
     where = path("tfclusters", bounded.name)
     for number in range(1, MOST + 6):
         api.create(where, over(f"old-{number}"))
@@ -121,8 +121,8 @@ def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api:
 
 
 def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant, api: Api) -> None:
-    """Launches that come faster than records go are refused by the quota; the client reads from
-    its words how many there may be.
+    """The quota refuses launches that come faster than the operator deletes records. The client
+    reads the allowed number from the refusal.
     """
 
     def launch_many() -> None:
@@ -135,7 +135,7 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
 
 
 def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
-    """What Kubernetes keeps of everybody who wrote a record is bounded, too."""
+    """A record may have few field managers: Kubernetes stores the fields of each in the record."""
     spec = running(env={f"A{i:0250}": "" for i in range(100)})
     text = json.dumps(record("owned-1", spec))
 

@@ -22,6 +22,8 @@ from support.kube.under_test import UnderTest
 from support.kube.waiting_causes import ACCESS_SECRET
 from support.kube.workloads import pod
 
+from tfcluster_magic.kube.api.labels import OPTIONS
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Spec
 
 pytestmark = [pytest.mark.needs("network-policy", "rwx"), pytest.mark.timeout(600)]
@@ -180,17 +182,20 @@ def test_pods_must_be_restricted_and_of_a_class(cluster: UnderTest, bob: Furnish
 
 
 def test_a_run_fits_in_its_quota_beside_the_notebook(
-    alice: Furnished, notebooks: tuple[Object, Object], run: Object, installed: Installed
+    alice: Furnished, notebooks: tuple[Object, Object], run: Object
 ) -> None:
     """Tasks are counted and the notebook is not; what can never fit is refused with the number."""
     used = alice.kubectl.get("resourcequota", "tasks")["status"]["used"]
     assert used["pods"] == "1"
     assert run["spec"]["priorityClassName"] == "tfcluster-task"
-    tenant = Tenant(alice.kubectl, installed, "")
+
+    def published() -> bool:
+        return bool(alice.kubectl.get("configmap", OPTIONS)["data"].get("run.tasks") == "3")
+
+    wait_until(published, "the limit of tasks is published", seconds=90)
     workers = ReplicaSet(worker=Replicas(count=5, resources=SMALL))
-    tenant.launch("large-1", Spec(mode=Mode.IN_GRAPH, replicas=workers))
-    status = tenant.phase("large-1", "Failed")
-    assert "quota tasks" in json.dumps(status)
+    large = custom_resource.write("large", 1, Spec(mode=Mode.IN_GRAPH, replicas=workers))
+    assert "it has 5 tasks, and ResourceQuota tasks allows 3 pods" in alice.kubectl.refused(large)
 
 
 def test_who_reaches_whom(

@@ -1,4 +1,4 @@
-"""Records of the version before, as docs/kubernetes.md has them exported and created again."""
+"""Export the records of v1alpha1 and create them again, as docs/kubernetes.md says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPEC = {
 
 
 def old(name: str, **status: Any) -> dict[str, Any]:
-    """An object of v1alpha1, as kubectl prints it."""
+    """Return an object of v1alpha1 as kubectl prints it."""
     notes = {
         "tfcluster.dev/note": "learning rate 0.1",
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -34,7 +34,7 @@ def old(name: str, **status: Any) -> dict[str, Any]:
 
 
 def test_records_of_the_version_before_are_created_again() -> None:
-    """What ended stays ended, with its history and its note; what ran begins anew."""
+    """An ended run stays ended and keeps its history and its note; a run that ran starts again."""
     usage = {"at": 9.0, "days": {"2026-11-22": {"worker": 3600.5}}}
     over = old("digits-1", phase="Failed", reason="ProgramFailed", releasedAt=9.5, usage=usage)
     large = old("large-1")

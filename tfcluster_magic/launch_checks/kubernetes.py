@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Problem
-from ..i18n import _
-from ..kube.api.resource_amounts import CPU, MEMORY, format_amount, parse_amounts
+from ..i18n import _, language
+from ..kube.api.resource_amounts import CPU, MEMORY, PODS, format_amount, parse_amounts
 from ..kube.objects.pod_template import task_resources
 from ..kube.objects.policy import Policy
 from ..program.snapshots import checksum_problems
@@ -29,6 +29,7 @@ from ..quota.preflight import Limit, Options, Preflight
 from ..quota.storage import FolderUsage
 from ..spec import Message, Model, Spec
 from ..spec.message_table import format_duration
+from ..spec.quantities import parse_memory
 from . import policy_check, quota_and_node_fit
 from .namespace_quota import TaskDemand
 from .policy_check import NamespaceObjects
@@ -235,3 +236,59 @@ def _limit(place: NamespaceCapacity, name: str) -> Limit:
             totals.append(quota.hard[key])
             frees.append(quota.free(key))
     return Limit(total=min(totals, default=0.0), free=min(frees, default=0.0))
+
+
+# -- what admission knows --------------------------------------------------------------------------
+
+
+def admission_limits(facts: LaunchFacts) -> dict[str, str]:
+    """Return the limits that no run can ever keep within if it asks for more, as entries of the
+    ConfigMap `labels.OPTIONS`: `kubectl apply` is refused by them (`k8s/base/admission.yaml`).
+
+    `run.X` bounds the sum over all tasks of a run and `task.X` each task, where X is `cpu` (cores),
+    `memory` (bytes), `gpu` or `tasks`. `run.X.text` says in English who sets the limit. Both are
+    empty where nothing does. `default.X` is what a task asks for whose spec does not say it.
+    """
+    policy, place = facts.policy, facts.place
+    resources = ("cpu", CPU), ("memory", MEMORY), ("gpu", policy.gpu_resource)
+    nodes = place.nodes if policy.nodes_are_fixed and place.nodes else ()
+    said = {
+        "default.cpu": f"{policy.default_cpu:.15g}",
+        "default.memory": str(parse_memory(policy.default_memory)),
+    }
+
+    def write(key: str, resource: str, limits: Sequence[tuple[float, str]]) -> None:
+        most, source = min(limits, default=(None, ""))
+        said[key] = "" if most is None else f"{most:.15g}"
+        said[f"{key}.text"] = "" if most is None else f"{source} {format_amount(resource, most)}"
+
+    with language("en"):
+        for name, resource in (*resources, ("tasks", PODS)):
+            found = [
+                (quota.hard[key], f"ResourceQuota {quota.name} allows")
+                for quota in place.quotas
+                for key in _quota_keys(resource) & quota.hard.keys()
+            ]
+            if nodes:
+                every = sum(each.count * each.total.get(resource, 0.0) for each in nodes)
+                found.append((every, "the nodes for tasks together have"))
+            if name == "tasks":
+                found.append((float(place.max_tasks), "the operator's policy allows"))
+            write(f"run.{name}", resource, found)
+        for name, resource in resources:
+            found = []
+            if resource in place.bounds.most:
+                allows = f"LimitRange {place.bounds.name} allows"
+                found.append((place.bounds.most[resource], allows))
+            if nodes:
+                largest = max(each.total.get(resource, 0.0) for each in nodes)
+                found.append((largest, "the largest node has"))
+            write(f"task.{name}", resource, found)
+    return said
+
+
+def _quota_keys(resource: str) -> set[str]:
+    """The keys under which a quota counts a resource. A limit is never below its request, so what
+    tasks request is within both.
+    """
+    return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}

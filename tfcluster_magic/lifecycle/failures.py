@@ -82,12 +82,15 @@ def handle_failures(turn: Turn) -> None:
 
 NEVER_RUNS = (
     "ArchiveHoldsLink",
+    "ArchiveHoldsTooMany",
+    "ArchiveTooLarge",
     "ChecksumDiffers",
     "CommandNotThere",
     "NameWithoutChecksum",
     "ProgramForbidden",
     "ProgramNotThere",
     "ProgramOfNoKind",
+    "ProgramRedirected",
 )
 """Why a task was not started which would be so at each try."""
 

@@ -36,6 +36,8 @@ MOST_BYTES = 50 << 20
 """The largest program: a file, a folder that is hashed, a download, and what an archive unpacks to.
 """
 MOST_FILES = 10000
+MOST_HEADER = 1 << 20
+"""The largest header of an entry in a .tar.gz: tarfile holds it in memory, many times over."""
 PATH_PATIENCE = 60.0
 """Seconds in which a volume may come to see a file that is there: NFS keeps for so long that there
 is none. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)"""
@@ -43,6 +45,7 @@ NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
 """Seconds in which an address may come to answer, for a pod's network policy may be late, and then
 as many in which it has to send the program."""
+TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 """Answers of servers that may be another in a moment.
@@ -254,8 +257,11 @@ def _find_download(config: TaskConfig, patience: float, say: Callable[[str], Non
 
 
 def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
-    """It goes by the proxies that the program has, too, and by none where the program would not."""
+    """It goes by the proxies that the program has, too, and by none where the program would not. It
+    opens http and https alone, also where a server leads elsewhere.
+    """
     import urllib.request
+    from urllib.parse import urljoin, urlsplit
 
     env = {**os.environ, **(config.data.get("env") or {})}
     found = {
@@ -270,8 +276,34 @@ def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
                 return None
             return super().proxy_open(req, proxy, type)
 
+    class Redirects(urllib.request.HTTPRedirectHandler):
+        def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+            fp.close()  # else the base class reads what comes with it, of whatever size
+            target = urljoin(req.full_url, headers.get("location") or "")
+            if urlsplit(target).scheme.lower() not in ("http", "https"):  # that one follows ftp
+                raise ConfigError(
+                    f"{req.full_url} leads to {target}, and only http and https are followed",
+                    code="ProgramRedirected",
+                    url=req.full_url,
+                    target=target,
+                )
+            known = 307 if code == 308 else code  # Python 3.10 does not know 308
+            return super().http_error_302(req, fp, known, msg, headers)
+
+        http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     proxies = {kind: proxy for kind, proxy in found.items() if proxy and kind != "no"}
-    return urllib.request.build_opener(Proxies(proxies))
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        Proxies(proxies),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        Redirects(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
 
 
 def _fetch(
@@ -280,7 +312,43 @@ def _fetch(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """The name and content of what is at an address. Raises ConfigError."""
+    """The name and content of what is at an address. Raises ConfigError.
+
+    It is given up at last whatever the server does: one that sends a header byte by byte is within
+    every limit of a single read.
+    """
+    import threading
+
+    found: list[tuple[str, bytes] | BaseException] = []
+
+    def fetch() -> None:
+        try:
+            found.append(_fetched(url, opener, patience, say))
+        except BaseException as error:  # raised where it is waited for
+            found.append(error)
+
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    thread.join(2 * patience + min(CONNECT_SECONDS, patience))
+    if not found:
+        raise _not_fetched(url, TOO_SLOW)
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+def _not_fetched(url: str, why: str) -> ConfigError:
+    told = f"{url} cannot be fetched: {why}"
+    return ConfigError(told, code="ProgramNotFetched", url=url, why=why)
+
+
+def _fetched(
+    url: str,
+    opener: urllib.request.OpenerDirector,
+    patience: float,
+    say: Callable[[str], None],
+) -> tuple[str, bytes]:
+    """The same, without an end where the server never comes to one."""
     import urllib.error
     from http.client import HTTPException
 
@@ -297,9 +365,7 @@ def _fetch(
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if final or time.monotonic() > until:
-            raise ConfigError(
-                f"{url} cannot be fetched: {why}", code="ProgramNotFetched", url=url, why=why
-            )
+            raise _not_fetched(url, why)
         if why != told:
             say(f"waiting for {url}: {why}")
             told = why
@@ -331,7 +397,7 @@ def _read(answer: Any, url: str, patience: float) -> bytes:
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{url} is larger than {MOST_BYTES >> 20} MiB: keep data out of it")
         if time.monotonic() > until and len(content) != whole:
-            raise TimeoutError(errno.ETIMEDOUT, "the server sends too slowly")
+            raise TimeoutError(errno.ETIMEDOUT, TOO_SLOW)
     if whole is not None and len(content) < whole:
         raise ConnectionError(errno.ECONNRESET, "the connection ended early")
     return bytes(content)
@@ -353,18 +419,16 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
     left = MOST_BYTES
     try:
         entries = (_zipped if name.lower().endswith(".zip") else _tarred)(content, name)
-        for count, (path, executable, stream) in enumerate(entries):
+        for path, executable, stream in entries:
             parts = path.split("/")
-            if any(part in ("", "..") or "\0" in part for part in parts) or count >= MOST_FILES:
+            if any(part in ("", "..") or "\0" in part for part in parts):
                 raise ConfigError(f"the archive {name} holds {path!r}, which is not unpacked")
-            data = stream.read(left + 1)
-            left -= len(data)
-            if left < 0:
-                raise ConfigError(f"the archive {name} unpacks to more than {MOST_BYTES >> 20} MiB")
             target = os.path.join(folder, *parts)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
-                file.write(data)
+                left -= _copy(stream, file, left)
+            if left < 0:
+                raise _too_large(name)
             if executable:
                 os.chmod(target, 0o700)
     except (ConfigError, MemoryError):
@@ -384,12 +448,27 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
     return only if os.path.isdir(only) else folder
 
 
+def _copy(stream: Any, file: Any, most: int) -> int:
+    """Copy what a stream holds, but hardly more than `most` bytes; how many there were."""
+    count = 0
+    while count <= most:
+        block = stream.read(1 << 16)
+        if not block:
+            break
+        file.write(block)
+        count += len(block)
+    return count
+
+
 def _damage(error: Exception) -> str:
     """What is wrong with an archive, in words."""
+    import gzip
     import tarfile
     import zipfile
 
-    told = (tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+        return "not a gzip file"
+    told = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, RuntimeError)
     if isinstance(error, told) and str(error):
         return str(error)
     return "it ends too early" if isinstance(error, EOFError) else "it is damaged or incomplete"
@@ -404,9 +483,23 @@ def _no_file(name: str, entry: str) -> ConfigError:
     )
 
 
+def _too_large(name: str) -> ConfigError:
+    most = MOST_BYTES >> 20
+    told = f"the archive {name} unpacks to more than {most} MiB"
+    return ConfigError(told, code="ArchiveTooLarge", archive=name, most=str(most))
+
+
+def _too_many(name: str) -> ConfigError:
+    told = f"the archive {name} has more than {MOST_FILES} files and folders"
+    return ConfigError(told, code="ArchiveHoldsTooMany", archive=name, most=str(MOST_FILES))
+
+
 def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
     import zipfile
 
+    # Each entry begins so in the list of them, which zipfile reads whole: 50 MiB of it fill 1 GiB.
+    if content.count(b"PK\1\2") > MOST_FILES:
+        raise _too_many(name)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
@@ -420,13 +513,53 @@ def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
     import tarfile
 
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r|gz") as archive:
-        for info in archive:
+    plain = _Unzipped(content, name)
+    with tarfile.open(fileobj=plain, mode="r:") as archive:  # type: ignore[call-overload]
+        for count, info in enumerate(archive):
+            if count >= MOST_FILES:
+                raise _too_many(name)
             if not (info.isfile() or info.isdir()):
                 raise _no_file(name, info.name)
             stream = archive.extractfile(info) if info.isfile() else None
             if stream is not None:
                 yield _relative(info.name), bool(info.mode & stat.S_IXUSR), stream
+    while plain.read(1 << 16):  # to the end, where gzip's own checksum is
+        pass
+
+
+class _Unzipped:
+    """What a .tar.gz holds, read forwards and never beyond what a program may have: headers could
+    claim any size, and be as many as compress to nothing.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        import gzip
+
+        self._stream = gzip.GzipFile(fileobj=io.BytesIO(content))
+        self._name, self._at = name, 0
+        self._most = MOST_BYTES + MOST_FILES * 2048  # headers and padding come on top of files
+
+    def read(self, size: int) -> bytes:
+        """The next bytes. Raises ReadError for too large a header, ConfigError at the limit."""
+        import tarfile
+
+        if size > MOST_HEADER:
+            raise tarfile.ReadError(f"an entry has a header of {size} bytes")
+        block = self._stream.read(size)
+        self._at += len(block)
+        if self._at > self._most:
+            raise _too_large(self._name)
+        return block
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._at
+
+    def seek(self, place: int) -> int:
+        """Go forwards to a place; to the end where it is behind that."""
+        while self._at < place and self.read(min(1 << 16, place - self._at)):
+            pass
+        return self._at
 
 
 def _relative(name: str) -> str:

@@ -356,6 +356,16 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ArchiveHoldsLink": mark(
             "{entry} in the archive {archive} is neither a file nor a folder: pack plain files"
         ),
+        "ArchiveTooLarge": mark(
+            "the archive {archive} unpacks to more than {most} MiB: keep data out of it"
+        ),
+        "ArchiveHoldsTooMany": mark(
+            "the archive {archive} has more than {most} files and folders: keep data out of it"
+        ),
+        "ProgramRedirected": mark(
+            "{url} leads to {target}, and only http and https are followed: name the address of "
+            "the program itself"
+        ),
         "CommandNotThere": mark("there is no command {command} where the task runs"),
     },
     "Details of a failed run": {

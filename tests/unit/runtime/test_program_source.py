@@ -9,7 +9,8 @@ import stat
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,12 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def started(run: Run, **program: Any) -> TaskProcess:
-    """A task of a program that is written by hand in this way."""
+def started(run: Run, prefix: Sequence[str] = (), **program: Any) -> TaskProcess:
+    """A task of a program that is written by hand in this way, started by a command `prefix`."""
     given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
     run.config["program"] = {**given, "workingDir": None, "byHand": True, **program}
     env = {"TFCLUSTER_PATIENCE": "0.5", "no_proxy": "", "NO_PROXY": ""}
-    return run.task().start(env)
+    return run.task().start(env, prefix=[*prefix])
 
 
 def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
@@ -283,12 +284,13 @@ def packed_by(method: int) -> bytes:
 @pytest.mark.parametrize(
     ("name", "packed", "why"),
     [
-        ("a.tgz", tarred(NOISE)[:3], "damaged or incomplete"),
+        ("a.tgz", tarred(NOISE)[:3], "it ends too early"),
         ("a.tgz", tarred(NOISE)[:11], ""),
         ("a.tgz", tarred(NOISE)[:-30], ""),
-        ("a.tgz", b"\x1f\x8b\x08\x04\x00", "damaged or incomplete"),
+        ("a.tgz", b"\x1f\x8b\x08\x04\x00", "it ends too early"),
         ("a.tgz", b"", ""),
         ("a.tgz", b"no archive", "not a gzip file"),
+        ("a.tgz", tarred(NOISE)[:-8] + bytes(8), "CRC check failed"),
         ("a.zip", b"no archive", "File is not a zip file"),
         ("a.zip", zipped(NOISE)[:-30], "File is not a zip file"),
         ("a.zip", packed_by(zipfile.ZIP_DEFLATED), "damaged or incomplete"),
@@ -297,7 +299,7 @@ def packed_by(method: int) -> bytes:
         ("a.zip", packed_by(zipfile.ZIP_STORED), "Bad CRC-32"),
     ],
     ids=[
-        *("gzip-3", "gzip-11", "gzip-cut", "gzip-head", "gzip-empty", "gzip-none"),
+        *("gzip-3", "gzip-11", "gzip-cut", "gzip-head", "gzip-empty", "gzip-none", "gzip-crc"),
         *("zip-none", "zip-cut", "deflate", "lzma", "bzip2", "stored"),
     ],
 )
@@ -334,6 +336,84 @@ def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> Non
     cut = site.add("/cut.py", HELLO.encode(), {"Content-Length": "60000"})
     code, values = refused(started(run, url=cut))
     assert (code, values["why"]) == ("ProgramNotFetched", "the connection ended early")
+
+
+def zeros_behind(start: bytes, mebibytes: int) -> bytes:
+    """A .tar.gz that begins so, with so many zero bytes behind; its end is missing."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    packed = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(bytes(16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return packed + block * (mebibytes // 16)
+
+
+def head(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
+    """The header of an entry."""
+    made = tarfile.TarInfo(name)
+    made.type, made.size = kind, size
+    return made.tobuf(tarfile.USTAR_FORMAT)
+
+
+GIB = 1 << 30
+
+
+def large(what: str) -> bytes:
+    """A small archive that would take much time or memory."""
+    if what == "zip":
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            for number in range(10_001):
+                archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
+        return stream.getvalue()
+    if what == "folders":
+        return zeros_behind(head("more", tarfile.DIRTYPE) * 10_001, 0)
+    kinds = {"pax": tarfile.XHDTYPE, "name": tarfile.GNUTYPE_LONGNAME, "skipped": tarfile.DIRTYPE}
+    return zeros_behind(head("main.py", kinds.get(what, tarfile.REGTYPE), GIB), 1024)
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "values"),
+    [
+        ("pax", "ArchiveDamaged", {"why": f"an entry has a header of {GIB} bytes"}),
+        ("name", "ArchiveDamaged", {"why": f"an entry has a header of {GIB} bytes"}),
+        ("file", "ArchiveTooLarge", {"most": "50"}),
+        ("skipped", "ArchiveTooLarge", {"most": "50"}),
+        ("folders", "ArchiveHoldsTooMany", {"most": "10000"}),
+        ("zip", "ArchiveHoldsTooMany", {"most": "10000"}),
+    ],
+)
+def test_a_small_archive_fills_neither_memory_nor_disk(
+    run: Run, site: Site, home: Path, what: str, code: str, values: dict[str, str]
+) -> None:
+    """Headers, skipped entries and many empty ones are bounded as files are, and said to be so; a
+    task with 200 MiB of memory gets that far.
+    """
+    name = "a.zip" if what == "zip" else "a.tgz"
+    url = site.add(f"/{name}", large(what))
+    told = refused(started(run, ["prlimit", f"--data={200 << 20}"], url=url, dir=str(home)))
+    assert told == (code, {"archive": name, **values})
+    assert sum(each.stat().st_size for each in home.rglob("*")) < 60 << 20
+
+
+@pytest.mark.parametrize("target", ["ftp://127.0.0.1:1/train.py", "file:///etc/hostname"])
+def test_a_redirect_leads_nowhere_but_to_the_web(run: Run, site: Site, target: str) -> None:
+    """A server that leads to a file or to FTP is not followed, and its target is named."""
+    url = site.redirect("/train.py", target)
+    assert refused(started(run, url=url)) == ("ProgramRedirected", {"url": url, "target": target})
+    moved = site.redirect("/moved.py", site.add("/there.py", HELLO.encode()), code=308)
+    assert started(run, url=moved).wait()["cause"] == "Completed"
+
+
+def test_headers_that_never_end_are_given_up(run: Run, site: Site) -> None:
+    """A server that sends its answer's header byte by byte is no reason to wait on."""
+
+    def trickle(request: Handler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while not site.over.wait(0.05):
+            request.wfile.write(b"#")
+
+    site.pages["/slow.py"] = trickle
+    code, values = refused(started(run, url=f"{site.url}/slow.py"))
+    assert (code, values["why"]) == ("ProgramNotFetched", "the server sends too slowly")
 
 
 def test_a_download_goes_by_the_proxies_of_the_program(run: Run, site: Site) -> None:

@@ -20,7 +20,12 @@ from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.controller.leader_election import LEASE_KEY, OPERATOR_LEASE, OPERATOR_NAMESPACE
 from ...kube.controller.work_queue import BackgroundThread
 from ...kube.hour_ledgers import HOURS_KEY
-from ...launch_checks.kubernetes import FACTS_KEY, launch_notes, resource_limits
+from ...launch_checks.kubernetes import (
+    FACTS_KEY,
+    admission_limits,
+    launch_notes,
+    resource_limits,
+)
 from ...quota.preflight import Limit, Options
 from ..cluster_state import ClusterState, is_forbidden
 from .snapshot import Snapshotter
@@ -119,7 +124,12 @@ class OptionsPublisher(BackgroundThread):
             notes=launch_notes(offer),
         )
         said = {key: _text(value) for key, value in ((OPTIONS, options), (FACTS_KEY, offer))}
-        return {**said, HOURS_KEY: self._hours(namespace), LEASE_KEY: self._lease}
+        return {
+            **said,
+            **admission_limits(offer),
+            HOURS_KEY: self._hours(namespace),
+            LEASE_KEY: self._lease,
+        }
 
     def _write(self, namespace: str, content: Mapping[str, str]) -> bool:
         marks = {"app.kubernetes.io/managed-by": "tfcluster-operator", **COMPONENT}
