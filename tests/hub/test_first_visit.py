@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.hub.pages import PATIENCE, accessible, fill_password
 from support.ui.page import LabPage
 from support.ui.workspace import EVENT_WRITER, TRAIN
 
+BIN = Path(sys.executable).parent
 SECRETS = """\
 import os
 print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_", "JPY_"))])
@@ -22,7 +24,7 @@ print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_"
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
     """A hub below a path of its own, whose link nobody has used yet."""
-    return start_hub(base_url="/tf/")
+    return start_hub(base_url="/tf/", terminals=True)
 
 
 @pytest.fixture
@@ -70,6 +72,14 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     (hub.root / "event_writer.py").write_text(EVENT_WRITER.read_text())
     output = lab.run("%tfcluster launch secrets.py --name cell --workers 1 --follow")
     expect(output).to_contain_text("secrets: []")
+
+    lab.execute("terminal:create-new")
+    typed = page.locator(".jp-Terminal textarea")
+    typed.press_sequentially("command -v tfcluster python | tee programs.txt\n")
+    programs = hub.root / "programs.txt"
+    hub.until(lambda: programs.exists() and len(programs.read_text().split()) == 2, "a terminal")
+    assert programs.read_text().split() == [str(BIN / "tfcluster"), str(BIN / "python")]
+    lab.screenshot("terminal")
 
     lab.execute("tfcluster:launch")
     form = page.get_by_role("form")

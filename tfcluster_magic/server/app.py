@@ -1,8 +1,16 @@
-"""The extension as Jupyter Server loads it: its routes, their OpenAPI document, its settings."""
+"""The extension as Jupyter Server loads it: its routes, their OpenAPI document, its settings, and
+the shell of its terminals.
+"""
 
 from __future__ import annotations
 
 import gettext
+import os
+import pwd
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +108,45 @@ def translate_settings() -> bool:
     return True
 
 
+# The shell of terminals. A server without a terminal of its own, such as a hub's notebook, gives
+# people a login shell, and /etc/profile of Debian and others sets PATH anew: without the folder
+# that has `tfcluster` and this server's `python`.
+
+SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
+"""Shells that read their profile with `-l -c`, and have "$PATH" in quotes with colons."""
+
+
+def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
+    """Return the command of a shell that reads the profile and still finds this server's programs.
+
+    The profile is read by a login shell. That one becomes an interactive shell, with the beginning
+    of the server's PATH, up to `programs`, in front.
+
+    Args:
+        environ: the server's environment; SHELL wins over the shell of the account.
+        programs: the folder of the server's Python, which also has `tfcluster`.
+
+    Returns:
+        The command; None if SHELL is a shell that this does not fit.
+    """
+    shell = environ.get("SHELL") or _account_shell()
+    if Path(shell).name not in SHELLS:
+        return None
+    path = environ.get("PATH", "").split(os.pathsep)
+    front = path[: path.index(str(programs)) + 1] if str(programs) in path else [str(programs)]
+    found = shlex.quote(os.pathsep.join(front))
+    return [shell, "-l", "-c", f'exec env PATH={found}:"$PATH" {shlex.quote(shell)}']
+
+
+def _account_shell() -> str:
+    """The shell of this account; one that nobody can work in is replaced by one of the machine."""
+    try:
+        shell = pwd.getpwuid(os.getuid()).pw_shell
+    except KeyError:  # a container may run as a number that has no name
+        shell = ""
+    return shell if Path(shell).name in SHELLS else shutil.which("bash") or "/bin/sh"
+
+
 API = "tfcluster/api"
 # The first that fits answers.
 ROUTES: tuple[tuple[Any, ...], ...] = (
@@ -121,6 +168,15 @@ class TFClusterApp(ExtensionApp):
         help="Whether a server with running clusters counts as active, so that an idle culler "
         "leaves it. Between-graph runs do not need it: they outlive the server.",
     ).tag(config=True)
+
+    def _link_jupyter_server_extension(self, serverapp: Any) -> None:
+        """Set the shell of terminals, unless somebody has; all are linked before one is loaded."""
+        super()._link_jupyter_server_extension(serverapp)
+        settings = serverapp.terminado_settings
+        if "shell_command" in settings or sys.stdout.isatty():
+            return  # from a terminal, Jupyter starts a shell that reads no profile
+        if command := login_shell(os.environ, Path(sys.executable).parent):
+            serverapp.terminado_settings = {**settings, "shell_command": command}
 
     def initialize_settings(self) -> None:
         """Make what the routes share."""

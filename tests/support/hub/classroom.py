@@ -25,8 +25,9 @@ PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 def furnish(homes: Path, accounts: Mapping[str, int]) -> None:
     """A program in each workspace, and a Lab whose commands a test can call."""
+    settings = LAB_CONFIG.format(terminals=False)
     for name, uid in accounts.items():
-        written = {"tfcluster/train.py": PROGRAM, ".jupyter/jupyter_lab_config.py": LAB_CONFIG}
+        written = {"tfcluster/train.py": PROGRAM, ".jupyter/jupyter_lab_config.py": settings}
         for path, text in written.items():
             file = homes / name / path
             file.parent.mkdir(mode=0o700)

@@ -34,7 +34,10 @@ PASSWORD = "eight letters"
 START = 150.0
 """Seconds until the hub answers, on a machine that is busy with others."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "DISPLAY", "WAYLAND_", "OIDC_")
-LAB_CONFIG = "c.LabApp.expose_app_in_browser = True\nc.ServerApp.terminals_enabled = False\n"
+LAB_CONFIG = """\
+c.LabApp.expose_app_in_browser = True
+c.ServerApp.terminals_enabled = {terminals}
+"""
 
 
 class Hub:
@@ -44,13 +47,19 @@ class Hub:
         folder: everything of it lies below.
         base_url: with slashes at both ends.
         environment: further variables of `make run`.
+        terminals: whether notebooks have terminals.
     """
 
     prefix: Sequence[str] = ()
     """What stands before its command, and becomes it."""
 
     def __init__(
-        self, folder: Path, base_url: str = "/", environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        base_url: str = "/",
+        environment: dict[str, str] | None = None,
+        *,
+        terminals: bool = False,
     ) -> None:
         self.folder = folder
         self.base_url = base_url
@@ -67,7 +76,7 @@ class Hub:
         )
         config = folder / "config" / "jupyter_lab_config.py"
         config.parent.mkdir(parents=True)
-        config.write_text(LAB_CONFIG)
+        config.write_text(LAB_CONFIG.format(terminals=terminals))
 
     @property
     def url(self) -> str:

@@ -1,0 +1,78 @@
+"""The terminals of a server that runs without one of its own, as a hub's notebook does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tornado.httpclient import HTTPResponse
+from traitlets.config import Config
+
+from tfcluster_magic.server.app import login_shell
+
+PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
+"""What /etc/profile does."""
+
+
+@pytest.fixture(autouse=True, params=["bash", "sh"])
+def no_terminal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, jp_home_dir: Path
+) -> None:
+    """Nothing of the server is shown in a terminal, and the profile sets PATH anew."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
+    jp_home_dir.mkdir(parents=True, exist_ok=True)
+    (jp_home_dir / ".profile").write_text(PROFILE)
+    monkeypatch.setenv("HOME", str(jp_home_dir))
+    monkeypatch.setenv("SHELL", str(shutil.which(request.param)))
+
+
+async def test_a_terminal_finds_the_programs_after_its_profile(
+    jp_fetch: Callable[..., Awaitable[HTTPResponse]], jp_ws_fetch: Any
+) -> None:
+    """Both the profile and the server's `tfcluster` and `python` are there."""
+    made = json.loads((await jp_fetch("api", "terminals", method="POST", body="")).body)
+    socket = await jp_ws_fetch("terminals", "websocket", made["name"])
+
+    typed = 'echo "<$FROM_PROFILE $(command -v tfcluster) $(command -v python)>"\r'
+    await socket.write_message(json.dumps(["stdin", typed]))
+    bin_folder = Path(sys.executable).parent
+    wanted = f"<yes {bin_folder / 'tfcluster'} {bin_folder / 'python'}>"
+    seen = ""
+    while wanted not in seen.replace("\r", "").replace("\n", ""):
+        kind, *words = json.loads(await socket.read_message())
+        assert kind != "disconnect", seen
+        seen += words[0] if kind == "stdout" else ""
+    socket.close()
+    await jp_fetch("api", "terminals", made["name"], method="DELETE")
+
+
+@pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
+@pytest.mark.usefixtures("own_shell")
+async def test_a_shell_that_somebody_chose_stays(jp_serverapp: Any) -> None:
+    """A setting of the server wins."""
+    assert jp_serverapp.terminado_settings["shell_command"] == ["/bin/cat"]
+
+
+@pytest.fixture
+def own_shell(jp_server_config: Config) -> None:
+    """Somebody has said which shell terminals have."""
+    jp_server_config.ServerApp.terminado_settings = {"shell_command": ["/bin/cat"]}
+
+
+@pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
+def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> None:
+    """The C shell has no such options; an account without a shell gets the machine's."""
+    assert login_shell({"SHELL": "/usr/bin/tcsh"}, tmp_path) is None
+    before = tmp_path / "local"
+    command = login_shell({"SHELL": "/bin/zsh", "PATH": f"{before}:{tmp_path}:/bin"}, tmp_path)
+    assert command == [
+        "/bin/zsh",
+        "-l",
+        "-c",
+        f'exec env PATH={before}:{tmp_path}:"$PATH" /bin/zsh',
+    ]
