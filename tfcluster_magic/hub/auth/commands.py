@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import click
 
@@ -124,17 +124,26 @@ def link(base: str, code: str) -> str:
 
 def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
     """Print where `name` gets a password."""
-    folder, url = place
-    own = subdomain_host()
-    named = own and f"{own}{base_url()}"
-    base = url or named or _written(folder / URL) or "http://<hub>"
     click.echo(
         _("{name} sets a password here, once, within {hours} hours:").format(
             name=name, hours=LINK_HOURS
         ),
         err=True,
     )
-    click.echo(link(base, code))
+    click.echo(link(hub_address(*place), code))
+
+
+def hub_address(folder: Path, url: str | None) -> str:
+    """Return the hub's address in a browser, with the path below which the hub is.
+
+    Args:
+        folder: the hub's state folder.
+        url: the address that somebody named; if it has no path, the hub's is added.
+    """
+    written = _written(folder / URL)
+    path = base_url().rstrip("/") or urlsplit(written).path
+    named = url or subdomain_host() or written or "http://<hub>"
+    return named if urlsplit(named).path.strip("/") else f"{named.rstrip('/')}{path}"
 
 
 def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
@@ -164,11 +173,11 @@ def _store(place: tuple[Path, str | None]) -> AccountStore:
     return AccountStore(private(place[0]) / FILE)
 
 
-def _written(file: Path) -> str | None:
+def _written(file: Path) -> str:
     try:
         return file.read_text().strip()
     except OSError:
-        return None
+        return ""
 
 
 def _unknown(name: str) -> NotFound:

@@ -26,7 +26,7 @@ from tfcluster_magic.hub.auth.accounts import (
     PasswordReplaced,
     allowed_name,
 )
-from tfcluster_magic.hub.auth.commands import state_of
+from tfcluster_magic.hub.auth.commands import URL, hub_address, state_of
 from tfcluster_magic.hub.auth.password_authenticator import (
     HashQueue,
     SignInLimits,
@@ -34,6 +34,8 @@ from tfcluster_magic.hub.auth.password_authenticator import (
     TooManyTries,
 )
 
+TF = {"TFCLUSTER_HUB_BASE_URL": "/tf/"}
+HOST = {**TF, "TFCLUSTER_HUB_SUBDOMAIN_HOST": "https://hub.example.com"}
 STORED = accounts.hash_password("correct horse")
 IN_THREAD = """
 import asyncio, os, threading
@@ -402,6 +404,34 @@ def test_a_hub_that_is_away_has_a_note_of_whom_it_forgets(store: AccountStore) -
     store.forgotten("ada")
     assert store.removed() == {}
     assert [*store.read()] == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "written", "url", "told"),
+    [
+        ({}, "http://127.0.0.1:8888/tf", None, "http://127.0.0.1:8888/tf"),
+        ({}, "http://127.0.0.1:8888/tf", "http://lab:80", "http://lab:80/tf"),
+        ({}, "", None, "http://<hub>"),
+        (TF, "", None, "http://<hub>/tf"),
+        (TF, "", "https://hub.example.com/", "https://hub.example.com/tf"),
+        (TF, "", "https://example.com/outer/tf/", "https://example.com/outer/tf/"),
+        (HOST, "", None, "https://hub.example.com/tf"),
+    ],
+)
+def test_a_link_from_a_shell_has_the_path_of_the_hub(
+    environ: dict[str, str],
+    written: str,
+    url: str | None,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It leads to the hub also where the hub has no address of its own written down, as in a pod."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    if written:
+        (tmp_path / URL).write_text(written)
+    assert hub_address(tmp_path, url) == told
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
