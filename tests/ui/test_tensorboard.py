@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -82,6 +83,41 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
     lab.execute("tfcluster:tensorboard", name="digits-1")
     expect(tabs(lab)).to_have_count(1)
     assert len(boards(lab.server)) == 1
+
+
+def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
+    """New points come by themselves, and no setting of the person is changed."""
+    lab.server.launch("train.py", "100000", "0.05", name="digits", workers=1, ps=0)
+    wait_until((lab.server.root / "log" / "digits" / "1").is_dir, "output", 90)
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    charts_are_drawn(lab)
+    said = lab.page.locator(".tfc-Board-reloads:visible")
+    expect(said).to_have_text("Reloads every 10 s while a run is active")
+    for _time in range(2):
+        with lab.page.expect_request(re.compile("timeSeries"), timeout=90_000):
+            pass  # nobody touches the page
+    settings = frame(lab).locator("body").evaluate("() => ({...localStorage})")
+    assert "_tb_global_settings" not in settings or "autoReload" not in str(settings)
+    lab.screenshot("reloads")
+    lab.server.manager.stop("digits", "seen")
+    expect(said).to_have_text("Does not reload: no run here is active")
+
+
+def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
+    """From the first, and when the theme is changed meanwhile; a choice on the page stays."""
+    write_events(lab.server.root / "dark")
+    lab.theme("dark")
+    lab.execute("tfcluster:tensorboard", folder="dark")
+    charts_are_drawn(lab)
+    page = frame(lab).locator("body")
+    expect(page).to_have_class(re.compile(r"\bdark-mode\b"))
+    lab.screenshot("dark")
+    lab.theme("light")
+    expect(page).not_to_have_class(re.compile(r"\bdark-mode\b"))
+    charts_are_drawn(lab)
+    lab.screenshot("light")
+    lab.theme("dark")
+    expect(page).to_have_class(re.compile(r"\bdark-mode\b"))
 
 
 def test_several_runs_are_compared(lab: LabPage) -> None:

@@ -8,6 +8,7 @@ import {
 } from '@jupyterlab/application';
 import {
   ICommandPalette,
+  IThemeManager,
   MainAreaWidget,
   WidgetTracker
 } from '@jupyterlab/apputils';
@@ -33,7 +34,8 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     ILayoutRestorer,
     ICommandPalette,
     ILauncher,
-    IFileBrowserFactory
+    IFileBrowserFactory,
+    IThemeManager
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -42,7 +44,8 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
-    browsers: IFileBrowserFactory | null
+    browsers: IFileBrowserFactory | null,
+    themes: IThemeManager | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, shell } = app;
@@ -58,7 +61,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       if (found) {
         return found;
       }
-      const tab = tabOf(clusters, request, trans, app.restored);
+      const tab = tabOf(clusters, request, trans, app.restored, themes);
       const { model } = tab.content;
       model.changed.connect((_, state) => {
         if (state.kind !== 'open') {

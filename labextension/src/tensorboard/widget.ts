@@ -2,14 +2,22 @@
  * One TensorBoard as a tab: its page in a frame, and what stands there until it has loaded.
  *
  * A tab that is restored behind others starts nothing before it is looked at. A page is let go with its board: it would
- * go on asking for data that nobody has.
+ * go on asking for data that nobody has. While a run is active the page loads its data again, as its own button does; what
+ * a person has set on the page stays. It is light or dark as JupyterLab is, unless somebody has chosen on the page.
  */
-import { IFrame, MainAreaWidget, ToolbarButton } from '@jupyterlab/apputils';
+import {
+  IFrame,
+  IThemeManager,
+  MainAreaWidget,
+  ToolbarButton
+} from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { launchIcon, refreshIcon, stopIcon } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
-import { Panel } from '@lumino/widgets';
-import type { IClusters } from '../api/clusters';
+import { ISignal, Signal } from '@lumino/signaling';
+import { Panel, Widget } from '@lumino/widgets';
+import { IClusters, isActive } from '../api/clusters';
+import { nameOf } from '../api/runs';
 import { boardIcon } from '../icons';
 import { BoardModel, BoardState } from './model';
 import { Notice } from './notice';
@@ -33,20 +41,34 @@ const PATIENCE = 3_000;
 /** The same for a page that has not loaded: its own requests for data may keep its scripts from coming. */
 const LONG_PATIENCE = 15_000;
 
+/** Milliseconds between two times that a page loads its data again. */
+export const RELOAD = 10_000;
+
+/** The button of TensorBoard's page that loads its data again, but for while it does. */
+const RELOAD_BUTTON = '.reload-button:not(.loading)';
+
+/** The word in the address of TensorBoard's page that says what is used unless somebody has chosen. */
+const DARK = 'darkMode';
+
 export class BoardWidget extends Panel {
   constructor(
-    clusters: IClusters,
+    private readonly _clusters: IClusters,
     request: IBoardRequest,
     private readonly _trans: TranslationBundle,
-    layoutRestored: Promise<unknown>
+    layoutRestored: Promise<unknown>,
+    private readonly _themes: IThemeManager | null = null
   ) {
     super();
+    const clusters = _clusters;
     this.addClass('tfc-Board');
     this.model = new BoardModel(clusters, request);
     this._notice = new Notice(this.model, _trans);
     this._notice.node.tabIndex = -1;
     this.addWidget(this._notice);
     this.model.changed.connect(this._onState, this);
+    clusters.changed.connect(this._onClusters, this);
+    _themes?.themeChanged.connect(this._onTheme, this);
+    this._timer = window.setInterval(() => this._onTime(), RELOAD);
     this.title.icon = boardIcon;
     this.title.closable = true;
     this._name();
@@ -59,8 +81,19 @@ export class BoardWidget extends Panel {
 
   readonly model: BoardModel;
 
+  /** Whether the page loads its data again by itself: something of what it shows is being written. */
+  get reloads(): boolean {
+    return this._reloads;
+  }
+
+  get reloadsChanged(): ISignal<this, boolean> {
+    return this._reloadsChanged;
+  }
+
   override dispose(): void {
     if (!this.isDisposed) {
+      window.clearInterval(this._timer);
+      Signal.clearData(this);
       this.model.dispose();
       super.dispose();
     }
@@ -92,6 +125,7 @@ export class BoardWidget extends Panel {
   }
 
   private _onState(_: BoardModel, state: BoardState): void {
+    this._onClusters();
     if (state.kind === 'open' && this._frame) {
       return; // it was loaded while the board started
     }
@@ -101,6 +135,47 @@ export class BoardWidget extends Panel {
     this._letGo(part?.node.contains(activeElement) ?? false);
     if ('url' in state && state.url) {
       this._load(state.url);
+    }
+  }
+
+  private _onClusters(): void {
+    const reloads =
+      this.model.state.kind === 'open' &&
+      this._clusters.state.runs.some(
+        run => isActive(run) && shows(this.model.request, nameOf(run))
+      );
+    if (reloads !== this._reloads) {
+      this._reloads = reloads;
+      this._reloadsChanged.emit(reloads);
+    }
+  }
+
+  private _onTime(): void {
+    const isLast = this._hasReloaded && !this._reloads;
+    this._hasReloaded = this._reloads;
+    if ((this._reloads || isLast) && this.isVisible && !document.hidden) {
+      pageOf(this._frame)
+        ?.contentDocument?.querySelector<HTMLElement>(RELOAD_BUTTON)
+        ?.click();
+    }
+  }
+
+  /** What the address of a page says about JupyterLab's theme; the rest of it stays. */
+  private _themed(address: string): string {
+    const theme = this._themes?.theme;
+    if (!theme) {
+      return address;
+    }
+    const url = new URL(address, document.baseURI);
+    url.searchParams.set(DARK, String(!this._themes.isLight(theme)));
+    return url.href;
+  }
+
+  private _onTheme(): void {
+    // the page asks once, when it is loaded: what is chosen on it stands in its address
+    const page = pageOf(this._frame)?.contentWindow;
+    if (page && this.model.state.kind === 'open') {
+      page.location.replace(this._themed(page.location.href));
     }
   }
 
@@ -120,7 +195,7 @@ export class BoardWidget extends Panel {
     window.setTimeout(() => this._onWaiting(frame), LONG_PATIENCE);
     this._frame = frame;
     this._name();
-    frame.url = url; // first: a frame without an address loads an empty page
+    frame.url = this._themed(url); // first: a frame without an address loads an empty page
     this.insertWidget(0, frame);
   }
 
@@ -151,8 +226,16 @@ export class BoardWidget extends Panel {
 
   private _frame: IFrame | null = null;
   private readonly _notice: Notice;
+  private readonly _timer: number;
+  private readonly _reloadsChanged = new Signal<this, boolean>(this);
   private _mayBegin = false;
+  private _reloads = false;
+  private _hasReloaded = false;
 }
+
+/** Whether a board on this request shows a run; a folder may have the output of any. */
+const shows = ({ refs }: IBoardRequest, name: string): boolean =>
+  refs.length === 0 || refs.includes(name);
 
 const pageOf = (frame: IFrame | null): HTMLIFrameElement | null =>
   frame?.node.querySelector('iframe') ?? null;
@@ -162,9 +245,16 @@ export function tabOf(
   clusters: IClusters,
   request: IBoardRequest,
   trans: TranslationBundle,
-  layoutRestored: Promise<unknown>
+  layoutRestored: Promise<unknown>,
+  themes: IThemeManager | null = null
 ): MainAreaWidget<BoardWidget> {
-  const content = new BoardWidget(clusters, request, trans, layoutRestored);
+  const content = new BoardWidget(
+    clusters,
+    request,
+    trans,
+    layoutRestored,
+    themes
+  );
   const { model } = content;
   const tab = new MainAreaWidget({ content });
   tab.id = `tfcluster-tensorboard-${keyOf(request)}`;
@@ -190,10 +280,24 @@ export function tabOf(
   tab.toolbar.addItem('reload', reload);
   tab.toolbar.addItem('outside', outside);
   tab.toolbar.addItem('stop', stop);
+  const said = new Widget();
+  said.addClass('tfc-Board-reloads');
+  said.node.setAttribute('role', 'status');
+  tab.toolbar.addItem('reloads', said);
+  const say = (): void => {
+    said.node.textContent =
+      model.state.kind !== 'open'
+        ? ''
+        : content.reloads
+          ? trans.__('Reloads every %1 s while a run is active', RELOAD / 1000)
+          : trans.__('Does not reload: no run here is active');
+  };
+  content.reloadsChanged.connect(say);
   const able = (): void => {
     const open = model.state.kind === 'open';
     outside.enabled = open;
     stop.enabled = open;
+    say();
   };
   able();
   model.changed.connect(able);
