@@ -138,6 +138,17 @@ class Command(click.Command):
         return found
 
 
+class VerbGroup(Command, click.Group):
+    """A group that shows its help when no verb is typed: nothing is wrong with that."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help, and end well; click's own ends with exit code 2 and an error."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
 # The verbs
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -180,7 +191,7 @@ VERBS: dict[str, tuple[str, str]] = {
 """Each verb, the module that holds its command, and its line in `--help`, in that order."""
 
 
-class LazyGroup(Command, click.Group):
+class LazyGroup(VerbGroup):
     """A group whose commands are the rows of `VERBS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

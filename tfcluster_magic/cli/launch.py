@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from ..errors import InvalidRequest, Problem, TFClusterError, UsageError
+from ..errors import InvalidRequest, PreflightRefused, Problem, TFClusterError, UsageError
 from ..i18n import _
 from ..lifecycle.messages import shown_inferred
 from ..output.documents import cluster_yaml, document, json_text, to_yaml
@@ -76,7 +78,23 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     if stay["dry_run"]:
         _show_plan(terminal, terminal.manager.plan(**asked), stay["form"])
         return None
-    return _report_and_wait(terminal, terminal.manager.launch(**asked), **stay)
+    with _options_named(asked["file"]):
+        launched = terminal.manager.launch(**asked)
+    return _report_and_wait(terminal, launched, **stay)
+
+
+@contextmanager
+def _options_named(file: str | None) -> Iterator[None]:
+    """Call fields by their options in what there is no room for; in a file they are fields."""
+    try:
+        yield
+    except PreflightRefused as error:
+        if file is not None:
+            raise
+        from ..launch.options import option_of
+
+        named = [replace(each, where=option_of(each.field)) for each in error.problems]
+        raise type(error)(named) from None
 
 
 @click.command("rerun", cls=grammar.LaunchCommand)
@@ -102,7 +120,9 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     if stay["dry_run"]:
         _show_plan(terminal, terminal.manager.plan_rerun(**asked), stay["form"])
         return None
-    return _report_and_wait(terminal, terminal.manager.rerun(**asked), **stay)
+    with _options_named(None):
+        launched = terminal.manager.rerun(**asked)
+    return _report_and_wait(terminal, launched, **stay)
 
 
 def _check_wait_options(stay: dict[str, Any]) -> None:

@@ -229,6 +229,9 @@ def stop_command(
         if before.status.released_at is None and after.status.reclaimed is not None:
             ended = report.reclaimed(after.status.reclaimed)
         terminal.say(report.headline(after, terminal.paint) + (f" ({ended})" if ended else ""))
+        if before.active and (folder := after.status.paths.get("output")):
+            text = _("The record of {name} stays, and its output in {folder}.")
+            terminal.note(terminal.words(text.format(name=name, folder=folder)))
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:

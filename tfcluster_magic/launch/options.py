@@ -429,6 +429,15 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
+def option_of(field: str) -> str:
+    """Return the option that sets a field of a `Spec`, as --worker-memory; the field if none does.
+
+    `field` is a path, such as `replicas.worker.resources.memory`.
+    """
+    path = tuple(field.split("."))
+    return next((option.flag for option in OPTIONS if option.path == path), field)
+
+
 # Option values as a `Spec` in JSON form.
 
 

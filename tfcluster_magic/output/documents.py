@@ -79,7 +79,7 @@ def hours_table(
     lines = [_hours_cells(row, _hours_key(row)) for row in rows]
     if len(rows) > 1:
         lines.append(_hours_cells(total_hours(rows), _("in all")))
-    head = (hours_headings()[by], "CPU·h", "GPU·h", _("USED (CPU·h)"))
+    head = (hours_headings()[by], _("CPU TIME"), _("GPU TIME"), _("USED (CPU)"))
     return table(head, lines, paint, most)
 
 
@@ -100,7 +100,15 @@ def used_hours(row: HoursRow) -> str:
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")
-    return text.format(used=format_hours(row.used), measured=format_hours(row.measured))
+    return text.format(used=readable_hours(row.used), measured=readable_hours(row.measured))
+
+
+def readable_hours(hours: float) -> str:
+    """Hours in the unit that suits them: `6.7s`, `17m`, `3.2h`."""
+    seconds = hours * 3600
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    return f"{seconds / 60:.0f}m" if seconds < 3600 else f"{format_hours(hours)}h"
 
 
 def hours_csv(rows: Sequence[HoursRow], by: Grouping) -> str:
@@ -120,4 +128,4 @@ def _hours_key(row: HoursRow) -> str:
 
 
 def _hours_cells(row: HoursRow, key: str) -> tuple[str, ...]:
-    return key, format_hours(row.cpu), format_hours(row.gpu), used_hours(row)
+    return key, readable_hours(row.cpu), readable_hours(row.gpu), used_hours(row)

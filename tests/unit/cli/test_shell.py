@@ -28,6 +28,14 @@ __all__ = ["here", "run"]  # fixtures, as if written here
 MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 
 
+@pytest.mark.parametrize("words", [(), ("admin",), ("admin", "override")])
+def test_a_group_without_a_verb_shows_its_help(words: tuple[str, ...]) -> None:
+    """Nothing is wrong with that: the exit code is 0, and nothing stands on stderr."""
+    done = subprocess.run([*MAIN, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Verbs:" in done.stdout
+
+
 def test_ctrl_c_detaches_and_the_run_goes_on(here: Path) -> None:
     """Ctrl-C while following leaves with 130, says how to come back, and ends nothing."""
     shell = subprocess.Popen(
