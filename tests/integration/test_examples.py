@@ -98,7 +98,9 @@ def test_notebooks_are_stored_without_outputs(name: str) -> None:
     [pytest.param(each, marks=pytest.mark.long) if each in LONG else each for each in NOTEBOOKS],
 )
 def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
-    """Run All in an example trains to 95 % on held-out digits and deletes what it launched."""
+    """Run All in an example trains to 95 % on held-out digits and cleans up; the first one leaves a
+    run to look at in the sidebar.
+    """
     notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
     client = NotebookClient(
         notebook, timeout=400, resources={"metadata": {"path": str(copy)}}, kernel_name="python3"
@@ -109,7 +111,8 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     ]
     assert any("of the held-out digits are read correctly" in text for text in texts)
     assert not any("INFO:tensorflow" in text for text in texts), "TensorFlow's log fills the cells"
-    assert ClusterManager().list() == []
+    kept = ["digits-1"] if name.startswith("01") else []
+    assert [cluster.metadata.name for cluster in ClusterManager().list()] == kept
 
 
 @pytest.mark.parametrize(

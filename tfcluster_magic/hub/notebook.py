@@ -14,7 +14,10 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from jupyter_core.paths import jupyter_path
 
 from ..errors import TFClusterError
 from ..paths import private
@@ -38,19 +41,47 @@ def copy_examples(source: Path, workspace: Path) -> list[str]:
         name = example.relative_to(source).as_posix()
         if not example.is_file() or "__pycache__" in name or ".ipynb_checkpoints" in name:
             continue
-        target, fresh = workspace / "examples" / name, checksum(example)
+        content = _as_this_kernel_saves(example)
+        target, fresh = workspace / "examples" / name, hashlib.sha256(content).hexdigest()
         present = checksum(target) if target.exists() else None
         if present not in (None, fresh, copied.get(name)):
             kept.append(name)
             continue
         if present != fresh:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(example.read_bytes())
+            target.write_bytes(content)
             target.chmod(example.stat().st_mode | 0o200)
         copied[name] = fresh
     note.parent.mkdir(exist_ok=True)
     note.write_text(json.dumps(copied, indent=1))
     return kept
+
+
+def _as_this_kernel_saves(example: Path) -> bytes:
+    """Return an example; a notebook says of its kernel and its language what this Python's does.
+
+    JupyterLab writes that into a notebook when it opens it: one that has something else would be
+    changed by being looked at.
+    """
+    content = example.read_bytes()
+    if example.suffix != ".ipynb":
+        return content
+    notebook = json.loads(content)
+    notebook["metadata"]["language_info"] = {
+        "codemirror_mode": {"name": "ipython", "version": sys.version_info[0]},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": f"ipython{sys.version_info[0]}",
+        "version": sys.version.split()[0],
+    }
+    for file in jupyter_path("kernels", "python3", "kernel.json"):
+        with suppress(OSError, ValueError, KeyError):  # the next one is the kernel then
+            name = json.loads(Path(file).read_text())["display_name"]
+            notebook["metadata"]["kernelspec"]["display_name"] = name
+            break
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def checksum(file: Path) -> str:
