@@ -30,7 +30,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.auth.commands import URL, link
-from tfcluster_magic.hub.embedded import owner
+from tfcluster_magic.hub.auth.system_accounts import owner
 from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
 from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.paths import home_dir, private, state_dir
@@ -288,7 +288,7 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
     if os.geteuid() == 0:
         people = [
             "  You are root: your notebook runs as root. Who has a system account here can have a",
-            "  notebook under it: invite by name on the page Accounts.",
+            "  notebook under it: invite by name on the page Users.",
         ]
     else:
         people = [f"  Notebooks run as {name}, for {name} alone. More people: docs/hub.md"]

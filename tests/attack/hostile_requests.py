@@ -24,12 +24,18 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 HUB = (
     *("home", "admin", "token", "spawn", "accounts", "change-password", "api/user", "api/users"),
     *("api/groups", "api/proxy", "api/services", "api/shutdown", "api/accounts"),
-    *("api/accounts/links", "api/accounts/{owner}/link", "api/users/{owner}"),
+    *("api/accounts/links", "api/users/{owner}"),
     *("api/users/{owner}/server", "api/users/{owner}/tokens", "api/users/{owner}/activity"),
 )
 CONSOLE = (
     *("", "users", "hours", "audit", "api/clusters", "api/clusters/stop", "api/users"),
-    *("api/users/import", "api/users/servers", "api/overrides", "api/overrides/{owner}"),
+    *(
+        "api/users/import",
+        "api/users/links",
+        "api/users/servers",
+        "api/overrides",
+        "api/overrides/{owner}",
+    ),
     *("api/hours", "api/hours.csv", "api/audit", "api/archives", "api/storage", "api/leaks"),
 )
 NOTEBOOK = (
@@ -46,7 +52,7 @@ JSON_ROUTES = (
     ("POST", "{own}/tfcluster/api/clusters/digits/rerun"),
     ("POST", "{own}/tfcluster/api/clusters/digits/stop"),
     ("POST", "{own}/tfcluster/api/tensorboards"),
-    ("POST", "hub/api/accounts/links"),
+    ("POST", "services/admin/api/users/links"),
     ("POST", "hub/api/users"),
     ("POST", "services/admin/api/clusters/stop"),
     ("POST", "services/admin/api/users/import"),

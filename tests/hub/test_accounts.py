@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 
+from support.hub.console_clients import Console, opened, refused, shell
 from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
+
+
+def links(console: Console, names: list[str]) -> dict[str, str]:
+    """Links of the console for these names, whoever of them has an account of the system."""
+    body = {"names": names, "withoutNotebook": True}
+    answer = console.ask("POST", "api/users/links", json=body)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json()["links"])
 
 
 def test_the_first_start_lets_the_owner_choose_a_password(hub: Hub, admin: Visitor) -> None:
@@ -82,7 +94,8 @@ def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admi
     hub.visitor().set_password(hub.accounts("invite", "robbed").strip())
     thief = hub.visitor("robbed")
 
-    assert admin.api("POST", "accounts/links", {"names": ["robbed"]}).status_code == 201
+    console = opened(admin)
+    assert links(console, ["robbed"]).keys() == {"robbed"}
 
     assert not thief.signed_in
     assert hub.visitor().sign_in("robbed", PASSWORD).status_code == 403
@@ -106,24 +119,66 @@ def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
     assert hub.visitor("changer", "the next one").signed_in
 
 
-def test_an_administrator_invites_on_the_page_and_by_the_api(hub: Hub, admin: Visitor) -> None:
-    """A user who was added in the hub has no password until the link is used."""
+def test_an_administrator_invites_in_the_console_and_each_is_noted(
+    hub: Hub, admin: Visitor
+) -> None:
+    """A newer link replaces an older one; nobody else makes one, nor does a request to the hub."""
     assert admin.api("POST", "users/added").status_code == 201
-    page = admin.submit("accounts", {"name": "added"})
-    shown = re.search(r'value="(http://[^"]*set-password[^"]*)"', page.text)
-    assert shown
-    by_api = admin.api("POST", "accounts/added/link").json()
+    console = opened(admin)
+    first = links(console, ["added"])["added"]
+    assert first.startswith(f"{hub.url}/hub/set-password?code=")
+    both = links(console, ["added", "ida"])
 
-    assert hub.visitor().get(shown.group(1)).status_code == 404  # the newer one replaced it
-    assert hub.visitor().set_password(by_api["link"]).status_code == 302
+    assert hub.visitor().get(first).status_code == 404
+    assert hub.visitor().set_password(both["added"]).status_code == 302
     guest = hub.visitor("added")
     assert guest.get("accounts").status_code == 403
     assert guest.get("admin").status_code == 403
-    assert guest.api("POST", "accounts/added/link").status_code == 403
-    assert guest.api("POST", "accounts/links", {"names": ["added"]}).status_code == 403
-    both = admin.api("POST", "accounts/links", {"names": ["added", "ida"]}).json()["links"]
-    assert both.keys() == {"added", "ida"}
-    assert admin.api("POST", "accounts/links", {"names": "ida"}).status_code == 400
+    assert Console(guest).ask("POST", "api/users/links", json={}).status_code in (401, 403)
+    for visitor in (guest, admin):
+        assert visitor.api("POST", "accounts/links", {"names": ["ida"]}).status_code == 403
+    assert refused(console.ask("POST", "api/users/links", json={"names": "ida"}), 422)
+    assert admin.get("accounts").url == f"{hub.url}/services/admin/users"
+    noted = console.ask("GET", "api/audit?limit=200").json()["items"]
+    told = [(one["what"], one["owner"], one["result"]) for one in noted if one["owner"] == "ida"]
+    assert told == [("invite", "ida", "done")]
+
+
+def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -> None:
+    """The reason is told at the invitation, in the console and in a shell, and nothing is made."""
+    console, name = opened(admin), "tfc-nobody-at-all"
+    reason = "has no system account" if os.geteuid() == 0 else "was started by"
+
+    answer = console.ask("POST", "api/users/links", json={"names": [name]})
+    told = shell(hub, "admin", "users", "invite", name)
+    command = [sys.executable, "-m", "tfcluster_magic.hub", "accounts", "invite", name]
+    done = subprocess.run(command, env=hub.environment, capture_output=True, text=True, check=False)
+    body = {"csv": f"name\n{name}\n", "dryRun": True}
+    line = console.ask("POST", "api/users/import", json=body).json()["lines"][0]
+
+    assert refused(answer, 409) and reason in answer.json()["detail"]
+    assert told.returncode != 0 and reason in told.stderr
+    assert done.returncode == 1 and reason in done.stderr and "--without-notebook" in done.stderr
+    assert not line["ok"] and reason in line["detail"]
+    assert name not in hub.accounts("list")
+
+
+def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -> None:
+    """Also while the console writes there, whose own administrator needs no token in a shell."""
+    hub.accounts("invite", "noted")
+    hub.accounts("reset", "noted")
+    hub.accounts("remove", "noted")
+    made = shell(hub, "admin", "users", "invite", "noted", "--without-notebook")
+    audit = shell(hub, "admin", "audit", "-o", "json")
+
+    assert made.stdout.startswith(f"noted {hub.url}/hub/set-password?code="), made.stderr
+    found = [one for one in json.loads(audit.stdout)["items"] if one["owner"] == "noted"]
+    assert [(one["what"], one["who"], one["source"]) for one in reversed(found)] == [
+        ("invite", OWNER, "shell"),
+        ("new link", OWNER, "shell"),
+        ("remove account", OWNER, "shell"),
+        ("invite", OWNER, "127.0.0.1"),
+    ]
 
 
 def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visitor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +61,9 @@ def console(admin: Visitor) -> Console:
 
 def lines(console: Console, **words: object) -> dict[str, dict[str, object]]:
     """What an import told, by the number of the line."""
-    answer = console.ask("POST", "api/users/import", json={"csv": CLASS, **words})
+    answer = console.ask(
+        "POST", "api/users/import", json={"csv": CLASS, "withoutNotebook": True, **words}
+    )
     assert answer.status_code == 200, answer.text
     return {str(one["line"]): one for one in answer.json()["lines"]}
 
@@ -103,7 +106,11 @@ def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console)
     text = "name\n" + "\n".join(f"pair{number}" for number in range(40))
 
     def one(_number: int) -> list[dict[str, object]]:
-        found = console.ask("POST", "api/users/import", json={"csv": text, "group": "ml101"})
+        found = console.ask(
+            "POST",
+            "api/users/import",
+            json={"csv": text, "group": "ml101", "withoutNotebook": True},
+        )
         assert found.status_code == 200, found.text
         return found.json()["lines"]
 
@@ -207,7 +214,7 @@ def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     (file := tmp_path / "class.csv").write_text("name\nmax\n..\n")
     links = tmp_path / "links.csv"
-    words = ("admin", "users", "import", str(file), "--group", "ml101")
+    words = ("admin", "users", "import", str(file), "--group", "ml101", "--without-notebook")
     tried = shell(hub, *words, "--dry-run", **env)
     done = shell(hub, *words, "--links", str(links), **env)
     again = shell(hub, *words, **env)
@@ -246,6 +253,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
 
     page.get_by_role("button", name="Import a class…").click()
     page.get_by_label("Or its text").fill("name,group\numa,ml101\n..,ml101\n")
+    page.get_by_label("Also people who would get no notebook").check()
     page.get_by_role("button", name="Try without changing anything").click()
     expect(page.locator("#import-said")).to_contain_text("1 of 2 lines would be imported; 1 wrong")
     page.screenshot(path=shots.with_name(f"{shots.name}-import.png"))
@@ -255,6 +263,24 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     expect(page.get_by_role("link", name="Save the links")).to_be_visible()
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("row", name="uma").first).to_be_visible()
+
+    page.get_by_role("button", name="Invite…").press("Enter")
+    page.get_by_label("User name").fill("tfc-guest")
+    page.get_by_label("User name").press("Enter")
+    expect(page.locator("#invite-said")).to_contain_text("tfc-guest would get no notebook.")
+    accessible(page, "#ask-invite")
+    page.screenshot(path=shots.with_name(f"{shots.name}-refused.png"))
+    page.get_by_role("button", name="Invite without a notebook").press("Enter")
+    link = page.get_by_label("Give this link to tfc-guest.")
+    expect(link).to_have_value(re.compile(f"^{hub.url}/hub/set-password"))
+    expect(page.get_by_role("button", name="Copy")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == link.input_value()
+    accessible(page, "#ask-invite")
+    page.screenshot(path=shots.with_name(f"{shots.name}-invite.png"))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="New link for tfc-guest")).to_be_visible()
 
     page.get_by_role("button", name="Override for kim").click()
     page.get_by_label("CPU cores").fill("32")
@@ -274,6 +300,7 @@ def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page
     sign_in_to(page, hub, "users")
     page.get_by_role("button", name="Import a class…").click()
     page.get_by_label("Or its text").fill("name\nida\n")
+    page.get_by_label("Also people who would get no notebook").check()
     page.get_by_role("button", name="Try without changing anything").click()
     held: list[Route] = []
 
@@ -318,6 +345,7 @@ def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> N
         ("GET", "api/users"),
         ("GET", "api/users/import"),
         ("POST", "api/users/import"),
+        ("POST", "api/users/links"),
         ("POST", "api/users/servers"),
         ("PUT", "api/overrides/guest"),
         ("POST", "api/archives"),

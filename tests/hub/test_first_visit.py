@@ -65,6 +65,9 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     assert page.url == f"{hub.url}/user/{OWNER}/lab/tree/examples/01-between-graph.ipynb"
     lab = LabPage(page, hub, shots)  # type: ignore[arg-type]
     lab.restored()
+    expect(page.get_by_text(re.compile(r"Python 3 \(.*\) \| Idle"))).to_be_visible()
+    dirty = "jupyterapp.shell.currentWidget.context.model.dirty"
+    assert page.evaluate(dirty) is False, "opening an example changes nothing"
     lab.screenshot("example")
 
     (hub.root / "secrets.py").write_text(SECRETS)
@@ -150,11 +153,11 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
 ) -> None:
     """The administrator's link leads to a password, and then to a sentence and a way out."""
     sign_in(page, f"{hub.url}/hub/accounts")
-    page.get_by_label("Invite somebody").fill("tfc-guest")
+    page.get_by_role("button", name="Invite…").click()
+    page.get_by_label("User name").fill("tfc-guest")
     page.get_by_role("button", name="Make a link").click()
+    page.get_by_role("button", name="Invite without a notebook").click()
     link = page.get_by_label("Give this link to").input_value()
-    accessible(page)
-    page.screenshot(path=shots.with_name(f"{shots.name}-accounts.png"))
     page.goto(f"{hub.url}/hub/change-password")
     accessible(page)
 

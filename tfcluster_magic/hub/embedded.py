@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import shlex
 import shutil
 import sys
@@ -22,7 +21,7 @@ from traitlets.config import Config
 from ..paths import home_dir, private, state_dir
 from . import idle_culler, shared_settings, user_limits
 from .auth import sign_in
-from .auth.accounts import normalized_name
+from .auth.system_accounts import owner
 from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
@@ -85,15 +84,6 @@ def node() -> str:
     return shutil.which("node") or "node"
 
 
-def owner() -> str:
-    """The hub's account of who runs the hub: the name of the system account."""
-    try:
-        name = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a number that has no name
-        name = os.environ.get("USER") or "me"
-    return normalized_name(name)
-
-
 def configure(c: Config) -> None:
     """Set everything for this machine, from the environment (see `LocalHubSettings`)."""
     settings = LocalHubSettings.of(os.environ)
@@ -104,6 +94,7 @@ def configure(c: Config) -> None:
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)
     console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)
+    c.JupyterHub.template_vars.update({"own_machine": True})
     c.JupyterHub.ip = "127.0.0.1"  # with bind_url the base_url would be set twice, and neither hold
     c.JupyterHub.port = settings.port
     c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{settings.hub_port}"

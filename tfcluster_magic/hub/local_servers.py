@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +25,7 @@ from traitlets import Integer, Unicode
 from ..i18n import _, ngettext
 from ..quota.limits import LIMITS_VARIABLE as LIMITS
 from . import user_limits
+from .auth.system_accounts import NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
 """Notebooks that start at one time; who came first is first."""
@@ -91,28 +89,8 @@ def _queue_message(before: int) -> str:
 
 PYTHON = os.path.realpath(sys.executable)
 """The program behind this environment's Python, which may lie elsewhere."""
-CHECK = """
-import importlib.util, sys, tfcluster_magic
-sys.exit(importlib.util.find_spec("jupyterlab") is None)
-"""
-WITHIN = 60.0
 HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
 """Beginnings of what the hub's own environment has for itself alone."""
-
-
-@dataclass(frozen=True)
-class Person:
-    """The system account under which a notebook runs."""
-
-    name: str
-    home: Path
-    uid: int
-    gid: int
-
-    @property
-    def groups(self) -> list[int]:
-        """Numbers of all groups of the account, its own among them."""
-        return os.getgrouplist(self.name, self.gid)
 
 
 class LocalServer(QueuedSpawner):
@@ -223,67 +201,10 @@ class LocalServer(QueuedSpawner):
             self.pid = 0
 
 
-class NoServer(Exception):
-    """Why this person cannot have a notebook here, as a sentence."""
-
-
 def _refused(why: str) -> web.HTTPError:
     error = web.HTTPError(403, "%s", why)
     error.jupyterhub_message = why  # type: ignore[attr-defined]
     return error
-
-
-def account(name: str, uid: int, owner: str) -> Person:
-    """The system account of a user of the hub, for a hub that runs as `uid`.
-
-    Raises:
-        NoServer: there is none that may be used.
-    """
-    if uid != 0:
-        raise NoServer(
-            _(
-                "This hub was started by {owner}, not by root, so every notebook would run as "
-                "{owner}: with the same files, and with TensorFlow's ports open to each other. "
-                "There is one for {owner} alone. For more people: start it as root, where each "
-                "has a system account, or install it on Kubernetes."
-            ).format(owner=owner)
-        )
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise NoServer(
-            _(
-                "This machine has no system account {name}, under which the notebook would run. "
-                "Its administrator makes one: useradd --create-home {name}"
-            ).format(name=name)
-        ) from None
-    if found.pw_uid == 0:
-        raise NoServer(_("The notebook of {name} would run as root.").format(name=name))
-    return Person(name, Path(found.pw_dir), found.pw_uid, found.pw_gid)
-
-
-def readable(person: Person, within: float = WITHIN) -> bool:
-    """Whether this account can run what is installed here. A machine that is too busy to tell is no
-    reason to refuse anybody: what is wrong then is seen when the notebook starts.
-    """
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", CHECK],
-            user=person.uid,
-            group=person.gid,
-            extra_groups=person.groups,
-            cwd="/",
-            env={"PATH": os.defpath},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=within,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    except OSError:
-        return False
-    return done.returncode == 0
 
 
 def _start_time(pid: int) -> int:

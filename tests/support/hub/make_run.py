@@ -21,7 +21,7 @@ import psutil
 import pytest
 import requests
 
-from tfcluster_magic.hub.embedded import owner
+from tfcluster_magic.hub.auth.system_accounts import owner
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import TFCluster
 
@@ -196,9 +196,13 @@ class Hub:
     # -- accounts ----------------------------------------------------------------------------------
 
     def accounts(self, *words: str) -> str:
-        """`python -m tfcluster_magic.hub accounts WORDS`; gives what it prints."""
+        """`python -m tfcluster_magic.hub accounts WORDS`; gives what it prints.
+
+        Who is invited here needs no account of the system.
+        """
+        more = ["--without-notebook"] if words[0] == "invite" else []
         done = subprocess.run(
-            [sys.executable, "-m", "tfcluster_magic.hub", "accounts", *words],
+            [sys.executable, "-m", "tfcluster_magic.hub", "accounts", *words, *more],
             env=self.environment,
             capture_output=True,
             text=True,

@@ -19,7 +19,7 @@ from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub import embedded, shared_settings
-from tfcluster_magic.hub.local_servers import NoServer, Person, account, readable
+from tfcluster_magic.hub.auth.system_accounts import NoServer, Person, account, readable
 
 TOOLS = ROOT / "tools"
 

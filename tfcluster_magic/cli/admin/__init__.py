@@ -14,7 +14,8 @@ from .users import servers_command, users_command
 def admin_command() -> None:
     """For administrators of a hub: clusters and users of everyone, leaks, the audit log.
 
-    It needs a token of an administrator, made on the hub's page /hub/token with the scope
+    On the machine of the hub, whoever runs it needs nothing more. Elsewhere a token of an
+    administrator is needed, made on the hub's page /hub/token with the scope
     access:services!service=admin, in TFCLUSTER_HUB_TOKEN or a file.
     """
 

@@ -31,7 +31,7 @@ from ...errors import (
 from ...i18n import _
 from ...output.documents import to_yaml
 from ...output.text import one_line, table
-from ..group import Command, paragraphs
+from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
 HUB_VARIABLE, TOKEN_VARIABLE = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
@@ -69,7 +69,8 @@ class HubAPI:
     def of(
         cls, url: str | None, token_file: str | None, environ: Mapping[str, str] | None = None
     ) -> HubAPI:
-        """What was said, else the environment, else the hub that runs on this machine.
+        """What was said, else the environment, else the hub that runs on this machine, which
+        leaves a token for whoever runs it.
 
         Raises:
             UsageError: nothing says where the hub is, or there is no token.
@@ -86,6 +87,8 @@ class HubAPI:
             except OSError as error:
                 text = _("the token cannot be read from {file}: {why}")
                 raise UsageError(text.format(file=token_file, why=error.strerror)) from None
+        if not token.strip() and where == _local_hub_url():
+            token = _state_file("shell_token")
         if not token.strip():
             raise UsageError(token_help(where))
         return cls(where, token.strip())
@@ -163,8 +166,13 @@ def _connect_address(url: str) -> tuple[str, str]:
 
 def _local_hub_url() -> str:
     """Where the hub of this machine is, as it told its own folder; nothing when it told nothing."""
+    return _state_file("url").rstrip("/")
+
+
+def _state_file(name: str) -> str:
+    """What the hub of this machine wrote into a file of its folder, which its owner can read."""
     try:
-        return state_files.read_bytes(paths.state_dir() / "hub" / "url", most=4096).decode().strip()
+        return state_files.read_bytes(paths.state_dir() / "hub" / name, most=4096).decode().strip()
     except (FileNotFoundError, state_files.Unreadable, UnicodeDecodeError):
         return ""
 
@@ -175,7 +183,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMS = ("table", "json", "yaml")
 
 
-class AdminGroup(Command, click.Group):
+class AdminGroup(VerbGroup):
     """A group whose help is in the person's language."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -249,18 +249,19 @@ def _used_of_allowed(used: float | None, allowed: float | None, show: Any) -> st
 @click.option(
     "--links", "links_file", type=click.Path(), help="write name,link of new accounts to this file"
 )
+@click.option("--without-notebook", is_flag=True, help="also people who would get no notebook")
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
 def import_command(
     terminal: Terminal,
+    /,
     file: str,
-    group: str,
-    dry_run: bool,
     links_file: str | None,
     form: str,
     hub: str | None,
     token_file: str | None,
+    **words: Any,
 ) -> None:
     """Bring a class to the hub: accounts with links that set a password, and a group.
 
@@ -269,10 +270,16 @@ def import_command(
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
-        target = None if links_file is None or dry_run else open(links_file, "x", encoding="utf-8")  # noqa: SIM115
+        wanted = links_file if not words["dry_run"] else None
+        target = None if wanted is None else open(wanted, "x", encoding="utf-8")  # noqa: SIM115
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from None
-    body = {"csv": text, "group": group, "dryRun": dry_run}
+    body = {
+        "csv": text,
+        "group": words["group"],
+        "dryRun": words["dry_run"],
+        "withoutNotebook": words["without_notebook"],
+    }
     try:
         told = HubAPI.of(hub, token_file).ask("POST", "users/import", body=body)
     except BaseException:
@@ -290,6 +297,36 @@ def import_command(
         _show_import(terminal, told, links=target is None)
     if told["wrong"]:
         terminal.exit_code = 1
+
+
+@users_command.command("invite", cls=Command)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--without-notebook", is_flag=True, help="also people who would get no notebook")
+@grammar.output_option(FORMS)
+@hub_options
+@click.pass_obj
+def invite_command(
+    terminal: Terminal,
+    names: tuple[str, ...],
+    without_notebook: bool,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Make a link for each NAME that sets a password, once.
+
+    Whoever has no account gets one. Of an account with a password this is a reset: the password
+    opens nothing from then on, and its sessions and tokens end.
+    """
+    body = {"names": list(names), "withoutNotebook": without_notebook}
+    told = HubAPI.of(hub, token_file).ask("POST", "users/links", body=body)
+    if form != "table":
+        terminal.emit(document(told, form))
+        return
+    for name, link in told["links"].items():
+        terminal.emit(f"{one_line(name)} {link}")
+    text = _("Each link works once, within {hours} hours, and is shown only now.")
+    terminal.note(text.format(hours=told["hours"]))
 
 
 def _links(lines: list[dict[str, Any]]) -> str:

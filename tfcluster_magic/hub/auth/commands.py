@@ -8,19 +8,24 @@ state folder, and so the right to write there.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import click
 
-from ...errors import InvalidRequest, NotFound, Problem
+from ...errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
 from ...paths import private, state_dir
+from ..audit import FILE as AUDIT
+from ..audit import AuditLog, new_entry
 from ..shared_settings import DATABASE, base_url, is_open, subdomain_host
 from . import FILE
 from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
+from .system_accounts import owner, why_no_notebook
 
 URL = "url"
 """The file of the state folder in which the hub of this machine says where it is."""
@@ -50,12 +55,23 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 @accounts.command("invite")
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="Make it an administrator when the link is used.")
+@click.option(
+    "--without-notebook", is_flag=True, help="Invite also someone who would get no notebook."
+)
 @click.pass_obj
-def invite(place: tuple[Path, str | None], name: str, admin: bool) -> None:
+def invite(place: tuple[Path, str | None], name: str, admin: bool, without_notebook: bool) -> None:
     """Print a link that makes the account NAME, and sets its password.
 
     For an account that has a password this is a reset.
     """
+    known = normalized_name(name)
+    asked = not _on_this_machine() or without_notebook or known in _store(place).read()
+    if not asked and (why := why_no_notebook(known, owner())):
+        text = _(
+            "{name} would get no notebook. {why} To invite them all the same: "
+            "`accounts invite {name} --without-notebook`"
+        )
+        raise Conflict(text.format(name=known, why=why))
     _link(place, name, admin=admin)
 
 
@@ -90,12 +106,14 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     Its files stay. A hub that does not run does its part at its next start.
     """
     known = normalized_name(name)
-    if with_data and os.environ.get("TFCLUSTER_HUB") != "on_kubernetes":
+    if with_data and _on_this_machine():
         allowed = _("leave it out: files of this machine stay; `userdel --remove` removes them")
         raise InvalidRequest([Problem("--with-data", known, allowed)])
     store = _store(place)
-    if not store.dismiss(known, with_data=with_data):
+    if known not in {**store.read(), **store.removed()}:
         raise _unknown(name)
+    with _noted(place, "remove account", known):
+        store.dismiss(known, with_data=with_data)
     if not _done(place, lambda: known in store.removed()):
         text = _("{name} cannot sign in any more; the hub goes on to remove its user.")
         click.echo(text.format(name=known))
@@ -149,7 +167,9 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
     """Print a link once what it replaces is ended, or sure to end before the hub answers again."""
     store, known = _store(place), normalized_name(name)
-    code = store.invite(name, admin=admin)
+    what = "new link" if known in store.read() else "invite"
+    with _noted(place, what, known, "administrator" if admin else ""):
+        code = store.invite(name, admin=admin)
     if not _done(place, lambda: known in store.resets()):
         text = _(
             "The hub has not yet ended the sessions and tokens of {name} and keeps trying; its log "
@@ -157,6 +177,32 @@ def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> 
         )
         click.echo(text.format(name=known), err=True)
     tell_link(place, code, known)
+
+
+@contextmanager
+def _noted(
+    place: tuple[Path, str | None], what: str, name: str, target: str = ""
+) -> Iterator[None]:
+    """Write into the audit log what is done, before and after. In a pod of Kubernetes the log is
+    the console's, out of reach; that somebody ran a command there is in Kubernetes' own.
+    """
+    if not _on_this_machine():
+        yield
+        return
+    # The console gives a large file its number, and nobody else may.
+    log = AuditLog(private(place[0]) / AUDIT, largest=sys.maxsize)
+    entries = [new_entry(owner(), what, name, target, "", "shell")]
+    log.asked(entries)
+    try:
+        yield
+    except TFClusterError as error:
+        log.ended(entries, [str(error)])
+        raise
+    log.ended(entries, ["done"])
+
+
+def _on_this_machine() -> bool:
+    return os.environ.get("TFCLUSTER_HUB") != "on_kubernetes"
 
 
 def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:

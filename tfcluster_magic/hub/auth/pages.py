@@ -15,11 +15,12 @@ from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.handlers.base import BaseHandler
 from jupyterhub.handlers.login import LoginHandler
 from jupyterhub.scopes import needs_scope
-from jupyterhub.utils import get_browser_protocol
+from jupyterhub.utils import get_browser_protocol, url_path_join
 from tornado import web
 
 from ...errors import InvalidRequest, TFClusterError
 from ...i18n import _
+from ..shared_settings import CONSOLE
 from . import accounts
 from .accounts import LINK_HOURS, LinkRefused, PasswordReplaced, allowed_name
 from .commands import link, state_of
@@ -34,7 +35,6 @@ def handlers() -> list[tuple[str, type]]:
         (r"/accounts", AccountsPage),
         (r"/api/accounts", AccountsAPI),
         (r"/api/accounts/links", LinksAPI),
-        (r"/api/accounts/([^/]+)/link", LinkAPI),
     ]
 
 
@@ -165,18 +165,27 @@ class ChangePassword(_Page):
 
 
 class AccountsPage(_Page):
-    """Where an administrator sees who can sign in, and gets links to hand out."""
+    """Where an administrator sees who can sign in, and gets links to hand out.
+
+    A hub with a console has all of it there, on the page of users.
+    """
 
     @web.authenticated
     @needs_scope("admin:users")
     async def get(self) -> None:
         """Show every user of the hub, and every account."""
+        if console := console_page(self):
+            self.redirect(f"{console}users")
+            return
         await self._list()
 
     @web.authenticated
     @needs_scope("admin:users")
     async def post(self) -> None:
         """Make a link, and show it this once."""
+        if console := console_page(self):
+            self.redirect(f"{console}users")
+            return
         try:
             name = allowed_name(self.get_body_argument("name", ""))
             code = (await make_links(self, [name]))[name]
@@ -210,27 +219,17 @@ class AccountsAPI(APIHandler):
         self.write({"accounts": told})
 
 
-class LinkAPI(APIHandler):
-    """The same for programs: a link for one account."""
-
-    @needs_scope("admin:users")
-    async def post(self, name: str) -> None:
-        """Answer with {"name", "link", "hours"}; the account is made if there is none."""
-        try:
-            allowed = allowed_name(name)
-        except InvalidRequest as problem:
-            raise web.HTTPError(400, "%s", problem) from None
-        code = (await make_links(self, [allowed]))[allowed]
-        self.set_status(201)
-        self.write({"name": allowed, "link": address(self, code), "hours": LINK_HOURS})
-
-
 class LinksAPI(APIHandler):
-    """And for several accounts, such as those of a class."""
+    """Links for accounts, as the console asks for them, which writes the audit log."""
 
     @needs_scope("admin:users")
     async def post(self) -> None:
         """Answer with {"links": {NAME: link}, "hours"} for {"names": [NAME]}; for all or none."""
+        asks = self.current_user
+        by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
+        if (console := console_page(self)) and not by_console:
+            text = f"links are made by the console, which notes them: POST {console}api/users/links"
+            raise web.HTTPError(403, "%s", text)
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -242,6 +241,12 @@ class LinksAPI(APIHandler):
         links = {name: address(self, code) for name, code in codes.items()}
         self.set_status(201)
         self.write({"links": links, "hours": LINK_HOURS})
+
+
+def console_page(handler: Any) -> str:
+    """Return the path of the admin console, with a slash at the end; empty if there is none."""
+    console = handler.settings["template_vars"].get("console")
+    return url_path_join(handler.base_url, console) if console else ""
 
 
 async def make_links(handler: Any, names: list[str]) -> dict[str, str]:

@@ -23,12 +23,12 @@ from ...i18n import _
 from ...paths import private
 from ...web import MOST_BYTES
 from .. import user_limits
+from ..audit import FILE, AuditLog
 from ..proxy import ForwardedServer, secret_segment
 from ..shared_settings import trusted_networks
 from ..user_limits import LocalSitePolicy, NoSitePolicy, SitePolicy
 from . import service
 from .archives import FOLDER, Archives
-from .audit import FILE, AuditLog
 from .routes import application
 from .routes.base import Console
 from .sites.base import Site

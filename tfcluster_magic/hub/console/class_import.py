@@ -159,10 +159,13 @@ class ClassImport:
         hub: the hub's API.
         address: of the hub in the browser of who asks, for links; with a slash at the end.
         policy: makes beforehand what a user's notebook needs.
+        refusal: why a user would get no notebook, and so no account; empty if they would.
     """
 
-    def __init__(self, hub: HubUsers, address: str, policy: SitePolicy) -> None:
-        self._hub, self._address, self._policy = hub, address, policy
+    def __init__(
+        self, hub: HubUsers, address: str, policy: SitePolicy, refusal: Callable[[str], str]
+    ) -> None:
+        self._hub, self._address, self._policy, self._refusal = hub, address, policy, refusal
         self._users: dict[str, HubUser] = {}
         self._accounts: dict[str, str] | None = None
         self._allowed: frozenset[str] | None = None
@@ -202,6 +205,8 @@ class ClassImport:
             steps.append("account")
         elif user is None:
             steps.append("user")
+        if steps and (why := self._refusal(line.name)):
+            return replace(told, ok=False, detail=why)
         if self._allowed is not None and line.name not in self._allowed:
             steps.append("allowed")
         if line.group and (user is None or line.group not in user.groups):
@@ -265,7 +270,9 @@ class ClassImport:
         names = [plan.name for plan in _with(plans, "account")]
         links = await self._hub.links(names) if names else {}  # last: a code is told this once
         return [
-            replace(plan, link=self._link(links[plan.name])) if plan.name in links else plan
+            replace(plan, link=browser_link(links[plan.name], self._address))
+            if plan.name in links
+            else plan
             for plan in plans
         ]
 
@@ -274,10 +281,11 @@ class ClassImport:
             with contextlib.suppress(TFClusterError):
                 await self._hub.forget(name)
 
-    def _link(self, of_hub: str) -> str:
-        """The hub was asked on an address of its own: the same on that of the browser."""
-        code = parse_qs(urlsplit(of_hub).query)["code"][0]
-        return f"{self._address}set-password?{urlencode({'code': code})}"
+
+def browser_link(of_hub: str, address: str) -> str:
+    """Return a link that the hub made at its inner address, at its `address` in a browser."""
+    code = parse_qs(urlsplit(of_hub).query)["code"][0]
+    return f"{address}set-password?{urlencode({'code': code})}"
 
 
 def _with(plans: Sequence[ImportedLine], step: str) -> list[ImportedLine]:

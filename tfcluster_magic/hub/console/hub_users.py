@@ -15,7 +15,14 @@ from urllib.parse import quote
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
-from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
+from ...errors import (
+    BackendUnavailable,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    TFClusterError,
+)
 from ...i18n import _
 from ...kube.api.decoding import epoch_seconds
 from ...spec import Model
@@ -47,6 +54,7 @@ class HubUsers:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if environ is None else environ
         self._users = CachedReading(self._all, FRESH, OLD, PATIENCE)
+        self._own_passwords: bool | None = None
         self._accounts = CachedReading(self._all_accounts, FRESH, OLD, PATIENCE)
 
     async def all(self) -> list[HubUser]:
@@ -71,6 +79,15 @@ class HubUsers:
     async def accounts(self) -> dict[str, str] | None:
         """What accounts of the hub's own there are, with their states; None: it has none at all."""
         return await self._accounts.seen(FRESH)
+
+    async def own_passwords(self) -> bool:
+        """Return whether people sign in with passwords of the hub's own; False if it is away."""
+        if self._own_passwords is None:
+            try:
+                self._own_passwords = await self.accounts() is not None
+            except TFClusterError:
+                return False
+        return self._own_passwords
 
     async def allowed(self) -> frozenset[str] | None:
         """Who may sign in at a provider beside members of groups; None: there is no such list."""

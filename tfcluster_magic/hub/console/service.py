@@ -37,6 +37,20 @@ TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 """Beginnings of what of the hub's environment says where the owner's runs are."""
 LOOPBACK = "127.0.0.1"
+PAGES = (
+    ("Clusters", ""),
+    ("Users", "users"),
+    ("Archives", "archives"),
+    ("Hours", "hours"),
+    ("Storage", "storage"),
+    ("Audit", "audit"),
+)
+"""Title and path of each page, in the order of the navigation, which the hub's own pages have, too.
+"""
+SHELL = "shell"
+"""The service as which `tfcluster admin` asks, where whoever runs the hub types it."""
+SHELL_TOKEN_FILE = "shell_token"  # noqa: S105
+ACCESS = f"access:services!service={CONSOLE}"
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
@@ -44,7 +58,8 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
     if not port:
         return
     try:
-        port, token = _hold(port), _token(state)
+        port, token = _hold(port), _token(state / TOKEN_FILE)
+        of_shell = _token(state / SHELL_TOKEN_FILE)
     except OSError as error:
         text = _("the hub starts without its admin console: {why}")
         get_logger().error(text.format(why=error))
@@ -58,6 +73,9 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
     }
     c.JupyterHub.services.append(process)
     register(c, url=f"http://{LOOPBACK}:{port}", token=token, timeout=10)
+    c.JupyterHub.services.append({"name": SHELL, "api_token": of_shell, "display": False})
+    role = {"name": "tfcluster-shell", "services": [SHELL], "scopes": [ACCESS]}
+    c.JupyterHub.load_roles.append(role)
 
 
 def register(c: Config, *, url: str, token: str, timeout: int) -> None:
@@ -73,7 +91,7 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
     c.JupyterHub.services.append(service)
     role = {"name": "tfcluster-console", "services": [CONSOLE], "scopes": list(SCOPES)}
     c.JupyterHub.load_roles.append(role)
-    c.JupyterHub.template_vars.update({"console": f"services/{CONSOLE}/"})
+    c.JupyterHub.template_vars.update({"console": f"services/{CONSOLE}/", "console_pages": PAGES})
 
 
 def run_as_service(environ: MutableMapping[str, str]) -> None:
@@ -81,7 +99,7 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
         del environ[name]  # of the process as a service of its own
-    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([f"access:services!service={CONSOLE}"])
+    environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", CONSOLE) + "/"
     if host := subdomain_host(environ):  # the console is at the hub's own host
@@ -114,9 +132,8 @@ def _hold(wanted: int) -> int:
     raise AssertionError
 
 
-def _token(state: Path) -> str:
-    """By which hub and console know each other; the same at each start, for it stays valid."""
-    file = state / TOKEN_FILE
+def _token(file: Path) -> str:
+    """By which the hub knows a service; the same at each start, for it stays valid."""
     with suppress(FileExistsError):
         number = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w") as out:

@@ -36,6 +36,7 @@ from tfcluster_magic.hub.auth.password_authenticator import (
 
 TF = {"TFCLUSTER_HUB_BASE_URL": "/tf/"}
 HOST = {**TF, "TFCLUSTER_HUB_SUBDOMAIN_HOST": "https://hub.example.com"}
+ANYONE = ["--without-notebook"]
 STORED = accounts.hash_password("correct horse")
 IN_THREAD = """
 import asyncio, os, threading
@@ -372,7 +373,9 @@ def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.Monkey
 
 def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
     """A link on stdout alone, for scripts; what a person needs beside it on stderr."""
-    done = _accounts(tmp_path, "--url", "https://hub.example/tf/", "invite", "Ada", "--admin")
+    done = _accounts(
+        tmp_path, "--url", "https://hub.example/tf/", "invite", *ANYONE, "Ada", "--admin"
+    )
     assert done.returncode == 0
     assert done.stdout.startswith("https://hub.example/tf/hub/set-password?code=")
     assert "ada sets a password here, once, within 24 hours:" in done.stderr
@@ -387,7 +390,7 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
 
 def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
     """What it cannot do it refuses before anything, with what does it."""
-    _accounts(tmp_path, "invite", "ada")
+    _accounts(tmp_path, "invite", *ANYONE, "ada")
     refused = _accounts(tmp_path, "remove", "ada", "--with-data")
     assert refused.returncode == 1 and "userdel --remove" in refused.stderr
     assert _accounts(tmp_path, "list").stdout.startswith("ada\t")
@@ -426,7 +429,7 @@ def test_a_link_from_a_shell_has_the_path_of_the_hub(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It leads to the hub also where the hub has no address of its own written down, as in a pod."""
+    """It leads to the hub also where the hub has written down no address, as in a pod."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     if written:

@@ -81,7 +81,7 @@ def a_class(count: int) -> list[ClassLine]:
 
 async def imported(hub: Hub, lines: Sequence[ClassLine], told: list[int] | None = None):
     """What becomes of the lines; `told` has how many of them each time somebody was told."""
-    work = ClassImport(hub, "http://hub/", NoSitePolicy())
+    work = ClassImport(hub, "http://hub/", NoSitePolicy(), lambda _name: "")
     await work.look(lines)
 
     async def ended(done: Sequence[ImportedLine]) -> None:

@@ -12,6 +12,8 @@ from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
 from tfcluster_magic.hub.console import service
+from tfcluster_magic.hub.console.routes import ROUTES
+from tfcluster_magic.hub.console.routes.base import ConsolePage
 
 
 @pytest.mark.parametrize("set_before", [{}, {"own_passwords": True}])
@@ -27,14 +29,24 @@ def test_the_console_is_added_to_what_is_set_already(
     service.configure(c, port=port, owner="ada", state=tmp_path)
     hub = JupyterHub(config=c)
 
-    assert hub.template_vars == {**set_before, "console": "services/admin/"}
-    process, admin = hub.services
+    words = {"console": "services/admin/", "console_pages": service.PAGES}
+    assert hub.template_vars == {**set_before, **words}
+    process, admin, shell = hub.services
     assert (process["name"], admin["name"]) == ("admin-process", "admin")
     assert "url" not in process and "command" not in admin  # whatever becomes of it, a hub starts
     assert admin["url"] == f"http://127.0.0.1:{port}"
     assert process["environment"]["TFCLUSTER_CONSOLE_TOKEN"] == admin["api_token"]
-    assert (tmp_path / "console_token").stat().st_mode & 0o777 == 0o600
-    assert all(role["scopes"] == service.SCOPES for role in hub.load_roles)
+    for file, one in (("console_token", admin), ("shell_token", shell)):
+        assert (tmp_path / file).stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / file).read_text() == one["api_token"]
+    scopes = {role["services"][0]: role["scopes"] for role in hub.load_roles}
+    assert scopes == {"admin": service.SCOPES, "shell": ["access:services!service=admin"]}
+
+
+def test_every_page_of_the_navigation_is_there() -> None:
+    """Each leads to the page that has its name."""
+    pages = {path: one.title for path, one in ROUTES if issubclass(one, ConsolePage)}
+    assert {path: title for title, path in service.PAGES} == pages
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:

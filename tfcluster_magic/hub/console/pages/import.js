@@ -1,6 +1,6 @@
 /* A class comes to the hub: tried first, done then; links of new accounts are shown this once. */
 
-import { ask, at, make } from './shared.js';
+import { ask, at, copy, make } from './shared.js';
 
 /** Milliseconds between two looks how far an import is. */
 const EVERY = 500;
@@ -11,6 +11,7 @@ const TOO_LARGE = `The class is too large: at most ${MOST_BYTES / 2 ** 20} MiB a
 const given = dryRun => ({
   csv: at('csv').value,
   group: at('group').value.trim(),
+  withoutNotebook: at('without-notebook').checked,
   dryRun
 });
 
@@ -32,9 +33,19 @@ function line(told) {
   }
   const made = make('li', where + (told.steps.join(', ') || 'nothing to do'));
   if (told.link) {
-    made.append(' ', make('code', told.link));
+    made.append(' ', make('code', told.link), ' ', copyButton(told));
   }
   return made;
+}
+
+function copyButton({ name, link }) {
+  const button = make('button', 'Copy', {
+    type: 'button',
+    class: 'btn btn-sm btn-secondary',
+    'aria-label': `Copy the link of ${name}`
+  });
+  button.addEventListener('click', () => copy(link, button));
+  return button;
 }
 
 /** Quote a CSV cell so that no spreadsheet reads it as a formula. */
@@ -114,7 +125,7 @@ at('file').addEventListener('change', async () => {
     at('import-now').disabled = true;
   }
 });
-for (const id of ['csv', 'group']) {
+for (const id of ['csv', 'group', 'without-notebook']) {
   at(id).addEventListener('input', () => {
     at('import-now').disabled = true;
   });

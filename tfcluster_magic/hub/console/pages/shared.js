@@ -82,11 +82,36 @@ export function bytes(count) {
   return `${+(count / size).toFixed(1)} ${unit}`;
 }
 
-/** `2 worker, 1 ps`. */
+const NOUNS = {
+  worker: ['worker', 'workers'],
+  ps: ['parameter server', 'parameter servers'],
+  evaluator: ['evaluator', 'evaluators']
+};
+
+/** `2 workers, 1 parameter server`. */
 export const tasksOf = row =>
   Object.entries(row.tasks)
-    .map(([type, count]) => `${count} ${type}`)
+    .map(([type, count]) => {
+      const [one, many] = NOUNS[type] ?? [type, type];
+      return `${count} ${count === 1 ? one : many}`;
+    })
     .join(', ');
+
+/** Put a text into the clipboard; `button` says so, or `field` is selected to be copied by keys. */
+export async function copy(text, button, field) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'Copied';
+    setTimeout(() => {
+      button.textContent = 'Copy';
+    }, 3000);
+  } catch {
+    // without TLS a browser has no clipboard for a page
+    field?.focus();
+    field?.select();
+    button.textContent = 'Press Ctrl+C';
+  }
+}
 
 for (const button of document.querySelectorAll('[data-close]')) {
   button.addEventListener('click', () => button.closest('dialog').close());

@@ -3,6 +3,7 @@
 import { openArchive } from './archive.js';
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { openImport } from './import.js';
+import { openInvite } from './invite.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import { openOverride } from './override.js';
 import { age, ask, at, make, memory, tell } from './shared.js';
@@ -68,7 +69,16 @@ function drawRow(row) {
     'aria-label': `Override for ${row.name}`
   });
   override.addEventListener('click', () => openOverride(row, look));
-  const more = make('td');
+  const more = make('td', '', { class: 'actions' });
+  if (shown.ownAccounts) {
+    const link = make('button', 'New link…', {
+      type: 'button',
+      class: 'btn btn-sm btn-secondary',
+      'aria-label': `New link for ${row.name}`
+    });
+    link.addEventListener('click', () => openInvite(look, row));
+    more.append(link, ' ');
+  }
   more.append(override);
   if (row.override) {
     const until = new Date(row.override.until * 1000).toLocaleString();
@@ -107,7 +117,7 @@ function draw() {
   drawRows(shown.items.map(drawRow));
   drawColumns(COLUMNS, view, change);
   if (!at('more')) {
-    at('columns').append(make('th', 'Override', { scope: 'col', id: 'more' }));
+    at('columns').append(make('th', 'Actions', { scope: 'col', id: 'more' }));
   }
   drawChips(at('servers'), shown.servers, view.servers, change);
   drawPlace(shown, view.offset, LIMIT);
@@ -126,6 +136,7 @@ const { look, change } = follow({
   every: 5000,
   draw: told => {
     shown = told;
+    at('invite').hidden = !told.ownAccounts;
     draw();
   }
 });
@@ -164,5 +175,6 @@ at('ask-stop')
   });
 at('archive').addEventListener('click', () => openArchive(chosen, look));
 at('import').addEventListener('click', () => openImport(look));
-at('import').disabled = false;
+at('invite').addEventListener('click', () => openInvite(look));
+at('import').disabled = at('invite').disabled = false;
 look();

@@ -1,8 +1,7 @@
 """The routes of the console: the pages, and the one API behind pages and command line.
 
 Whatever changes something, or shows what a program printed, is in the audit log before it happens.
-`ROUTES` lists (pattern below the service's prefix, handler); a page among them has its place in the
-bar, in this order.
+`ROUTES` lists (pattern below the service's prefix, handler).
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
+from ..service import PAGES as SITE_PAGES
 from . import archives, clusters, reports, users
-from .base import PAGES, Callback, Console, ConsolePage, NoSuchPath
+from .base import PAGES, Callback, Console, NoSuchPath
 
 ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     *clusters.HANDLERS,
@@ -28,9 +28,7 @@ ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
 
 def application(console: Console) -> Application:
     """All routes below the prefix."""
-    console.bar = [
-        (one.title, console.prefix + path) for path, one in ROUTES if issubclass(one, ConsolePage)
-    ]
+    console.bar = [(title, console.prefix + path) for title, path in SITE_PAGES]
     shared = {"console": console}
     routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in ROUTES]
     routes += [

@@ -15,9 +15,9 @@ from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterErr
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model, Stop
+from ...audit import AuditEntry
 from ...auth.accounts import normalized_name
 from ..archives import Archives
-from ..audit import AuditEntry
 from ..hub_users import HubUser
 from ..sites.base import SiteRun
 from .base import ConsoleHandler, ConsolePage, write_audit

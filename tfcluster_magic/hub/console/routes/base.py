@@ -32,12 +32,13 @@ from ....errors import NotAllowed
 from ....i18n import _
 from ....spec import Model
 from ....web import MOST_BYTES, ProblemResponses, StreamedBody
+from ...audit import AuditEntry, AuditLog, new_entry
 from ...user_limits import NoSitePolicy, SitePolicy
 from ..archives import Archives
-from ..audit import AuditEntry, AuditLog, new_entry
 from ..cached_reading import RunCache, StorageCache
 from ..class_import import Importing
 from ..hub_users import HubUsers
+from ..service import OWNER, SHELL
 from ..sites.base import Site
 
 
@@ -159,7 +160,9 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
         """The administrator, as the hub calls them; a service with the scope is named as one."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
-        return name if user.get("kind", "user") == "user" else f"service {name}"
+        if user.get("kind", "user") == "user":
+            return name
+        return os.environ.get(OWNER, name) if name == SHELL else f"service {name}"
 
     def reply(self, data: Model | dict[str, Any]) -> None:
         """Answer with JSON."""
@@ -213,12 +216,14 @@ class ConsolePage(ConsoleHandler):
             xsrf=self.xsrf_token.decode("ascii"),
             user=self.who,
             most_bytes=self.most_bytes,
+            own_passwords=await self.console.people.own_passwords(),
         )
 
     def send_problem(self, told: dict[str, Any]) -> None:
         """Show a problem as a page."""
         self.set_status(told["status"])
-        self._show("refused.html", detail=told["detail"])
+        user = getattr(self, "_hub_auth_user_cache", None) or {}
+        self._show("refused.html", detail=told["detail"], user=user.get("name", ""))
 
     def _show(self, name: str, **words: object) -> None:
         nonce = secrets.token_urlsafe(16)

@@ -2,7 +2,8 @@
 
 GET    api/users                 q, group, server, sort, limit, offset, kept
 GET    api/users/import          how far the one is that is under way
-POST   api/users/import          {"csv", "group", "dryRun"}
+POST   api/users/import          {"csv", "group", "dryRun", "withoutNotebook"}
+POST   api/users/links           {"names", "withoutNotebook"}
 POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
 GET    api/overrides
 PUT    api/overrides/USER        {"until", "reason", "quota", "storage", "budget"}
@@ -18,15 +19,15 @@ from typing import Any, Literal
 
 from jupyterhub.utils import get_browser_protocol
 
-from ....errors import InvalidRequest, NotFound, Problem, TFClusterError
+from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ....i18n import _
 from ....launch import validation
 from ....spec import Model
-from ...auth.accounts import normalized_name
+from ...audit import AuditEntry
+from ...auth.accounts import LINK_HOURS, allowed_name, normalized_name
 from ...tenancy.policy import Override, checked_override, entitled
 from .. import class_import, tables
-from ..audit import AuditEntry
-from ..class_import import ClassImport, ImportedLine
+from ..class_import import ClassImport, ImportedLine, browser_link
 from ..hub_users import HubUser
 from .base import ConsoleHandler, ConsolePage, query_words, write_audit
 from .clusters import MOST_AT_ONCE
@@ -79,6 +80,8 @@ class ImportRequest(Model, frozen=True):
     csv: str
     group: str = ""
     dry_run: bool = False
+    without_notebook: bool = False
+    """Whether people get an account who would get no notebook."""
 
 
 class ImportUsers(ConsoleHandler):
@@ -93,8 +96,9 @@ class ImportUsers(ConsoleHandler):
         """What became of each line, or would."""
         asked = validation.read_model(self.body(), ImportRequest)
         lines = class_import.read_class(asked.csv, asked.group)
-        base = f"{get_browser_protocol(self.request)}://{self.request.host}{self.console.hub}"
-        work = ClassImport(self.console.people, base, self.console.site_policy)
+        refusal = _no_refusal if asked.without_notebook else self.console.site.why_no_notebook
+        console = self.console
+        work = ClassImport(console.people, hub_address(self), console.site_policy, refusal)
         if asked.dry_run:
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
@@ -123,6 +127,59 @@ class ImportUsers(ConsoleHandler):
                 "wrong": sum(not one.ok for one in told),
             }
         )
+
+
+def _no_refusal(_name: str) -> str:
+    return ""
+
+
+def hub_address(handler: ConsoleHandler) -> str:
+    """The hub's address in the browser of whoever asks, with a slash at the end."""
+    request = handler.request
+    return f"{get_browser_protocol(request)}://{request.host}{handler.console.hub}"
+
+
+class LinksRequest(Model, frozen=True):
+    """Who gets a link that sets a password; those without an account get one."""
+
+    names: tuple[str, ...]
+    without_notebook: bool = False
+    """Whether people get an account who would get no notebook."""
+
+
+class Links(ConsoleHandler):
+    """People are invited, and passwords are reset."""
+
+    async def post(self) -> None:
+        """The link of each name, for all of them or for none."""
+        asked = validation.read_model(self.body(), LinksRequest)
+        if not 0 < len(asked.names) <= MOST_AT_ONCE:
+            rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
+            raise InvalidRequest([Problem("names", len(asked.names), rule)], _("no link was made"))
+        names = sorted({allowed_name(name) for name in asked.names})
+        people = self.console.people
+        people.expire()
+        if (there := await people.accounts()) is None:
+            raise NotFound(_("people sign in at a provider here: nobody has a password of the hub"))
+        new = [name for name in names if name not in there]
+        for name in () if asked.without_notebook else new:
+            if why := self.console.site.why_no_notebook(name):
+                text = _("{name} would get no notebook. {why}")
+                raise Conflict(text.format(name=name, why=why))
+        again = [name for name in names if name in there]
+        entries = await write_audit(self, "invite", [(name, "") for name in new])
+        entries += await write_audit(self, "new link", [(name, "") for name in again])
+        audit = self.console.audit
+        try:
+            made = await people.links(names)
+        except TFClusterError as error:
+            await asyncio.to_thread(audit.ended, entries, [str(error)] * len(entries))
+            raise
+        await asyncio.to_thread(audit.ended, entries, ["done"] * len(entries))
+        address = hub_address(self)
+        links = {name: browser_link(link, address) for name, link in made.items()}
+        self.set_status(201)
+        self.reply({"links": links, "hours": LINK_HOURS})
 
 
 class ServersRequest(Model, frozen=True):
@@ -251,6 +308,7 @@ HANDLERS = (
     ("users", UsersPage),
     ("api/users", Users),
     ("api/users/import", ImportUsers),
+    ("api/users/links", Links),
     ("api/users/servers", Servers),
     ("api/overrides", AllOverrides),
     ("api/overrides/([^/]+)", OneOverride),

@@ -122,6 +122,9 @@ class Site(Protocol):
         Raises NotFound: there is no such person, or nothing of them; OSError: the file is full.
         """
 
+    def why_no_notebook(self, name: str) -> str:
+        """Return why a user of this name would get no notebook; empty if they would."""
+
     async def leaks(self) -> SiteLeaks:
         """What nobody owns."""
 

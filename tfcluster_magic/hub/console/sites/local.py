@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from ....errors import BackendUnavailable, NotFound, TFClusterError
 from ....i18n import VARIABLE, _
 from ....spec import Stop
-from ...local_servers import HIDDEN, NoServer, Person, account
+from ...auth.system_accounts import NoServer, Person, account, why_no_notebook
+from ...local_servers import HIDDEN
 from .base import (
     RUNS_KEPT,
     Missed,
@@ -321,6 +322,10 @@ class LocalSite:
         await self._people()
         answers, missed = await self._all(ReaderRequest(do="storage"))
         return SiteStorage(users={name: answer.volumes for name, answer in answers}, missed=missed)
+
+    def why_no_notebook(self, name: str) -> str:
+        """Whether this machine has an account for it."""
+        return why_no_notebook(name, self._owner)
 
     async def leaks(self) -> SiteLeaks:
         """See `Site.leaks`."""

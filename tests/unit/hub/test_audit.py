@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfcluster_magic.errors import BackendUnavailable
-from tfcluster_magic.hub.console.audit import AuditLog, new_entry
+from tfcluster_magic.hub.audit import AuditLog, new_entry
 
 
 def noted(log: AuditLog, target: str, result: str | None = "done") -> None:

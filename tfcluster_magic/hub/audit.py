@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from ... import state_files
-from ...backends.log_files import lines_backwards
-from ...errors import BackendUnavailable
-from ...i18n import _
-from ...spec import Model
+from .. import state_files
+from ..backends.log_files import lines_backwards
+from ..errors import BackendUnavailable
+from ..i18n import _
+from ..spec import Model
 
 ASKED = "asked"
 FILE = "audit.jsonl"
