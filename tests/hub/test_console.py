@@ -88,7 +88,11 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     accessible(page, "#ask-stop")
     page.screenshot(path=shots.with_name(f"{shots.name}-stop.png"))
     asking.get_by_role("button", name="Stop", exact=True).click()
+    expect(row).to_have_count(0, timeout=90_000)
+    page.get_by_role("button", name="Show ended").press("Enter")
     expect(row).to_contain_text(f"Ended by admin {OWNER}: {HTML}", timeout=90_000)
+    expect(row).to_contain_text("1 worker")
+    looked_at(page, shots.with_name(f"{shots.name}-ended"))
 
     page.get_by_role("link", name="Audit").click()
     entry = page.get_by_role("row", name=re.compile("stop .*digits-1"))

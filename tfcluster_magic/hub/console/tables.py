@@ -245,6 +245,7 @@ RUNS: Table[SiteRun] = Table(
             tuple(sorted(reason.value for reason in Reason)),
         ),
         Filter("owner", lambda row, owners: row.owner in owners),
+        Filter("active", lambda row, said: row.active == (said == ("true",)), ("true", "false")),
         KEPT,
     ),
     usual="age",

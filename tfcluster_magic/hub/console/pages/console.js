@@ -19,7 +19,15 @@ const COLUMNS = [
   ['node', 'Node']
 ];
 
-const view = { text: '', phases: new Set(), sort: 'age', offset: 0 };
+const view = {
+  text: '',
+  phases: new Set(),
+  ended: false,
+  sort: 'age',
+  offset: 0
+};
+/** Phases of what has ended, which has a filter of its own. */
+const ENDED = new Set(['Succeeded', 'Failed', 'Stopped']);
 const chosen = new Map();
 let shown = { items: [], total: 0, all: 0, phases: {}, missed: [] };
 
@@ -39,7 +47,10 @@ function drawRow(row) {
   const pick = make('td');
   pick.append(box);
   const reason = make('td', '', { class: 'message' });
-  reason.append(make('div', row.reason), make('small', row.message));
+  reason.append(
+    make('div', row.message || row.reason),
+    make('small', row.reason, { class: 'code' })
+  );
   const name = make('th', '', { scope: 'row' });
   const log = make('button', row.name, {
     type: 'button',
@@ -54,16 +65,40 @@ function drawRow(row) {
     pick,
     short(row.owner),
     name,
-    short(row.phase),
+    phaseOf(row.phase),
     reason,
     short(age(row.createdAt)),
     make('td', tasksOf(row)),
-    short(row.cpu ? String(row.cpu) : '–'),
-    short(memory(row.memory)),
-    short(row.gpu ? String(row.gpu) : '–'),
+    ...[
+      row.cpu ? String(row.cpu) : '–',
+      memory(row.memory),
+      row.gpu ? String(row.gpu) : '–'
+    ].map(text => short(row.active ? text : '')), // what has ended holds nothing
     make('td', row.nodes.join(', '))
   );
   return line;
+}
+
+/** Icons of phases, beside their words. */
+const ICONS = {
+  Queued: 'fa-clock',
+  Starting: 'fa-spinner',
+  Running: 'fa-play',
+  Stopping: 'fa-hourglass-half',
+  Succeeded: 'fa-check',
+  Failed: 'fa-xmark',
+  Stopped: 'fa-stop'
+};
+
+function phaseOf(phase) {
+  const cell = make('td', '', { class: 'short' });
+  const chip = make('span', '', { class: `phase phase-${phase}` });
+  chip.append(
+    make('i', '', { class: `fa ${ICONS[phase] ?? ''}`, 'aria-hidden': 'true' }),
+    ` ${phase}`
+  );
+  cell.append(chip);
+  return cell;
 }
 
 function choose(row, yes) {
@@ -90,10 +125,15 @@ function draw() {
   drawRows(shown.items.map(drawRow));
   drawColumns(COLUMNS, view, change);
   drawChips(at('phases'), shown.phases, view.phases, change);
+  for (const chip of at('phases').children) {
+    chip.hidden = ENDED.has(chip.dataset.word) && !view.ended;
+  }
   drawChoice();
   drawPlace(shown, view.offset, LIMIT);
   at('empty').textContent = shown.all
-    ? 'No cluster fits. Empty the filter, or choose other phases.'
+    ? view.ended || view.text || view.phases.size
+      ? 'No cluster fits. Empty the filter, or choose other phases.'
+      : 'No cluster is active. Show ended ones to see the others.'
     : 'There are no clusters yet. A user starts one in a notebook: %tfcluster launch train.py';
 }
 
@@ -102,6 +142,9 @@ const { look, change } = follow({
   view,
   words: asked => {
     asked.set('kept', 'true');
+    if (!view.ended) {
+      asked.set('active', 'true');
+    }
     for (const phase of view.phases) {
       asked.append('phase', phase);
     }
@@ -168,6 +211,15 @@ at('every').addEventListener('change', () => {
     choose(row, at('every').checked);
   }
   draw();
+});
+at('ended').addEventListener('click', () => {
+  view.ended = !view.ended;
+  at('ended').setAttribute('aria-pressed', String(view.ended));
+  at('ended').classList.toggle('active', view.ended);
+  for (const phase of view.ended ? [] : ENDED) {
+    view.phases.delete(phase);
+  }
+  change();
 });
 at('stop').addEventListener('click', openStop);
 at('reason').addEventListener('input', () => {
