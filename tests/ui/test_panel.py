@@ -115,7 +115,9 @@ def test_a_lab_whose_extension_is_disabled(
     launch = "%load_ext tfcluster_magic\n%tfcluster launch sleep.py --workers 1 --name digits"
     lab.notebook(launch, "%tfcluster")
     output = lab.run_cell(0)
-    expect(output).to_contain_text(re.compile(r"digits-1[\s\S]*ready · as of \d\d:\d\d"))
+    expect(output).to_contain_text(
+        re.compile(r"digits-1[\s\S]*ready · as of \d{4}-\d\d-\d\d \d\d:\d\d")
+    )
     expect(lab.page.locator(".tfc-RunCard")).to_have_count(0)
     panel = lab.run_cell(1)
     expect(panel.get_by_text("1/1 ready")).to_be_visible()
