@@ -165,11 +165,11 @@ def note_line(cluster: TFCluster) -> list[str]:
     return [_("note: {note}").format(note=text)] if text else []
 
 
-def _facts(cluster: TFCluster, now: float) -> str:
+def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True) -> str:
     state = cluster.status
     parts = [replica_summary(cluster)]
     parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
-    if state.started_at is not None:
+    if state.started_at is not None and (elapsed or state.finished_at):
         end = state.finished_at or now
         so_far = _("took {time}") if state.finished_at else _("for {time}")
         parts.append(so_far.format(time=format_duration(end - state.started_at)))
@@ -396,14 +396,16 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
 
 # HTML of a run in a notebook. Everything that is not ours is escaped.
 
+# Those of the card in JupyterLab, by its theme; elsewhere such as are read on white.
+_WAITING = "var(--jp-warn-color1, #b26a00)"
 _COLOURS = {
-    Phase.QUEUED: "#b26a00",
-    Phase.STARTING: "#b26a00",
-    Phase.RUNNING: "#1565c0",
-    Phase.STOPPING: "#b26a00",
-    Phase.SUCCEEDED: "#2e7d32",
-    Phase.FAILED: "#c62828",
-    Phase.STOPPED: "#616161",
+    Phase.QUEUED: _WAITING,
+    Phase.STARTING: _WAITING,
+    Phase.RUNNING: "var(--jp-brand-color1, #1565c0)",
+    Phase.STOPPING: _WAITING,
+    Phase.SUCCEEDED: "var(--jp-success-color1, #2e7d32)",
+    Phase.FAILED: "var(--jp-error-color1, #c62828)",
+    Phase.STOPPED: "var(--jp-border-color1, #616161)",
 }
 
 
@@ -418,14 +420,15 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
     """
     state = cluster.status
     failing = is_failing(state)
-    colour = _COLOURS[Phase.FAILED if failing else state.phase]
+    phase = Phase.FAILED if failing else state.phase
+    colour = _COLOURS[phase]
     word = FAILING if failing else state.phase.value
     ready = _("{ready} ready").format(ready=ready_count(cluster))
     how = [ready] if as_of is None else [ready, _as_of(as_of)]
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
-        f'<span style="{_readable_colour(colour)};font-weight:600">{word}</span>',
+        f'<span style="{_readable_colour(phase)};font-weight:600">{word}</span>',
         f'<span style="opacity:.7">{escape(" · ".join(how))}</span></div>',
         f"<div>{_sentence(shown(state))}</div>",
     ]
@@ -437,7 +440,8 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    facts = _facts(cluster, as_of or time.time())
+    # how long it has been going on is not brought up to date, and wrong in a moment
+    facts = _facts(cluster, as_of or time.time(), elapsed=as_of is not None)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
     if output := state.paths.get("output"):
         what = escape(_("output"))
@@ -498,9 +502,11 @@ def _of_task(task: str) -> str:
     return _("last lines of {task}:").format(task=task)
 
 
-def _readable_colour(colour: str) -> str:
+def _readable_colour(phase: Phase) -> str:
     """The colour of a text: nearer to that of the text around it, which is white in dark themes."""
-    return f"color:{colour};color:color-mix(in srgb, {colour} 60%, currentColor)"
+    if phase is Phase.STOPPED:
+        return "opacity:.8"  # the colour of a border is none to be read
+    return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 
 def tab_link(url: str, text: str) -> str:

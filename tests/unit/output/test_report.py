@@ -190,6 +190,16 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
     assert "%tfcluster logs -f digits-2" in made["text/plain"]
 
 
+def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
+    """The panel's card says since when a run is on, and not for how long; one that is kept does."""
+    run = cluster(started_at=NOW - 50)
+
+    assert " for 50s" not in report.run_card(run)
+    assert " for 50s" in report.run_card(run, as_of=NOW)
+    assert "launched" in report.run_card(run)
+    assert "as of" not in report.run_card(run)
+
+
 def failed_run(*printed: str) -> TFCluster:
     """A run whose worker-1 failed after it printed these lines, and took worker-0 with it."""
     ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=printed)
