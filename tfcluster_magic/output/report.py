@@ -475,7 +475,7 @@ def _since(cluster: TFCluster) -> str:
 
 
 @dataclass(frozen=True)
-class LastLines:
+class PrintedEnd:
     """The end of what a failed task printed."""
 
     task: str
@@ -485,7 +485,7 @@ class LastLines:
 MOST_LAST_LINES = 10
 
 
-def last_lines(cluster: TFCluster) -> LastLines | None:
+def last_lines(cluster: TFCluster) -> PrintedEnd | None:
     """Return the end of what the task printed that ended the run, without TensorFlow's own remarks;
     None if none failed, or none printed anything. `RunCard.tsx` shows the same.
     """
@@ -495,7 +495,7 @@ def last_lines(cluster: TFCluster) -> LastLines | None:
         return None
     printed = [line for line in failures[0].exit.last_lines if not is_tensorflow_log(line)]
     kept = tuple(strip_controls(line) for line in printed[-MOST_LAST_LINES:])
-    return LastLines(failures[0].task, kept) if kept else None
+    return PrintedEnd(failures[0].task, kept) if kept else None
 
 
 def _of_task(task: str) -> str:
