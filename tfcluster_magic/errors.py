@@ -180,6 +180,14 @@ class WaitTimeout(TFClusterError):
     http_status = 504
 
 
+class WaitInterrupted(KeyboardInterrupt):
+    """A person interrupted a wait for a run. The run goes on; what follows the wait does not."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows below the interrupted cell: the message, no traceback."""
+        return [sanitize_text(with_magic_commands(str(self)))]
+
+
 class BackendUnavailable(TFClusterError):
     """The backend cannot be used or does not answer."""
 

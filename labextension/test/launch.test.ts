@@ -141,6 +141,17 @@ describe('what a form begins with', () => {
     expect(opened(last, { mode: 'in-graph' })).toEqual({ mode: 'in-graph' });
   });
 
+  it('is a cell without arguments, counts and name of what was launched before', () => {
+    const values = { workers: '3' };
+    const last = draft({ program: 'a.py', arguments: 'x', name: 'n', values });
+    const cell = { text: 'print(1)', notebook: 'a/n.ipynb' };
+    const said = { cell: cell.text, notebook: cell.notebook };
+    const begun = { ...last, ...opened(last, said) };
+    expect(begun).toEqual(draft({ source: 'cell', cell }));
+    const typed = { ...begun, arguments: 'y' };
+    expect({ ...typed, ...opened(typed, said) }).toEqual(typed);
+  });
+
   it('is the spec of a run', () => {
     const spec = {
       replicas: { worker: { count: 3 }, chief: { count: 1 } },

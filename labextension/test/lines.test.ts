@@ -152,6 +152,23 @@ describe('a search', () => {
     searcher.dispose();
   });
 
+  it('has no current match once the lines with all of them have gone', async () => {
+    const buffer = new LineBuffer(10);
+    const rows = new Rows();
+    const searcher = new Searcher(buffer, () => undefined);
+    buffer.append(lines(0, 5));
+    for (let number = 0; number < 5; number++) {
+      rows.push(number, buffer.line(number).text);
+    }
+    searcher.start({ ...NO_QUERY, text: 'line 3' }, rows, 0);
+    await vi.waitFor(() => expect(searcher.current).toBe(0));
+    buffer.append(lines(100, 120));
+    rows.drop(buffer.first);
+    searcher.more(5);
+    expect([searcher.count, searcher.current]).toEqual([0, -1]);
+    searcher.dispose();
+  });
+
   it('is marked across the colours of a line', () => {
     const red = { text: 'one t', className: 'red' };
     const cut = pieces(

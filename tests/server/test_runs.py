@@ -13,6 +13,7 @@ from support.server.calls import Api, Events, Launch, assert_problem
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.i18n import language
+from tfcluster_magic.output.report import MIME_TYPE
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.server.base import MOST_BYTES
 from tfcluster_magic.server.service import Service
@@ -39,6 +40,21 @@ async def test_a_list_is_light(api: Api, ended: Launch) -> None:
     assert "addresses" not in run["cluster"]["status"]
     assert len(run["cluster"]["status"]["events"]) == 1
     assert (run["progress"], run["notes"]) == (None, [])
+
+
+async def test_what_notebooks_keep_of_runs(api: Api, ended: Launch, page: Any) -> None:
+    """Text, HTML and JSON of runs as they are now, without those that nobody knows."""
+    events: Events = await page()
+    await ended("print('hello')")
+    await events.phase("Succeeded")
+    kept = (await api("GET", "outputs?run=digits-1")).json["outputs"]
+    assert kept.keys() == {"digits-1"}
+    assert "digits-1 Succeeded" in kept["digits-1"]["text/plain"]
+    assert "Succeeded" in kept["digits-1"]["text/html"]
+    drawn = kept["digits-1"][MIME_TYPE]
+    assert (drawn["kind"], drawn["cluster"]["status"]["phase"]) == ("Run", "Succeeded")
+    assert (await api("GET", "outputs?run=gone-7")).json == {"outputs": {}}
+    assert (await api("GET", "outputs")).json == {"outputs": {}}
 
 
 async def test_earlier_runs_are_listed_when_asked_for(api: Api, ended: Launch) -> None:

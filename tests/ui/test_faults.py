@@ -236,3 +236,24 @@ def test_markup_in_output_is_text(lab: LabPage, server: LabServer) -> None:
     lab.screenshot("log")
     assert lab.pwned() is None
     assert "title" not in lab.page.title()
+
+
+def test_failures_that_come_together_are_one_notification(lab: LabPage, server: LabServer) -> None:
+    """Several runs that fail do not cover the notebook, and what is said goes with them."""
+    knows_nothing = lab.sidebar.get_by_role("row")
+    expect(knows_nothing).to_have_count(0)
+    for name in "abc":
+        server.launch("fail.py", workers=1, ps=0, name=name)
+    toasts = lab.page.locator(".Toastify__toast")
+    expect(toasts.filter(has_text="3 clusters failed:")).to_be_visible()
+    expect(toasts).to_have_count(1)
+    lab.screenshot("together")
+    lab.theme("dark")
+    lab.screenshot("together-dark")
+    for name in "ab":
+        server.delete(f"{name}-1")
+    lab.page.locator(".jp-Notification-Status").click()
+    told = lab.page.locator(".jp-Notification-Center")
+    expect(told.get_by_text("c-1 failed.")).to_be_visible()
+    server.delete("c-1")
+    expect(told.get_by_text("failed")).to_have_count(0)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+import pytest
 from playwright.sync_api import expect
+from support.polling import wait_until
 from support.ui import flows
 from support.ui.flows import LOAD, card, output_of
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 from support.ui.page_console import AWAY
+
+from tfcluster_magic.errors import ClusterFailed
+from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.spec import Phase, Reason, Status, TFCluster
 
 
 def kept(lab: LabPage) -> Any:
@@ -98,3 +106,126 @@ def test_while_the_server_is_away_the_card_is_marked_as_old(
     expect(card(lab)).to_contain_text("Running")
     own_server.start()
     expect(card(lab)).not_to_contain_text("as of", timeout=60_000)
+
+
+# What the file of a notebook holds of a run: last, with its time, and for whoever has no extension.
+
+
+def saved(lab: LabPage, name: str = "notebook.ipynb") -> dict[str, Any]:
+    """The data of the first output in the file, by MIME type; text as one string."""
+    cells = json.loads((lab.server.root / name).read_text())["cells"]
+    data: dict[str, Any] = next(out["data"] for cell in cells for out in cell["outputs"])
+    joined = {kind: "".join(data[kind]) for kind in ("text/plain", "text/html")}
+    return {**data, **joined}
+
+
+def save(lab: LabPage) -> None:
+    """As Ctrl+S does."""
+    lab.execute("docmanager:save")
+
+
+def is_dirty(lab: LabPage) -> bool:
+    """Whether the notebook in front has what its file has not."""
+    dirty: bool = lab.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
+    )
+    return dirty
+
+
+def outdated(run: TFCluster) -> list[dict[str, Any]]:
+    """The output of a cell as it was when its run had just been launched."""
+    queued = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, message="It waits.")
+    return output_of(msgspec.structs.replace(run, status=queued))
+
+
+def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
+    """Each phase is written into the document: saved at any time, it is how the run was last."""
+    lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
+    expect(card(lab)).to_contain_text("2/2 ready")
+    wait_until(lambda: "Running" in kept_html(lab), lambda: f"Running is kept: {kept(lab)}")
+    save(lab)
+    running = saved(lab)
+    assert "2/2 ready" in running["text/html"]
+    assert "digits-1 Running" in running["text/plain"]
+    assert "%tfcluster status digits-1" in running["text/html"]
+    assert not is_dirty(lab)
+
+    lab.server.manager.stop("digits-1", "enough")
+    wait_until(lambda: "Stopped" in kept_html(lab), lambda: f"Stopped is kept: {kept(lab)}")
+    assert is_dirty(lab)  # so JupyterLab saves it by itself
+    save(lab)
+    for form in ("text/html", "text/plain"):
+        assert "Stopped" in saved(lab)[form]
+        assert "enough" in saved(lab)[form]
+        assert "Running" not in saved(lab)[form]
+    assert saved(lab)[MIME_TYPE]["cluster"]["status"]["phase"] == "Stopped"
+
+
+def test_what_a_run_did_while_no_page_was_open_is_saved_with_the_next_change(lab: LabPage) -> None:
+    """Opening a notebook changes nothing in it; saving it keeps how its failed run ended, with
+    the time, the reason and the last lines of the task.
+    """
+    run = lab.server.launch("fail.py", workers=1, ps=0, name="broken")
+    with pytest.raises(ClusterFailed):
+        lab.server.manager.wait("broken-1", 180)
+    before = outdated(run)
+    lab.notebook("", name="another.ipynb")
+    save(lab)
+    metadata = json.loads((lab.server.root / "another.ipynb").read_text())["metadata"]
+    with lab.page.expect_response(re.compile("tfcluster/api/outputs")) as answered:
+        lab.notebook("", outputs=[before], metadata=metadata)
+    answered.value.finished()
+
+    expect(card(lab)).to_contain_text("ValueError: the data set is empty")
+    expect(card(lab)).to_contain_text("before the fall")
+    lab.screenshot("failed")
+    lab.theme("dark")
+    lab.screenshot("failed-dark")
+    assert kept(lab) == json.loads(json.dumps([before]))
+    assert not is_dirty(lab)
+    save(lab)
+    for form in ("text/html", "text/plain"):
+        told = saved(lab)[form]
+        assert re.search(r"broken-1.*Failed", told, re.DOTALL)
+        assert re.search(r"as of \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d{4}", told)
+        assert "before the fall" in told
+        assert "ValueError: the data set is empty" in told
+        assert "Queued" not in told
+    assert not is_dirty(lab)
+
+
+def test_fifty_old_runs_are_asked_for_together(lab: LabPage) -> None:
+    """A notebook with many outdated outputs makes one request for what it may have to save."""
+    names = [f"old{n}" for n in range(5)]
+    runs = [lab.server.launch("hello.py", workers=1, name=name) for name in names]
+    for run in runs:
+        lab.server.manager.wait(run.metadata.name, 180)
+    asked: list[str] = []
+    lab.page.on("request", lambda request: asked.append(request.url))
+    lab.notebook(*[""] * 5, outputs=[outdated(run) for run in runs], kernel=False)
+    for number in range(5):
+        expect(card(lab).nth(number)).to_contain_text("Succeeded")
+    wait_until(lambda: any("api/outputs" in url for url in asked), lambda: f"asked: {asked}")
+    assert len([url for url in asked if "api/outputs" in url]) == 1
+
+
+def kept_html(lab: LabPage) -> str:
+    """The HTML of the first output of the document."""
+    return next("".join(out["data"]["text/html"]) for outputs in kept(lab) for out in outputs)
+
+
+def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage) -> None:
+    """Its card goes on to say how it ended, and its buttons act on it: it was not deleted."""
+    lab.server.launch("hello.py", workers=1, name="digits")
+    lab.server.manager.wait("digits-1", 180)
+    lab.notebook("", outputs=[output_of(lab.server.manager.status("digits-1"))], kernel=False)
+    expect(card(lab).get_by_role("button", name="Rerun digits-1")).to_be_visible()
+
+    lab.server.launch("hello.py", workers=1, name="digits")
+    expect(lab.sidebar.get_by_role("row", name="digits-2")).to_be_visible()
+    lab.sidebar.get_by_role("button", name="Refresh").click()
+    expect(lab.sidebar.get_by_role("row", name="digits-1")).to_have_count(0)
+    expect(card(lab).get_by_role("button", name="Rerun digits-1")).to_be_visible()
+    lab.screenshot("older")
+    expect(card(lab)).not_to_contain_text("as of")
+    expect(lab.page.get_by_text("This run was deleted.")).to_have_count(0)

@@ -16,6 +16,8 @@ from tfcluster_magic.runs.manager import Until
 
 # An icon of a widget is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
+CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Rerun", "Delete")
+"""What the card of a run has, in its order."""
 LOAD = "%load_ext tfcluster_magic\n%tfcluster"
 
 
@@ -95,7 +97,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     output.get_by_text("More options").click()
     expect(output.get_by_text("1/1 ready")).to_be_visible()
     output.get_by_role("button", name="Logs").first.click()
-    expect(output.locator("pre")).to_contain_text("up")
+    expect(output.locator("pre[tabindex]")).to_contain_text("up")
     output.get_by_role("button", name=STOP).click()
     expect(output.get_by_text("Stop digits-1?")).to_be_visible()
     found.look(".jp-OutputArea-output", "list")
@@ -115,7 +117,9 @@ def test_a_lab_whose_extension_is_disabled(
     launch = "%load_ext tfcluster_magic\n%tfcluster launch sleep.py --workers 1 --name digits"
     lab.notebook(launch, "%tfcluster")
     output = lab.run_cell(0)
-    expect(output).to_contain_text(re.compile(r"digits-1[\s\S]*ready · as of \d\d:\d\d"))
+    expect(output).to_contain_text(
+        re.compile(r"digits-1[\s\S]*ready · as of \d{4}-\d\d-\d\d \d\d:\d\d")
+    )
     expect(lab.page.locator(".tfc-RunCard")).to_have_count(0)
     panel = lab.run_cell(1)
     expect(panel.get_by_text("1/1 ready")).to_be_visible()
@@ -123,3 +127,28 @@ def test_a_lab_whose_extension_is_disabled(
     panel.get_by_role("button", name=STOP).click()
     panel.get_by_role("button", name="Stop it").click()
     expect(panel.get_by_text("Stopped", exact=True)).to_be_visible()
+
+
+def test_a_panel_whose_kernel_was_restarted_says_how_it_comes_back(lab: LabPage) -> None:
+    """No error stands in a form that nobody has begun, a run has the card's actions in its order,
+    and a panel that has lost its kernel says in one line what to do.
+    """
+    lab.server.launch("sleep.py", workers=1, name="digits")
+    output = lab.run(LOAD)
+    expect(output.get_by_text("1/1 ready")).to_be_visible()
+    output.get_by_text("Launch a cluster").click()
+    expect(output.get_by_text("%tfcluster launch", exact=True)).to_be_visible()
+    expect(output.get_by_role("status").filter(visible=True)).to_have_count(0)
+    lab.screenshot("begun", output)
+    names = output.locator(".widget-button:visible").all_inner_texts()
+    ours = [name for name in map(str.strip, names) if name in CARD]
+    assert ours == ["Stop", "Logs", "TensorBoard", "Delete"]
+    back = output.get_by_text("Run the cell again to bring the panel back.")
+    expect(back).to_be_hidden()
+    lab.page.evaluate(
+        "async () => { await window.jupyterapp.shell.currentWidget.sessionContext"
+        ".session.kernel.restart(); }"
+    )
+    expect(back).to_be_visible()
+    lab.theme("dark")
+    lab.screenshot("lost-dark", output)

@@ -19,6 +19,7 @@ from ..errors import TFClusterError, UsageError
 from ..i18n import _
 from ..output import report
 from ..output.text import Paint, last_overwrite, sanitize_text
+from ..runs.handle import detached
 from ..runs.manager import ClusterManager
 from ..spec import TFCluster
 
@@ -205,9 +206,5 @@ class Terminal:
         try:
             yield
         except KeyboardInterrupt:
-            goes_on = _(
-                "{name} goes on: `tfcluster logs -f {name}` shows its output, "
-                "`tfcluster stop {name}` ends it"
-            ).format(name=name)
-            self.note("\n" + self.words(_("detached; {then}").format(then=then or goes_on)))
+            self.note("\n" + self.words(detached(name, then)))
             raise Detached(name) from None

@@ -150,14 +150,11 @@ def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
         *_room_problems(facts.cluster, demands),
         *storage.problems(facts.volumes),
     )
-    waits = (
-        ()
-        if problems
-        else (*budgets.warnings(most, spent, now), *_waiting_warnings(demands, facts))
-    )
+    spends = () if problems else budgets.warnings(most, spent, now)
+    waits = () if problems else tuple(_waiting_warnings(demands, facts))
     told = budgets.remaining_text(most, spent, now)
-    warnings = (*storage.warnings(facts.volumes), *waits)
-    return Preflight(problems, warnings, (told,) if told else (), setup=setup)
+    warnings = (*storage.warnings(facts.volumes), *spends, *waits)
+    return Preflight(problems, warnings, (told,) if told else (), setup=setup, passing=waits)
 
 
 def _asked(demands: DemandByType, key: str) -> float:

@@ -82,6 +82,7 @@ class LaunchForm:
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._manager = manager
         self._launching = False
+        self._touched = False
         self._timer: threading.Timer | None = None
         self._latest = 0
         self.mode = widgets.ToggleButtons(
@@ -119,7 +120,7 @@ class LaunchForm:
         )
         background.on(self.launch, self._launch, self._launch_is_over)
         for field in (self.mode, self.program, self.arguments, self.name, *self.fields.values()):
-            field.observe(lambda _change: self._changed(), "value")
+            field.observe(lambda _change: self._typed(), "value")
         self.widget = widgets.VBox(self._laid_out())
         self._background = background
         self._show_program()
@@ -171,6 +172,10 @@ class LaunchForm:
         for field in self._for_programs:
             field.layout.display = shown
 
+    def _typed(self) -> None:
+        self._touched = True
+        self._changed()
+
     def _changed(self) -> None:
         """Look at the form once the person has paused."""
         self._show_program()
@@ -194,6 +199,8 @@ class LaunchForm:
         if number != self._latest:
             return
         self.launch.disabled = self._launching or not can
+        if not self._touched:  # nothing is wrong yet with a form that nobody has begun
+            lines = []
         colour = "var(--jp-warn-color0, #b26a00)" if can else "var(--jp-error-color1, #c62828)"
         self.verdict.value = "".join(f"<div>{escape(text)}</div>" for text in told) + "".join(
             f'<div role="status" style="color:{colour}">{escape(text)}</div>' for text in lines

@@ -173,8 +173,11 @@ class Cell(Terminal):
         self.shown.add(name)
         beside = self.manager.beside(cluster)
         content = run_bundle(cluster, self.manager.progress(cluster), beside)
-        content["text/plain"] = self.words(content["text/plain"])
-        display(content, raw=True, display_id=f"{name}-{id(self)}", update=again)
+        display(content, raw=True, display_id=self.display_id(name), update=again)
+
+    def display_id(self, name: str) -> str:
+        """How the output of a run is known to whoever brings it up to date."""
+        return f"{name}-{id(self)}"
 
 
 def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Cluster | None:
@@ -203,7 +206,9 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
         raise KeyboardInterrupt from None
     else:
         name = made.metadata.name if isinstance(made, TFCluster) else None
-    return Cluster(name, manager).shown_in(shell.execution_count) if name else None
+    if not name:
+        return None
+    return Cluster(name, manager).shown_in(shell.execution_count, terminal.display_id(name))
 
 
 _panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one

@@ -46,7 +46,7 @@ class RunRow:
         self._question = widgets.HBox()
         self.stop = _button(_("Stop"), "stop")
         self.rerun = _button(_("Rerun"), "repeat")
-        self.logs = _button(_("Logs"), "align-left")
+        self.logs = _button(_("Logs"), "terminal")
         self.board = _button(_("TensorBoard"), "line-chart")
         self.delete = _button(_("Delete"), "trash")
         self.stop.on_click(lambda _b: self._ask(_("Stop {name}?"), _("Stop it"), self._stop))
@@ -76,8 +76,9 @@ class RunRow:
         if html != self._card.value:
             self._card.value = html
         if before is None or before.cluster.active != known.cluster.active:
-            ends = self.stop if known.cluster.active else self.rerun
-            self._buttons.children = (self.logs, self.board, ends, self.delete)
+            active = known.cluster.active
+            ends, begins = ((self.stop,), ()) if active else ((), (self.rerun,))
+            self._buttons.children = (*ends, self.logs, self.board, *begins, self.delete)
 
     def close(self) -> None:
         """Show nothing any more."""
@@ -260,6 +261,19 @@ def _no_runs() -> Any:
     )
 
 
+def _lost_kernel() -> Any:
+    """All that is left to see of a panel that ipywidgets marks as without its kernel: a line."""
+    text = _("The kernel of this panel has ended. Run the cell again to bring the panel back.")
+    lost = ".tfc-panel.jupyter-widgets-disconnected > "
+    line = widgets.HTML(
+        f"<style>{lost}.tfc-lost-kernel{{display:block!important}}"
+        f"{lost}:not(.tfc-lost-kernel){{display:none!important}}</style>"
+        f'<p role="status">{escape(text)}</p>',
+        layout=widgets.Layout(display="none"),
+    )
+    return line.add_class("tfc-lost-kernel")
+
+
 # The panel as one widget
 
 PATIENCE = 1.0
@@ -284,7 +298,8 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
         self.form = LaunchForm(manager, background)
         folded = widgets.Accordion([self.form.widget], titles=(_("Launch a cluster"),))
         folded.selected_index = None
-        self.children = (folded, self._message, self._away, self.runs.widget)
+        self.add_class("tfc-panel")
+        self.children = (_lost_kernel(), folded, self._message, self._away, self.runs.widget)
         self._end = watcher.listen(self._changed)
         if watcher.complete(PATIENCE) and not watcher.known():
             folded.selected_index = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..backends.base import Options
-from ..errors import with_magic_commands
+from ..errors import strip_controls, with_magic_commands
 from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
@@ -26,7 +27,18 @@ from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, T
 from ..spec.message_table import format_duration
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes
-from .text import FAILING, PLAIN, Paint, age, clock, is_failing, one_line, pad, table
+from .text import (
+    FAILING,
+    PLAIN,
+    Paint,
+    age,
+    clock,
+    is_failing,
+    is_tensorflow_log,
+    one_line,
+    pad,
+    table,
+)
 
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
@@ -69,12 +81,18 @@ def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
     return f"{text}: {message}" if message else text
 
 
-def launched(cluster: TFCluster, paint: Paint = PLAIN, program: str = "tfcluster") -> str:
+def launched(
+    cluster: TFCluster,
+    paint: Paint = PLAIN,
+    program: str = "tfcluster",
+    beside: Sequence[str] = (),
+) -> str:
     """The short report of a launch: what there is, where its output goes, what to do next.
 
-    `program` is how this person calls us.
+    `program` is how this person calls us, `beside` are further lines about the run.
     """
     lines = [headline(cluster, paint), f"  {replica_summary(cluster)}"]
+    lines += [f"  {text}" for text in beside]
     lines += [
         f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()
     ]
@@ -147,11 +165,11 @@ def note_line(cluster: TFCluster) -> list[str]:
     return [_("note: {note}").format(note=text)] if text else []
 
 
-def _facts(cluster: TFCluster, now: float) -> str:
+def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True) -> str:
     state = cluster.status
     parts = [replica_summary(cluster)]
     parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
-    if state.started_at is not None:
+    if state.started_at is not None and (elapsed or state.finished_at):
         end = state.finished_at or now
         so_far = _("took {time}") if state.finished_at else _("for {time}")
         parts.append(so_far.format(time=format_duration(end - state.started_at)))
@@ -378,46 +396,117 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
 
 # HTML of a run in a notebook. Everything that is not ours is escaped.
 
+# Those of the card in JupyterLab, by its theme; elsewhere such as are read on white.
+_WAITING = "var(--jp-warn-color1, #b26a00)"
 _COLOURS = {
-    Phase.QUEUED: "#b26a00",
-    Phase.STARTING: "#b26a00",
-    Phase.RUNNING: "#1565c0",
-    Phase.STOPPING: "#b26a00",
-    Phase.SUCCEEDED: "#2e7d32",
-    Phase.FAILED: "#c62828",
-    Phase.STOPPED: "#616161",
+    Phase.QUEUED: _WAITING,
+    Phase.STARTING: _WAITING,
+    Phase.RUNNING: "var(--jp-brand-color1, #1565c0)",
+    Phase.STOPPING: _WAITING,
+    Phase.SUCCEEDED: "var(--jp-success-color1, #2e7d32)",
+    Phase.FAILED: "var(--jp-error-color1, #c62828)",
+    Phase.STOPPED: "var(--jp-border-color1, #616161)",
 }
 
 
-def run_card(cluster: TFCluster, notes: tuple[str, ...] = (), now: float | None = None) -> str:
-    """A small card that is right at the time it names."""
+def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None = None) -> str:
+    """A small card of a run. It reads right without styles, which some viewers of notebooks remove.
+
+    Args:
+        cluster: the run.
+        notes: what else is known of it, a line each.
+        as_of: when this was so, in seconds since 1970, if the card is kept for later; a run that
+            had not ended then may have changed since, which the card says.
+    """
     state = cluster.status
-    now = time.time() if now is None else now
     failing = is_failing(state)
-    colour = _COLOURS[Phase.FAILED if failing else state.phase]
+    phase = Phase.FAILED if failing else state.phase
+    colour = _COLOURS[phase]
     word = FAILING if failing else state.phase.value
-    at = time.strftime("%H:%M", time.localtime(now))
-    how = _("{ready} ready · as of {at}").format(ready=ready_count(cluster), at=at)
+    ready = _("{ready} ready").format(ready=ready_count(cluster))
+    how = [ready] if as_of is None else [ready, _as_of(as_of)]
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
-        f'<span style="{_readable_colour(colour)};font-weight:600">{word}</span>',
-        f'<span style="opacity:.7">{escape(replica_summary(cluster))} · {escape(how)}</span></div>',
-        f"<div>{escape(with_magic_commands(shown(state)))}</div>",
+        f'<span style="{_readable_colour(phase)};font-weight:600">{word}</span>',
+        f'<span style="opacity:.7">{escape(" · ".join(how))}</span></div>',
+        f"<div>{_sentence(shown(state))}</div>",
     ]
     told = [*note_line(cluster), *notes]
-    lines += [f"<div>{escape(text)}</div>" for text in told]
+    lines += [f"<div>{_sentence(text)}</div>" for text in told]
     lines += [f'<div style="opacity:.7">{escape(text)}</div>' for text in shown_inferred(state)]
-    lines += [f"<div>⚠ {escape(warning)}</div>" for warning in state.warnings]
+    lines += [f"<div>⚠ {_sentence(warning)}</div>" for warning in state.warnings]
+    if printed := last_lines(cluster):
+        lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
+        text = escape("\n".join(printed.lines))
+        lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
+    # how long it has been going on is not brought up to date, and wrong in a moment
+    facts = _facts(cluster, as_of or time.time(), elapsed=as_of is not None)
+    lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
     if output := state.paths.get("output"):
         what = escape(_("output"))
         lines.append(f'<div style="opacity:.7">{what}: <code>{escape(output)}</code></div>')
+    if as_of is not None and cluster.active:
+        lines.append(f'<div style="opacity:.7">{_sentence(_since(cluster))}</div>')
     return "\n".join([*lines, "</div>"])
 
 
-def _readable_colour(colour: str) -> str:
+def _sentence(text: str) -> str:
+    """A sentence as HTML; what stands in backticks is a command, written as a cell has it."""
+    parts = with_magic_commands(text).split("`")
+    if len(parts) % 2 == 0:  # a backtick that is not a pair's
+        return escape("`".join(parts))
+    return "".join(
+        f"<code>{escape(part)}</code>" if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+
+
+def _as_of(at: float) -> str:
+    """`as of 2026-11-26 22:41 +0800`: read later, and elsewhere."""
+    when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
+    return _("as of {at}").format(at=when)
+
+
+def _since(cluster: TFCluster) -> str:
+    return _("It may have changed since: `tfcluster status {name}` shows it now.").format(
+        name=cluster.metadata.name
+    )
+
+
+@dataclass(frozen=True)
+class PrintedEnd:
+    """The end of what a failed task printed."""
+
+    task: str
+    lines: tuple[str, ...]
+
+
+MOST_LAST_LINES = 10
+
+
+def last_lines(cluster: TFCluster) -> PrintedEnd | None:
+    """Return the end of what the task printed that ended the run, without TensorFlow's own remarks;
+    None if none failed, or none printed anything. `RunCard.tsx` shows the same.
+    """
+    state = cluster.status
+    failures = sorted(state.failures, key=lambda failure: failure.task != state.culprit)
+    if not failures or not (state.phase is Phase.FAILED or is_failing(state)):
+        return None
+    printed = [line for line in failures[0].exit.last_lines if not is_tensorflow_log(line)]
+    kept = tuple(strip_controls(line) for line in printed[-MOST_LAST_LINES:])
+    return PrintedEnd(failures[0].task, kept) if kept else None
+
+
+def _of_task(task: str) -> str:
+    return _("last lines of {task}:").format(task=task)
+
+
+def _readable_colour(phase: Phase) -> str:
     """The colour of a text: nearer to that of the text around it, which is white in dark themes."""
-    return f"color:{colour};color:color-mix(in srgb, {colour} 60%, currentColor)"
+    if phase is Phase.STOPPED:
+        return "opacity:.8"  # the colour of a border is none to be read
+    return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 
 def tab_link(url: str, text: str) -> str:
@@ -425,8 +514,9 @@ def tab_link(url: str, text: str) -> str:
     return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
 
 
-# The MIME bundle: text, HTML that says "as of 22:41", and light JSON without the program's files,
-# which the Lab extension draws live: `kind` says what it is, `at` when it was so.
+# The MIME bundle: text and HTML that say when that was so, and light JSON without the program's
+# files, which the Lab extension draws live: `kind` says what it is, `at` when it was so. What a
+# notebook holds is read without extension and server, too, by a colleague, on nbviewer, in Git.
 
 MIME_TYPE = "application/vnd.tfcluster.v1+json"
 
@@ -436,14 +526,27 @@ def run_bundle(
     progress: Progress | None = None,
     notes: Sequence[str] = (),
     text: str | None = None,
+    *,
+    away: str = "",
 ) -> dict[str, Any]:
     """The bundle of `cluster`; `text` replaces its plain text, `notes` are what else is known."""
     now = time.time()
+    beside = note_lines(progress, notes)
     return {
-        "text/plain": launched(cluster, program="%tfcluster") if text is None else text,
-        "text/html": run_card(cluster, note_lines(progress, notes), now),
-        MIME_TYPE: {"kind": "Run", "at": now, **run_view(cluster, progress, notes)},
+        "text/plain": _kept_text(cluster, beside, now) if text is None else text,
+        "text/html": run_card(cluster, beside, now),
+        MIME_TYPE: {"kind": "Run", "at": now, **run_view(cluster, progress, notes, away=away)},
     }
+
+
+def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
+    """The report of a run in a notebook, which is read later: with its time, and how it failed."""
+    how = _("{ready} ready").format(ready=ready_count(cluster))
+    beside = [f"{how} · {_as_of(at)}", *map(one_line, notes)]
+    if printed := last_lines(cluster):
+        beside += [_of_task(printed.task), *(f"  {line}" for line in printed.lines)]
+    text = launched(cluster, program="%tfcluster", beside=beside)
+    return with_magic_commands(f"{text}\n{_since(cluster)}" if cluster.active else text)
 
 
 def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Options(Model, frozen=True):
 class Preflight:
     """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on.
 
-    `told` is what a person should know before a launch, and stands against nothing. `unsupported`
+    `told` is what a person should know before a launch, and stands against nothing. `passing` are
+    those of the warnings that are about this moment: no record keeps them. `unsupported`
     are those of the problems that ask for what this place never has, `setup` those that are about
     something else than room: no smaller number would help.
     """
@@ -53,6 +54,7 @@ class Preflight:
     told: tuple[str, ...] = ()
     unsupported: tuple[Problem, ...] = ()
     setup: tuple[Problem, ...] = ()
+    passing: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise when something stands against the launch.

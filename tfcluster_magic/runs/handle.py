@@ -6,10 +6,14 @@ restart or a rerun is never wrong. Owns nothing: the run goes on when the handle
 
 from __future__ import annotations
 
+import secrets
+import sys
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TFClusterError
+from ..errors import TFClusterError, WaitInterrupted
+from ..i18n import _
 from ..output import report
 from ..output.report import run_bundle
 from ..output.text import PLAIN, Prefixer, task_names
@@ -33,6 +37,7 @@ class Cluster:
         self.name = name
         self._manager = manager or ClusterManager()
         self._shown: object = None
+        self._display_id: str | None = None
 
     def __repr__(self) -> str:
         try:
@@ -51,18 +56,24 @@ class Cluster:
         return self.record.status
 
     def wait(self, timeout: float | None = None) -> Cluster:
-        """Wait for the end of the run; `timeout` in seconds.
+        """Wait for the end of the run; `timeout` in seconds. In a notebook its card shows it.
 
         Raises:
             ClusterFailed: it ended without success.
             WaitTimeout: it has not ended in time. It goes on.
+            WaitInterrupted: it was interrupted. The run goes on.
         """
-        self._manager.wait(self.name, timeout)
-        return self
+        return self._wait(timeout, Until.END)
 
     def wait_ready(self, timeout: float | None = None) -> Cluster:
         """Wait until all tasks are up. Raises as `wait`."""
-        self._manager.wait(self.name, timeout, until=Until.READY)
+        return self._wait(timeout, Until.READY)
+
+    def _wait(self, timeout: float | None, until: Until) -> Cluster:
+        try:
+            self._manager.wait(self.name, timeout, until=until, on_change=self._show_change())
+        except KeyboardInterrupt:
+            raise WaitInterrupted(detached(self.name)) from None
         return self
 
     def logs(self, *tasks: str, tail: int | None = None) -> str:
@@ -111,18 +122,41 @@ class Cluster:
 
     # -- in a notebook -----------------------------------------------------------------------------
 
-    def shown_in(self, cell: object) -> Cluster:
+    def shown_in(self, cell: object, display_id: str | None = None) -> Cluster:
         """Note that `cell` shows this run already, so that it is not shown twice below it."""
-        self._shown = cell
+        self._shown, self._display_id = cell, display_id
         return self
+
+    def _show_change(self) -> Callable[[TFCluster], None] | None:
+        """Show the run below the cell that is running, unless it is shown there; return what brings
+        that up to date. None where nobody looks: in a program, a console or a shell.
+        """
+        shell = _notebook_shell()
+        if shell is None:
+            return None
+        from IPython.display import display
+
+        again = self._shown == shell.execution_count and self._display_id is not None
+        if not again:
+            self.shown_in(shell.execution_count, secrets.token_hex(8))
+
+        def show(record: TFCluster) -> None:
+            nonlocal again
+            display(self._bundle(record), raw=True, display_id=self._display_id, update=again)
+            again = True
+
+        return show
+
+    def _bundle(self, record: TFCluster, text: str | None = None) -> dict[str, Any]:
+        progress, beside = self._manager.progress(record), self._manager.beside(record)
+        return run_bundle(record, progress, beside, text)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         try:
             record = self.record
         except TFClusterError:
             return {"text/plain": repr(self)}
-        progress, beside = self._manager.progress(record), self._manager.beside(record)
-        return run_bundle(record, progress, beside, report.headline(record))
+        return self._bundle(record, report.headline(record))
 
     def _ipython_display_(self) -> None:
         from IPython import get_ipython
@@ -132,3 +166,22 @@ class Cluster:
         cell, self._shown = self._shown, None
         if cell is None or shell is None or cell != shell.execution_count:
             display(self._repr_mimebundle_(), raw=True)
+
+
+def detached(name: str, then: str = "") -> str:
+    """Return the line for a person who stopped watching a run; `then` replaces what goes on."""
+    goes_on = _(
+        "{name} goes on: `tfcluster logs -f {name}` shows its output, "
+        "`tfcluster stop {name}` ends it"
+    ).format(name=name)
+    return _("detached; {then}").format(then=then or goes_on)
+
+
+def _notebook_shell() -> Any:
+    """The IPython of this kernel; None outside of one."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell if hasattr(shell, "kernel") else None

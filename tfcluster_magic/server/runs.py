@@ -118,6 +118,16 @@ class VerbHandler(TFClusterHandler):
         self.reply(self.service.view(cluster))
 
 
+class OutputsHandler(TFClusterHandler):
+    """`/outputs`."""
+
+    @guarded
+    async def get(self) -> None:
+        """What notebooks keep of runs, by their names: each a bundle by MIME type."""
+        names = self.get_query_arguments("run")
+        self.reply({"outputs": self.service.outputs(names)})
+
+
 class LogsHandler(TFClusterHandler):
     """`/clusters/{ref}/logs`."""
 
@@ -241,6 +251,7 @@ def _encode_text(show: Prefixer) -> Encode:
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters", RunsHandler),
+    (r"outputs", OutputsHandler),
     (r"clusters/([^/]+)", RunHandler),
     *((rf"clusters/([^/]+)/{verb}", VerbHandler, {"verb": verb}) for verb in VERB_BODIES),
 ]

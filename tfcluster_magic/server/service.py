@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -21,7 +21,7 @@ from jupyter_server.services.contents.fileio import FileManagerMixin
 from ..backends.base import Backend
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
-from ..output.report import run_view
+from ..output.report import run_bundle, run_view
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import TFCluster
@@ -199,6 +199,15 @@ class Service:
             view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
             views.append(view)
         return views
+
+    def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """What a notebook keeps of these runs, by name, without those that nobody knows."""
+        known = self.watcher.known()
+        found = {name: known[name] for name in names if name in known}
+        return {
+            name: run_bundle(run.cluster, run.progress, run.notes, away=run.outage)
+            for name, run in found.items()
+        }
 
     def _look(self) -> None:
         """Every second: tell Jupyter Server's idle culler of running clusters, when asked to."""

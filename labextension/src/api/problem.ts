@@ -23,7 +23,7 @@ export class ServerProblem extends Error {
 
   /** Whether trying again may help: the server or its backend is away, not the request wrong. */
   get isAway(): boolean {
-    return this.status === 0 || this.status >= 502 || this.status === 503;
+    return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
   /** Whether the person has to sign in again: not when they may see the page, and not do this. */
@@ -76,7 +76,32 @@ function explained(status: number, trans: TranslationBundle): string {
       return trans.__(
         'The server extension of TFCluster is not running: enable it with `jupyter server extension enable tfcluster_magic.server` and restart the server.'
       );
+    case 413:
+      return trans.__(
+        'What was sent is larger than the server takes. Make it smaller, or name a file instead.'
+      );
+    case 424: // JupyterHub's answer in place of a server that was stopped
+      return trans.__(
+        'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
+      );
+    case 429:
+      return trans.__(
+        'The server has too much to do at the moment. Try again in a minute.'
+      );
+    case 500:
+      return trans.__(
+        'Something went wrong in the Jupyter server; its log has the cause. Try again.'
+      );
+    case 502:
+    case 503:
+    case 504:
+      return trans.__(
+        'The Jupyter server is away: it is starting, or it has ended. What runs goes on, and this page asks again by itself.'
+      );
     default:
-      return trans.__('The Jupyter server answered with the error %1.', status);
+      return trans.__(
+        'The Jupyter server answered with the error %1. Reload this page; if it says the same, look into the log of the server.',
+        status
+      );
   }
 }

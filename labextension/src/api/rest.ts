@@ -11,6 +11,7 @@ import {
   nullTranslator,
   type TranslationBundle
 } from '@jupyterlab/translation';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { ILaunchOptions, IPlan } from './launchOptions';
 import type { VerbBodies } from './models';
 import { problemOf, unreachable } from './problem';
@@ -153,6 +154,18 @@ export const rerunRun = (
   name: string,
   changes: IRerun
 ): Promise<IRun> => call(caller, at(name, 'rerun'), 'POST', changes);
+
+/** What a notebook keeps of these runs: data by MIME type, by the names of runs; without those that are not known. */
+export const keptOutputs = async (
+  caller: ICaller,
+  names: ReadonlyArray<string>
+): Promise<Readonly<Record<string, ReadonlyPartialJSONObject>>> => {
+  const query = new URLSearchParams(names.map(name => ['run', name]));
+  const answer = await call<{
+    outputs: Record<string, ReadonlyPartialJSONObject>;
+  }>(caller, `outputs?${query.toString()}`);
+  return answer.outputs;
+};
 
 /** What the tasks print: a stream of JSON lines. `tail` lines of each task to begin with, null for all. */
 export const openLogs = (

@@ -21,12 +21,13 @@ export interface IPrefill {
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   const { program, cell, mode, notebook = '' } = wanted;
   const chosen = mode === undefined ? {} : { mode };
+  // arguments, counts and name are those of a program
+  const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
   if (program !== undefined) {
     const place = /^[a-z][a-z0-9+.-]*:\/\//i.test(program) ? 'url' : 'file';
     const key = place === 'url' ? 'url' : 'program';
-    const kept = { ...EMPTY, kernelspec: draft.kernelspec };
     return {
-      ...(program === draft[key] ? {} : kept), // arguments are those of a program
+      ...(program === draft[key] ? {} : fresh),
       mode: 'between-graph',
       source: place,
       [key]: program,
@@ -34,7 +35,9 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
     };
   }
   if (cell !== undefined) {
+    const isSame = draft.cell?.text === cell && draft.source === 'cell';
     return {
+      ...(isSame ? {} : fresh),
       mode: 'between-graph',
       source: 'cell',
       cell: { text: cell, notebook },

@@ -87,7 +87,8 @@ export class Searcher implements IDisposable {
     }
     if (old > 0) {
       this._lines = this._lines.slice(old);
-      this.current = this.current < 0 ? -1 : Math.max(0, this.current - old);
+      const isNone = this.current < 0 || this._lines.length === 0;
+      this.current = isNone ? -1 : Math.max(0, this.current - old);
     }
     if (this._wanted && this._timer === undefined) {
       this._scan();

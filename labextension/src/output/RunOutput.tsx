@@ -1,8 +1,7 @@
 /**
  * The run below a cell, as it is now and without a kernel; or as it was, and why that is all that is known.
  *
- * Reads the model of all runs and asks it once for a run that it does not know. It never writes: the notebook keeps what
- * the cell has said.
+ * Reads the model of all runs and asks it for a run that it does not know. It never writes: `keeper.ts` does.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -34,8 +33,9 @@ export function RunOutput({
   const state = useClusters(clusters);
   const found = useRun(clusters, name);
   const seen = useSeen(found, uid, state.at);
-  const isWanted = state.state === 'live' && !found && !seen;
-  const failed = useEnsured(clusters, name, isWanted);
+  // also one that is known: the list leaves it out as soon as its name is launched again
+  const isWanted = state.state === 'live';
+  const failed = useEnsured(clusters, name, isWanted, found !== undefined);
 
   const { run, asOf, why } = shown(
     { stored, found, seen, state, failed },
@@ -71,11 +71,12 @@ function useSeen(
   return seen.current;
 }
 
-/** Ask for a run that the list leaves out; gives why that failed. */
+/** Ask for a run that the list leaves out, again when it is `known` no more; gives why that failed. */
 function useEnsured(
   clusters: IClusters,
   name: string,
-  isWanted: boolean
+  isWanted: boolean,
+  isKnown: boolean
 ): ServerProblem | null {
   const [failed, setFailed] = React.useState<ServerProblem | null>(null);
   React.useEffect(() => {
@@ -90,6 +91,6 @@ function useEnsured(
     return () => {
       isCurrent = false;
     };
-  }, [clusters, name, isWanted]);
+  }, [clusters, name, isWanted, isKnown]);
   return failed;
 }

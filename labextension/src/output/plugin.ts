@@ -1,14 +1,17 @@
 /**
- * Lets outputs of `%tfcluster` be drawn live wherever outputs are drawn: JupyterLab, Notebook 7, consoles.
+ * Lets outputs of `%tfcluster` be drawn live wherever outputs are drawn: JupyterLab, Notebook 7, consoles; and keeps those
+ * of notebooks up to date in their files.
  */
 import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { IClusters } from '../api/state';
 import { DOMAIN, IClustersToken } from '../tokens';
+import { OutputKeeper } from './keeper';
 import { rendererFactory } from './renderer';
 
 export const outputPlugin: JupyterFrontEndPlugin<void> = {
@@ -16,16 +19,23 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Runs in the outputs of notebooks, as they are now.',
   autoStart: true,
   requires: [IClustersToken, IRenderMimeRegistry],
-  optional: [ITranslator],
+  optional: [INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     clusters: IClusters,
     registry: IRenderMimeRegistry,
+    notebooks: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     registry.addFactory(
       rendererFactory({ clusters, commands: app.commands, trans })
     );
+    const keep = (panel: NotebookPanel): void => {
+      const keeper = new OutputKeeper(clusters, panel.context);
+      panel.disposed.connect(() => keeper.dispose());
+    };
+    notebooks?.forEach(keep);
+    notebooks?.widgetAdded.connect((_, panel) => keep(panel));
   }
 };

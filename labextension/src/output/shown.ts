@@ -51,16 +51,13 @@ export function shown(known: IKnown, trans: TranslationBundle): IShown {
       )
     };
   }
-  if (seen) {
-    return { ...old, why: trans.__('This run was deleted.') };
-  }
   if (isMissing(failed)) {
-    return {
-      ...old,
-      why: trans.__(
-        'This Jupyter server does not know the run: it was deleted, or launched elsewhere.'
-      )
-    };
+    const why = seen
+      ? trans.__('This run was deleted.')
+      : trans.__(
+          'This Jupyter server does not know the run: it was deleted, or launched elsewhere.'
+        );
+    return { ...old, why };
   }
   return { ...old, why: failed?.message ?? '' };
 }

@@ -8,6 +8,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
+import { isNoise } from '../logs/noise';
 import { shown } from './messages';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
@@ -65,12 +66,41 @@ export const RunCard = React.memo(
             trans={trans}
           />
         )}
+        <LastLines run={run} trans={trans} />
         <RunFacts run={run} trans={trans} isOld={asOf !== null} />
         {commands && <RunActions run={run} commands={commands} trans={trans} />}
       </article>
     );
   }
 );
+
+const MOST_LAST_LINES = 10;
+
+/** The end of what the task printed that ended the run; `last_lines` of `output/report.py` says the same. */
+function LastLines({
+  run,
+  trans
+}: {
+  readonly run: IRun;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element | null {
+  const { status } = run.cluster;
+  const failures = status.failures ?? [];
+  const failure =
+    failures.find(({ task }) => task === status.culprit) ?? failures[0];
+  const lines = (failure?.exit.lastLines ?? [])
+    .filter(line => !isNoise(line))
+    .slice(-MOST_LAST_LINES);
+  if (!(status.phase === 'Failed' || isFailing(status)) || !lines.length) {
+    return null;
+  }
+  return (
+    <figure className="tfc-LastLines">
+      <figcaption>{trans.__('Last lines of %1', failure.task)}</figcaption>
+      <pre>{lines.join('\n')}</pre>
+    </figure>
+  );
+}
 
 /** `as of 22:41`; `at` in seconds since 1970. */
 export function AsOf({

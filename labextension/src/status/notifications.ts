@@ -1,19 +1,25 @@
 /**
- * One notification for each run that ends while this page is open: that it is done, or why not.
+ * Notifications of runs that end while this page is open: that they are done, or why not.
  *
- * Says nothing of a stop that was asked for on this page, and nothing of ends that lie before it.
+ * Ends that come close together share one notification, it closes by itself, and it goes with its run. Says nothing of a
+ * stop that was asked for on this page, and nothing of ends that lie before it.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { shown } from '../run/messages';
-import { type IClusters, ITransition, nameOf } from '../api/clusters';
+import { type IClusters, isSame, nameOf } from '../api/clusters';
 import type { IRun } from '../api/types';
 import { duration } from '../run/quantities';
+import { shorten } from '../run/words';
 import type { Settings } from '../settings';
 import { CommandIDs } from '../tokens';
 
-const SHORT = 8000;
+/** Milliseconds for which a notification covers the page; afterwards it is in JupyterLab's list of them. */
+const SHORT = 8_000;
+const LONG = 15_000;
+/** Milliseconds in which ends of the same kind share a notification. */
+const TOGETHER = 60_000;
 
 export interface INotifying {
   readonly model: IClusters;
@@ -25,19 +31,151 @@ export interface INotifying {
 /** Notify from now on, as the settings say. */
 export function notifyEnds(context: INotifying): void {
   const { model, settings } = context;
-  model.transitioned.connect((_, transition) => {
+  const failed = new Notices('error', LONG, context);
+  const succeeded = new Notices('success', SHORT, context);
+  const stopped = new Notices('info', SHORT, context);
+  model.transitioned.connect((_, { run, asked }) => {
     const { notifyFailed, notifyFinished } = settings.current;
-    switch (transition.run.cluster.status.phase) {
+    switch (run.cluster.status.phase) {
       case 'Failed':
-        return notifyFailed && tellFailed(transition.run, context);
+        return notifyFailed && failed.tell(run);
       case 'Succeeded':
-        return notifyFinished && tellSucceeded(transition.run, context);
+        return notifyFinished && succeeded.tell(run);
       case 'Stopped':
-        return notifyFinished && tellStopped(transition, context);
+        return notifyFinished && !asked && stopped.tell(run);
       default:
         return;
     }
   });
+  model.changed.connect(() => {
+    if (model.state.state === 'live') {
+      [failed, succeeded, stopped].forEach(notices => notices.forgetDeleted());
+    }
+  });
+}
+
+/** The notifications of one kind of end. */
+class Notices {
+  constructor(
+    private readonly _type: 'error' | 'success' | 'info',
+    private readonly _autoClose: number,
+    private readonly _context: INotifying
+  ) {}
+
+  /** Tell of a run, together with those that ended a moment ago. */
+  tell(run: IRun): void {
+    const now = Date.now();
+    const last = this._groups[this._groups.length - 1];
+    const joins =
+      last && now - last.at < TOGETHER && Notification.manager.has(last.id);
+    if (joins) {
+      last.runs.push(run);
+      last.at = now;
+      const { text: message, actions } = this._words(last.runs);
+      const autoClose = this._autoClose;
+      Notification.update({ id: last.id, message, actions, autoClose });
+    } else {
+      const id = this._emit([run], this._autoClose);
+      this._groups.push({ id, runs: [run], at: now });
+    }
+  }
+
+  /** Take back what was told of runs that are gone. */
+  forgetDeleted(): void {
+    const { model } = this._context;
+    for (const group of [...this._groups]) {
+      const left = group.runs.filter(run =>
+        isSame(run, model.find(nameOf(run)))
+      );
+      if (!Notification.manager.has(group.id) || left.length === 0) {
+        Notification.dismiss(group.id);
+        this._groups.splice(this._groups.indexOf(group), 1);
+      } else if (left.length < group.runs.length) {
+        group.runs = left;
+        this._shorten(group);
+      }
+    }
+  }
+
+  /** Say what is left; what covers the page no more does not do so again. */
+  private _shorten(group: IGroup): void {
+    const autoClose = Math.max(0, group.at + this._autoClose - Date.now());
+    if (autoClose > 0) {
+      const { text: message, actions } = this._words(group.runs);
+      Notification.update({ id: group.id, message, actions, autoClose });
+    } else {
+      Notification.dismiss(group.id);
+      group.id = this._emit(group.runs, 0);
+    }
+  }
+
+  /** `autoClose` 0: only into JupyterLab's list. */
+  private _emit(runs: ReadonlyArray<IRun>, autoClose: number): string {
+    const { text, actions } = this._words(runs);
+    return Notification.emit(text, this._type, { autoClose, actions });
+  }
+
+  private _words(runs: ReadonlyArray<IRun>): {
+    readonly text: string;
+    readonly actions: Notification.IAction[];
+  } {
+    const [run] = runs;
+    if (runs.length === 1) {
+      const actions = actionsOn(run, this._context);
+      return {
+        text: this._sentence(run),
+        actions: this._type === 'error' ? actions : actions.slice(-1)
+      };
+    }
+    const names = runs.map(nameOf);
+    return {
+      text: this._sentenceOfAll(runs.length, names),
+      actions: actionsOn(run, this._context).slice(-1)
+    };
+  }
+
+  private _sentence(run: IRun): string {
+    const { trans } = this._context;
+    const name = nameOf(run);
+    const { startedAt, finishedAt } = run.cluster.status;
+    switch (this._type) {
+      case 'error':
+        return trans.__('%1 failed. %2', name, sentence(run, trans));
+      case 'info':
+        return trans.__('%1 was stopped. %2', name, sentence(run, trans));
+      case 'success':
+        return startedAt != null && finishedAt != null
+          ? trans.__(
+              '%1 has finished. It took %2.',
+              name,
+              duration(finishedAt - startedAt)
+            )
+          : trans.__('%1 has finished.', name);
+    }
+  }
+
+  private _sentenceOfAll(count: number, names: ReadonlyArray<string>): string {
+    const { trans } = this._context;
+    const all = shorten(names, trans);
+    switch (this._type) {
+      case 'error':
+        return trans.__('%1 clusters failed: %2.', count, all);
+      case 'info':
+        return trans.__('%1 clusters were stopped: %2.', count, all);
+      case 'success':
+        return trans.__('%1 clusters have finished: %2.', count, all);
+    }
+  }
+
+  private readonly _groups: IGroup[] = [];
+}
+
+/** Runs that share a notification. */
+interface IGroup {
+  id: string;
+  runs: IRun[];
+  /** When the last of them ended, in milliseconds since 1970. */
+  at: number;
 }
 
 /** The run's sentence; notifications are plain text, and its commands are for a cell. */
@@ -45,40 +183,6 @@ const sentence = (run: IRun, trans: TranslationBundle): string =>
   shown(run.cluster.status, trans)
     .replace(/`tfcluster /g, '`%tfcluster ')
     .replace(/`/g, '');
-
-function tellFailed(run: IRun, context: INotifying): void {
-  const { trans } = context;
-  const message = sentence(run, trans);
-  Notification.error(trans.__('%1 failed. %2', nameOf(run), message), {
-    autoClose: false,
-    actions: actionsOn(run, context)
-  });
-}
-
-function tellSucceeded(run: IRun, { trans, ...context }: INotifying): void {
-  const { startedAt, finishedAt } = run.cluster.status;
-  const text =
-    startedAt != null && finishedAt != null
-      ? trans.__(
-          '%1 has finished. It took %2.',
-          nameOf(run),
-          duration(finishedAt - startedAt)
-        )
-      : trans.__('%1 has finished.', nameOf(run));
-  Notification.success(text, {
-    autoClose: SHORT,
-    actions: actionsOn(run, { trans, ...context }).slice(-1)
-  });
-}
-
-function tellStopped({ run, asked }: ITransition, { trans }: INotifying): void {
-  if (!asked) {
-    const message = sentence(run, trans);
-    Notification.info(trans.__('%1 was stopped. %2', nameOf(run), message), {
-      autoClose: SHORT
-    });
-  }
-}
 
 function actionsOn(
   run: IRun,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -148,9 +148,10 @@ class LabPage:
         name: str = "notebook.ipynb",
         outputs: Sequence[Sequence[object]] = (),
         kernel: bool = True,
+        metadata: Mapping[str, object] | None = None,
     ) -> Locator:
         """Write and open a notebook of these cells; without `kernel`, none is waited for."""
-        workspace.notebook(self.server.root / name, cells or [""], outputs)
+        workspace.notebook(self.server.root / name, cells or [""], outputs, metadata)
         self.open(name)
         found = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(found.locator(".jp-CodeCell")).to_have_count(len(cells) or 1)

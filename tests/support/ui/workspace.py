@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 EVENT_WRITER = Path(__file__).parents[1] / "event_writer.py"
@@ -74,8 +74,17 @@ def prepare(root: Path) -> None:
     shutil.copytree(EXAMPLES, root / "examples", ignore=leave)
 
 
-def notebook(path: Path, cells: Sequence[str], outputs: Sequence[Sequence[object]] = ()) -> None:
-    """Write a notebook of code cells, with these outputs (nbformat 4) for the first of them."""
+def notebook(
+    path: Path,
+    cells: Sequence[str],
+    outputs: Sequence[Sequence[object]] = (),
+    metadata: Mapping[str, object] | None = None,
+) -> None:
+    """Write a notebook of code cells, with these outputs (nbformat 4) for the first of them.
+
+    With the `metadata` of one that JupyterLab has saved, it is as JupyterLab leaves one, which it
+    does not change when it opens it.
+    """
     written = [
         {
             "cell_type": "code",
@@ -92,7 +101,7 @@ def notebook(path: Path, cells: Sequence[str], outputs: Sequence[Sequence[object
         json.dumps(
             {
                 "cells": written,
-                "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+                "metadata": metadata or {"kernelspec": kernel, "language_info": {"name": "python"}},
                 "nbformat": 4,
                 "nbformat_minor": 5,
             }

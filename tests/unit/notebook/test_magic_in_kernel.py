@@ -57,29 +57,73 @@ def test_interrupting_a_cell_detaches_and_the_run_goes_on(
     here: Path, wait_for: Callable[..., None]
 ) -> None:
     """The cell ends without an error and says how to come back; the handle is there."""
-    notebook = _make(
+    _, cell, after = _interrupted(
+        wait_for,
         "%load_ext tfcluster_magic",
         "run = %tfcluster launch sleep.py --workers 1 --follow",
         "print(run.name, run.status.phase.value)",
     )
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3")
+    said = "".join(output.get("text", "") for output in cell)
+
+    assert "detached; sleep-1 goes on: `%tfcluster logs -f sleep-1`" in said
+    assert not [output for output in cell if output.output_type == "error"]
+    assert after[0].text == "sleep-1 Running\n"
+
+
+def test_interrupting_a_wait_says_in_one_line_that_the_run_goes_on(
+    here: Path, wait_for: Callable[..., None]
+) -> None:
+    """The wait shows the card of the run, once, and ends without a traceback; what follows it in
+    the cell is not run.
+    """
+    _, _, cell, after = _interrupted(
+        wait_for,
+        "%load_ext tfcluster_magic",
+        "run = %tfcluster launch sleep.py --workers 1",
+        "run.wait()\nprint('over')",
+        "print(run.name, run.status.phase.value)",
+    )
+    card, error = cell
+
+    assert card.data[MIME_TYPE]["cluster"]["status"]["phase"] == "Running"
+    assert error.output_type == "error"
+    (line,) = error.traceback
+    assert line.startswith("detached; sleep-1 goes on: `%tfcluster logs -f sleep-1` shows")
+    assert after[0].text == "sleep-1 Running\n"
+
+
+def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
+    """Below one cell a run is shown once, also where it was launched there."""
+    same, last = _notebook(
+        "run = %tfcluster launch hello.py --workers 1\nrun.wait()",
+        "again = %tfcluster launch hello.py --workers 1\nagain.wait()\nprint('over')",
+    )
+
+    assert [output.output_type for output in same] == ["display_data"]
+    assert same[0].data[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
+    assert [output.output_type for output in last] == ["display_data", "stream"]
+
+
+def _interrupted(wait_for: Callable[..., None], *cells: str) -> list[Any]:
+    """The outputs of these cells; the one that holds the kernel up while a run is on is
+    interrupted, once it shows the run.
+    """
+    notebook = _make(*cells)
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)
+    busy = next(n for n, cell in enumerate(cells) if "wait()" in cell or "--follow" in cell)
 
     def interrupt_the_cell() -> None:
         manager = ClusterManager()
         wait_for(lambda: [r for r in manager.list() if r.status.phase is Phase.RUNNING])
-        wait_for(lambda: "up" in str(notebook.cells[1].outputs), "the cell shows the output")
+        shown = "Running" if "wait()" in cells[busy] else "up"
+        wait_for(lambda: shown in str(notebook.cells[busy].outputs), "the cell shows the output")
         os.kill(client.km.provisioner.pid, signal.SIGINT)
 
     other = threading.Thread(target=interrupt_the_cell)
     other.start()
     client.execute()
     other.join()
-    _, cell, after = (c.outputs for c in notebook.cells)
-    said = "".join(output.get("text", "") for output in cell)
-
-    assert "detached; sleep-1 goes on: `%tfcluster logs -f sleep-1`" in said
-    assert not [output for output in cell if output.output_type == "error"]
-    assert after[0].text == "sleep-1 Running\n"
+    return [cell.outputs for cell in notebook.cells]
 
 
 def _make(*cells: str) -> Any:

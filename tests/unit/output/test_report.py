@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -43,6 +44,7 @@ from tfcluster_magic.spec import (
     Spec,
     Status,
     TaskExit,
+    TaskFailure,
     TaskState,
     TaskStatus,
     TFCluster,
@@ -186,6 +188,68 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
     assert (drawn.pop("kind"), drawn.pop("at") > NOW - 1e9) == ("Run", True)
     assert drawn == run_view(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
     assert "%tfcluster logs -f digits-2" in made["text/plain"]
+
+
+def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
+    """The panel's card says since when a run is on, and not for how long; one that is kept does."""
+    run = cluster(started_at=NOW - 50)
+
+    assert " for 50s" not in report.run_card(run)
+    assert " for 50s" in report.run_card(run, as_of=NOW)
+    assert "launched" in report.run_card(run)
+    assert "as of" not in report.run_card(run)
+
+
+def failed_run(*printed: str) -> TFCluster:
+    """A run whose worker-1 failed after it printed these lines, and took worker-0 with it."""
+    ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=printed)
+    other = msgspec.structs.replace(ended, last_lines=("it lost a peer",), follows=True)
+    return cluster(
+        phase=Phase.FAILED,
+        reason=Reason.PROGRAM_FAILED,
+        message="worker-1 failed: see `tfcluster logs digits-2`.",
+        failures=(
+            TaskFailure(task="worker-0", attempt=1, exit=other),
+            TaskFailure(task="worker-1", attempt=1, exit=ended),
+        ),
+        culprit="worker-1",
+        started_at=NOW - 50,
+        finished_at=NOW,
+    )
+
+
+@pytest.mark.parametrize("form", ["text/html", "text/plain"])
+def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
+    """Without extension and server one reads phase, time with its zone, reason, last figures, and
+    the last lines of the task that failed first, without TensorFlow's own.
+    """
+    noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
+    lines = [f"line {number}" for number in range(20)]
+    kept = run_bundle(failed_run(*lines, noise, "ValueError: <x> \x1b[31m"), PROGRESS)[form]
+    plain = re.sub("<[^>]*>", "", kept)
+
+    assert re.search(r"digits-2\s+Failed", plain)
+    assert re.search(r"as of \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d{4}", plain)
+    assert "worker-1 failed: see" in plain
+    assert "tfcluster logs digits-2" in plain
+    assert "step 300/1000" in plain
+    assert "last lines of worker-1:" in plain
+    assert "line 19" in plain
+    assert "line 10" not in plain
+    assert "it lost a peer" not in plain
+    assert "tensorflow/core" not in plain
+    assert "\x1b" not in plain
+    assert "It may have changed since" not in plain
+
+
+@pytest.mark.parametrize("form", ["text/html", "text/plain"])
+def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
+    """Who reads a saved notebook is told that the run may have changed, and what shows it."""
+    kept = run_bundle(cluster())[form]
+
+    assert "It may have changed since" in kept
+    assert "%tfcluster status digits-2" in kept
+    assert "last lines" not in kept
 
 
 def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:

@@ -398,6 +398,7 @@ class KubernetesBackend(Backend):
         verdict = checks.preflight(spec, facts)
         verdict.check()
         warnings = (*request.warnings, *verdict.warnings)
+        kept = [text for text in warnings if text not in verdict.passing]
         with self._explained():
             for _try in range(_NAME_TRIES):
                 known = self._all_runs()
@@ -407,12 +408,14 @@ class KubernetesBackend(Backend):
                     self.mounts, cluster, known, facts.options.log_dir, facts.numbers
                 )
                 body = custom_resource.write(
-                    cluster, number, spec, warnings=warnings, inferred=request.inferred
+                    cluster, number, spec, warnings=kept, inferred=request.inferred
                 )
                 made = self._post(body)
                 if made is None:
                     continue  # somebody was faster: the name may be taken now
-                return custom_resource.read(made)
+                read = custom_resource.read(made)
+                told = (*read.status.warnings, *verdict.passing)
+                return replace(read, status=replace(read.status, warnings=told))
         raise Conflict(
             _("other launches of {name} come at the same time: try again").format(
                 name=request.cluster

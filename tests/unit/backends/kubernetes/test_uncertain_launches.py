@@ -257,6 +257,19 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     assert memory.endswith("4Gi in all, and about 2Gi of 8Gi is free")
 
 
+def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """The launch says it; the record, which is also that of a run that no longer waits, does not:
+    while it waits, its reason says why.
+    """
+    spec = workers(8, cpu=2.0)
+    publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), cpu=Limit(total=16, free=12))
+    made = laptop.create(LaunchRequest(cluster="big", name_given=True, spec=spec))
+    assert any("may have to wait" in text for text in made.status.warnings)
+    assert laptop.get(made.metadata.name).status.warnings == ()
+
+
 def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend) -> None:
     """Where nodes come and go, a GPU that is not there is waited for, and nobody speaks of this
     machine and its driver.

@@ -1,0 +1,299 @@
+/**
+ * Keeps what a notebook holds of its runs up to date, so that its file says how each run was last, to anybody.
+ *
+ * A phase that a run reaches while the notebook is open is written into the document at once, as if the cell had printed
+ * it. What happened before is written when the document is saved for another reason: opening a notebook never makes it
+ * dirty. It works on the document, not on what is drawn: cells out of view have outputs, too.
+ */
+import type { ICodeCellModel } from '@jupyterlab/cells';
+import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import type { INotebookModel } from '@jupyterlab/notebook';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Throttler } from '@lumino/polling';
+import * as rest from '../api/rest';
+import { isActive, nameOf, uidOf } from '../api/runs';
+import type { IClusters } from '../api/state';
+import type { IRun } from '../api/types';
+import { type IStoredRun, MIME_TYPE, stored } from './stored';
+
+/** Milliseconds in which changes become one. */
+const TOGETHER = 300;
+/** Milliseconds between two requests, also where the server is behind what it has pushed. */
+const PAUSE = 2_000;
+/** Milliseconds after which the figures of a run that goes on are read again. */
+const FIGURES = 20_000;
+/** Milliseconds after a request that failed. */
+const FAILED = 30_000;
+
+export type IBundle = ReadonlyPartialJSONObject;
+
+/** An output of the document, and the run that it holds. */
+interface IHeld {
+  readonly output: IRenderMime.IMimeModel;
+  readonly stored: IStoredRun;
+}
+
+/** What the server says that a notebook keeps of a run. */
+interface IFresh {
+  readonly bundle: IBundle;
+  readonly stored: IStoredRun;
+  /** When this page got it, in milliseconds since 1970. */
+  readonly gotAt: number;
+}
+
+export class OutputKeeper implements IDisposable {
+  constructor(
+    private readonly _clusters: IClusters,
+    private readonly _context: DocumentRegistry.IContext<INotebookModel>
+  ) {
+    this._soon = new Throttler(() => this._look(), {
+      limit: TOGETHER,
+      edge: 'trailing'
+    });
+    this._context.saveState.connect(this._onSaveState, this);
+    this._clusters.changed.connect(this._onChanged, this);
+    void this._context.ready.then(() => {
+      if (!this.isDisposed) {
+        this._context.model.contentChanged.connect(this._onChanged, this);
+        this._turn = takeTurn(
+          `tfcluster:${this._clusters.caller.settings.baseUrl}${this._context.path}`
+        );
+        this._onChanged();
+      }
+    });
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    clearTimeout(this._timer);
+    this._soon.dispose();
+    this._turn?.dispose();
+    this._context.saveState.disconnect(this._onSaveState, this);
+    this._clusters.changed.disconnect(this._onChanged, this);
+    this._context.model.contentChanged.disconnect(this._onChanged, this);
+  }
+
+  private _onChanged(): void {
+    if (!this._isDisposed) {
+      void this._soon.invoke();
+    }
+  }
+
+  /** Before the document is read to be saved: nothing that is known is left out. */
+  private _onSaveState(_: unknown, state: DocumentRegistry.SaveState): void {
+    if (state === 'started') {
+      this._write(() => true);
+    }
+  }
+
+  private _look(): void {
+    if (this._isDisposed || this._clusters.state.state !== 'live') {
+      return;
+    }
+    const wanted = new Set<string>();
+    for (const { stored } of this._held()) {
+      const found = this._find(stored);
+      if (found) {
+        const uid = uidOf(found);
+        const first = this._first.get(uid) ?? found.cluster.status.phase;
+        this._first.set(uid, first);
+        const known = this._fresh.get(uid);
+        if (isBehind(known?.stored ?? stored, known?.gotAt ?? 0, found)) {
+          wanted.add(nameOf(found));
+        }
+      }
+    }
+    if (wanted.size > 0) {
+      this._ask([...wanted]);
+    }
+  }
+
+  /** The run of an output as the page knows it; one that lists leave out is asked for once. */
+  private _find(stored: IStoredRun): IRun | undefined {
+    const [name, uid] = [nameOf(stored.run), uidOf(stored.run)];
+    const found = this._clusters.find(name);
+    if (!found && isActive(stored.run) && !this._asked.has(uid)) {
+      this._asked.add(uid);
+      this._clusters.ensure(name).catch(() => undefined); // it is not here
+    }
+    return found && uidOf(found) === uid ? found : undefined;
+  }
+
+  private _ask(names: ReadonlyArray<string>): void {
+    const wait = this._nextAt - Date.now();
+    if (wait > 0 || this._isAsking) {
+      clearTimeout(this._timer);
+      this._timer = setTimeout(() => this._look(), Math.max(wait, TOGETHER));
+      return;
+    }
+    this._isAsking = true;
+    rest
+      .keptOutputs(this._clusters.caller, names)
+      .then(
+        outputs => {
+          this._nextAt = Date.now() + PAUSE;
+          this._take(outputs);
+        },
+        () => {
+          this._nextAt = Date.now() + FAILED;
+        }
+      )
+      .finally(() => {
+        this._isAsking = false;
+        this._onChanged(); // something may have changed meanwhile
+      });
+  }
+
+  private _take(outputs: Readonly<Record<string, IBundle>>): void {
+    for (const bundle of Object.values(outputs)) {
+      const found = stored(bundle[MIME_TYPE]);
+      if (found?.kind === 'Run') {
+        const fresh = { bundle, stored: found, gotAt: Date.now() };
+        this._fresh.set(uidOf(found.run), fresh);
+      }
+    }
+    const { model, contentsModel } = this._context;
+    const mayWrite = contentsModel?.writable !== false && this._isMyTurn;
+    this._write((old, now) => mayWrite && (model.dirty || this._saw(old, now)));
+  }
+
+  /** Whether the run came to its phase while this document was open. */
+  private _saw(old: IRun, now: IRun): boolean {
+    const { phase } = now.cluster.status;
+    const isOther = old.cluster.status.phase !== phase || !isActive(now);
+    return isOther && this._first.get(uidOf(now)) !== phase;
+  }
+
+  /** Write what is newer than what the document holds, where that is meant. */
+  private _write(isMeant: (old: IRun, now: IRun) => boolean): void {
+    if (this._isDisposed) {
+      return;
+    }
+    for (const { output, stored } of this._held()) {
+      const fresh = this._fresh.get(uidOf(stored.run));
+      if (
+        fresh &&
+        fresh.stored.at > stored.at &&
+        differ(stored.run, fresh.stored.run) &&
+        isMeant(stored.run, fresh.stored.run)
+      ) {
+        output.setData({ data: fresh.bundle });
+      }
+    }
+  }
+
+  /** The outputs of the document that hold a run. */
+  private _held(): ReadonlyArray<IHeld> {
+    const held: IHeld[] = [];
+    for (const cell of this._context.model?.cells ?? []) {
+      if (cell.type !== 'code') {
+        continue;
+      }
+      const { outputs } = cell as ICodeCellModel;
+      for (let index = 0; index < outputs.length; index++) {
+        const output = outputs.get(index);
+        const found = stored(output.data[MIME_TYPE]);
+        if (found?.kind === 'Run') {
+          held.push({ output, stored: found });
+        }
+      }
+    }
+    return held;
+  }
+
+  /** Of those who have the document open together, one writes: two would write an output twice. */
+  private get _isMyTurn(): boolean {
+    const { model } = this._context;
+    if (!model.collaborative) {
+      return this._turn?.isMine ?? true;
+    }
+    const { awareness } = model.sharedModel as unknown as IShared;
+    return Math.min(...awareness.getStates().keys()) === awareness.clientID;
+  }
+
+  /** The phase in which this page saw a run first while the document was open, by uid. */
+  private readonly _first = new Map<string, string>();
+  private readonly _fresh = new Map<string, IFresh>();
+  private readonly _asked = new Set<string>();
+  private readonly _soon: Throttler;
+  private _turn: ITurn | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _nextAt = 0;
+  private _isAsking = false;
+  private _isDisposed = false;
+}
+
+/** What shared documents have beside their interface. */
+interface IShared {
+  readonly awareness: {
+    readonly clientID: number;
+    getStates(): ReadonlyMap<number, unknown>;
+  };
+}
+
+/** What a document says of a run beside its figures. */
+function digest({ cluster, ready }: IRun): string {
+  const { phase, message, warnings, finishedAt, releasedAt } = cluster.status;
+  const { note } = cluster.metadata;
+  return JSON.stringify([
+    [phase, message, warnings ?? []],
+    [finishedAt ?? null, releasedAt ?? null, note ?? ''],
+    [ready.ready, ready.total]
+  ]);
+}
+
+const figures = ({ progress }: IRun): string =>
+  JSON.stringify([progress?.step, progress?.loss, progress?.metrics]);
+
+const differ = (one: IRun, other: IRun): boolean =>
+  digest(one) !== digest(other) || figures(one) !== figures(other);
+
+/** Whether what is known of a run since `gotAt` is to be read again. */
+function isBehind(known: IStoredRun, gotAt: number, found: IRun): boolean {
+  if (digest(known.run) !== digest(found)) {
+    return true;
+  }
+  const isDue = !isActive(found) || Date.now() - gotAt > FIGURES;
+  return isDue && figures(known.run) !== figures(found);
+}
+
+/** Whether it is this window that writes a document that several windows of a browser show. */
+interface ITurn extends IDisposable {
+  readonly isMine: boolean;
+}
+
+/** Two windows that write the same file would each ask a person which version is right. */
+function takeTurn(name: string): ITurn {
+  const { locks } = navigator as { readonly locks?: LockManager };
+  let isMine = !locks; // where a page has no locks, on plain http, nobody is told of others
+  let isOver = false;
+  let release = (): void => undefined;
+  void locks?.request(name, () => {
+    isMine = true;
+    return new Promise<void>(resolve => {
+      release = resolve;
+      if (isOver) {
+        resolve();
+      }
+    });
+  });
+  const end = new DisposableDelegate(() => {
+    isOver = true;
+    release();
+  });
+  return {
+    get isMine() {
+      return isMine;
+    },
+    get isDisposed() {
+      return end.isDisposed;
+    },
+    dispose: () => end.dispose()
+  };
+}
