@@ -45,7 +45,8 @@ class Preflight:
 
     `told` is what a person should know before a launch, and stands against nothing. `unsupported`
     are those of the problems that ask for what this place never has, `setup` those that are about
-    something else than room: no smaller number would help.
+    something else than room: no smaller number would help. `cautions` are those of the warnings
+    that are about one option, each as a problem whose `allowed` is the sentence.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -53,6 +54,7 @@ class Preflight:
     told: tuple[str, ...] = ()
     unsupported: tuple[Problem, ...] = ()
     setup: tuple[Problem, ...] = ()
+    cautions: tuple[Problem, ...] = ()
 
     def check(self) -> None:
         """Raise when something stands against the launch.
