@@ -104,11 +104,11 @@ describe('the list', () => {
     aRun('other', 1, 'Stopped', 40)
   ];
 
-  it('has the newest run of each name and those that have not ended, newest first', () => {
+  it('has those that have not ended, then the newest run of each name, newest first', () => {
     expect(listed(runs, false).map(nameOf)).toEqual([
+      'digits-2',
       'other-1',
-      'digits-3',
-      'digits-2'
+      'digits-3'
     ]);
   });
 

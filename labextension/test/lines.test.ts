@@ -126,7 +126,10 @@ describe('a search', () => {
 
   it('begins at the line in view, goes around, and goes on with new lines', async () => {
     const buffer = new LineBuffer();
-    const searcher = new Searcher(buffer, () => undefined);
+    const searcher = new Searcher(
+      () => buffer,
+      () => undefined
+    );
     const rows = new Rows();
     const more = (batch: TaskLine[]): void => {
       const from = buffer.end;

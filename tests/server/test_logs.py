@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from support.server.calls import Api, Launch, assert_problem
 from support.server.log_items import items, lines
 
@@ -56,3 +58,47 @@ async def test_as_a_text_file(api: Api, ended: Launch) -> None:
     assert answer.content_type.startswith("text/plain")
     assert answer.text == "worker-0 | hello\nworker-1 | hello\n"
     assert answer.raw.headers["Content-Disposition"] == 'attachment; filename="digits-1.log"'
+
+
+TURNS = r"""
+import os, time
+me, turn = int(os.environ["TFCLUSTER_TASK"][-1]), 0
+folder = os.environ["TFCLUSTER_OUTPUT_DIR"]
+for turn in range(6):
+    if turn % 2 == me:
+        time.sleep(0.05)
+        print("turn", turn, flush=True)
+        time.sleep(0.05)
+        open(f"{folder}/turn-{turn}", "w").close()
+    while not os.path.exists(f"{folder}/turn-{turn}"):
+        time.sleep(0.02)
+"""
+
+
+async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch) -> None:
+    """What tasks printed in turn is given in turn, with the time of each line, also afterwards."""
+    before = time.time() * 1000
+    await ended(TURNS, workers=2)
+    found = items(await api("GET", "clusters/digits/logs"))
+    assert lines(found) == [(f"worker-{n % 2}", f"turn {n}") for n in range(6)]
+    times = [line[2] for item in found for line in item.get("lines", ())]
+    assert before <= times[0]
+    assert times == sorted(times)
+    assert times[-1] <= time.time() * 1000
+    assert times[-1] - times[0] >= 500
+
+
+async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
+    """A search gives every line that has the text, and its number leads to the lines around it."""
+    await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)", workers=2)
+    found = items(await api("GET", "clusters/digits/logs?search=step 299"))
+    matches = [line for item in found for line in item.get("lines", ())]
+    expected = [299, *range(2990, 3000)]
+    for task in ("worker-0", "worker-1"):
+        assert [line[3] for line in matches if line[0] == task] == expected
+    nothing = items(await api("GET", "clusters/digits/logs?search=step 299&case=1"))
+    assert lines(nothing) == []
+    asked = "clusters/digits/logs?task=worker-1&around=worker-1:299&lines=4"
+    near = items(await api("GET", asked))
+    assert [line[3] for item in near for line in item.get("lines", ())] == [297, 298, 299, 300]
+    assert_problem(await api("GET", "clusters/digits/logs?around=worker-1:x"), 422, "around")

@@ -26,7 +26,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     row(lab, "broken-1").click()
     row(lab, "digits-1").click()
     expect(row(lab, "digits-1").get_by_role("progressbar")).to_be_visible()
-    expect(row(lab, "servers-1")).to_contain_text("2/2 ready")
+    expect(row(lab, "servers-1")).to_contain_text("2 of 2 running")
     found.look("#tfcluster-sidebar", "runs")
     found.look(".tfc-Status-button", "status")
 
@@ -43,7 +43,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     form.get_by_label("Path of the program").fill("nothing-there.py")
     expect(form).to_contain_text("has to be changed")
     found.look(".tfc-Launch", "form-program")
-    form.get_by_text("I drive from this notebook").click()
+    form.get_by_text("Use the cluster from this notebook").click()
     found.look(".tfc-Launch", "form-notebook")
 
     lab.execute("tfcluster:logs", name="digits-1")
@@ -77,7 +77,7 @@ def test_a_run_is_launched_read_stopped_and_deleted_by_keyboard(lab: LabPage) ->
     run = row(lab, "digits-1")
     expect(run).to_be_focused()
     expect(run).to_have_attribute("aria-expanded", "true")
-    expect(run).to_contain_text("2/2 ready")
+    expect(run).to_contain_text("2 of 2 running")
     keys.press("l")
     expect(lab.page.get_by_role("log", name="Output of digits-1")).to_be_focused()
 

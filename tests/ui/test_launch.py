@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -56,7 +57,7 @@ def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -
 
 def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
     """The other card starts TensorFlow servers that are ready for a notebook's session."""
-    choose(form, "I drive from this notebook")
+    choose(form, "Use the cluster from this notebook")
     expect(form.get_by_label("Path of the program")).to_have_count(0)
     form.get_by_label("Workers").fill("1")
     expect(form.locator(".tfc-Line code")).to_have_text(
@@ -138,9 +139,9 @@ def test_the_keyboard_alone_launches(lab: LabPage) -> None:
     form = lab.page.get_by_role("form", name=LAUNCH)
     expect(form.get_by_text("Free now:")).to_be_visible()
     press, typed = lab.page.keyboard.press, lab.page.keyboard.type
-    expect(form.get_by_label("Each worker runs my program")).to_be_focused()
+    expect(form.get_by_label("Run my program on every worker")).to_be_focused()
     press("ArrowUp")
-    expect(form.get_by_label("I drive from this notebook")).to_be_checked()
+    expect(form.get_by_label("Use the cluster from this notebook")).to_be_checked()
     press("ArrowDown")
     press("Tab")
     expect(form.get_by_label("File or folder")).to_be_focused()
@@ -173,3 +174,27 @@ def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
     wide = form.evaluate("node => node.scrollWidth > node.clientWidth")
     lab.screenshot("narrow")
     assert not wide
+
+
+def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> None:
+    """Far more workers than cores, or than tasks may run, are told at the input, with what fits."""
+    form = opened(lab)
+    form.get_by_label("Path of the program").fill("hello.py")
+    workers = form.get_by_label("Workers")
+    cores = os.cpu_count() or 1
+    workers.fill(str(20 * cores))
+    row = form.locator("[data-option=workers]")
+    expect(row).to_contain_text(f"{20 * cores} workers share {cores} CPU core")
+    expect(workers).not_to_have_attribute("aria-invalid", "true")  # it goes through all the same
+    lab.screenshot("warned")
+    lab.theme("dark")
+    lab.screenshot("warned-dark")
+    row.get_by_role("button", name=f"Use {cores}", exact=True).first.press("Enter")
+    expect(workers).to_have_value(str(cores))
+    expect(workers).to_be_focused()
+    expect(row).not_to_contain_text("share")
+    most = lab.server.ask("GET", "tfcluster/api/options")["options"]["maxTasks"]
+    expect(workers).to_have_attribute("max", str(most))
+    launch = form.get_by_role("button", name="Launch", exact=True)
+    form.get_by_label("Path of the program").scroll_into_view_if_needed()
+    expect(launch).to_be_in_viewport()

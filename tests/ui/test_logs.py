@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 from support.ui import flows
+from support.ui.accessibility import Findings
 from support.ui.flows import copied, open_logs, tab
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
@@ -30,6 +31,19 @@ for n in range(100_000):
     while n == 20 and not os.path.exists({go!r}):
         time.sleep(0.05)
     time.sleep(0.05)
+"""
+TURNS = """\
+import os
+import time
+
+me, folder = int(os.environ["TFCLUSTER_TASK"][-1]), os.environ["TFCLUSTER_OUTPUT_DIR"]
+for turn in range(6):
+    if turn % 2 == me:
+        print("turn", turn, flush=True)
+        time.sleep(0.05)
+        open(f"{folder}/turn-{turn}", "w").close()
+    while not os.path.exists(f"{folder}/turn-{turn}"):
+        time.sleep(0.02)
 """
 SEEN_AFTER = """least => {
     const log = [...document.querySelectorAll('[role=log]')].find(log => log.offsetParent);
@@ -186,3 +200,52 @@ def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
     lab.server.delete("fails-1")
     expect(tab(lab).locator("footer")).to_contain_text("This run was deleted")
     expect(log).to_contain_text("before the fall")
+
+
+def test_tasks_are_one_stream_in_the_order_of_time(lab: LabPage) -> None:
+    """Of a run that had ended, too, lines of tasks stand as they were printed, with their times."""
+    (lab.server.root / "turns.py").write_text(TURNS)
+    lab.server.launch("turns.py", workers=2, name="turns")
+    lab.server.manager.wait("turns-1", 180)
+    log = open_logs(lab, "turns-1")
+    expect(log).to_contain_text("turn 5")
+    lab.screenshot("times")
+    lines = [line for line in copied(lab, log) if "turn" in line]
+    assert lines == [f"worker-{n % 2} | turn {n}" for n in range(6)]
+    times = log.locator(".tfc-Log-time").all_inner_texts()
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} ", time) for time in times[-6:])
+    lab.theme("dark")
+    lab.screenshot("times-dark")
+    tab(lab).get_by_role("button", name="Times").click()
+    expect(log.locator(".tfc-Log-time")).to_have_count(0)
+
+
+def test_a_search_finds_what_has_scrolled_out(lab: LabPage) -> None:
+    """The server looks in lines that the page lacks, and the page shows those around a match."""
+    lab.server.launch("talk.py", "201000", workers=1, name="talk")
+    lab.server.manager.wait("talk-1", 180)
+    log = open_logs(lab, "talk-1")
+    expect(log).to_contain_text("line 200999 of", timeout=90_000)
+    expect(tab(lab)).to_contain_text("Only the newest lines are shown.")
+    log.press("/")
+    lab.page.keyboard.type("LINE 77 OF")
+    older = tab(lab).get_by_role("button", name="1 in older lines")
+    expect(older).to_be_visible(timeout=90_000)
+    expect(tab(lab).get_by_text("no match", exact=True)).to_be_visible()
+    older.press("Enter")
+    match = tab(lab).get_by_role("region", name="Matches in older lines").get_by_role("button")
+    expect(match).to_contain_text("line 77 of 201000")
+    lab.screenshot("older")
+    match.press("Enter")
+    expect(log.locator("mark[data-current]")).to_have_text("line 77 of")
+    expect(log.locator("mark[data-current]")).to_be_in_viewport()
+    expect(tab(lab)).to_contain_text("These are older lines, printed around")
+    found = Findings(lab)
+    found.look(".tfc-Log", "around")
+    assert found.all == []
+    tab(lab).get_by_role("button", name="Back to the newest").click()
+    expect(log).to_contain_text("line 200999 of")
+    log.press("/")
+    lab.page.keyboard.type("line 78")
+    tab(lab).get_by_role("button", name="Use a regular expression").click()
+    expect(tab(lab)).to_contain_text("Older lines: plain text only")

@@ -219,3 +219,50 @@ def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
     lab.setting("tfcluster-labextension:plugin", side="right")
     lab.load()
     expect(lab.page.locator("#jp-right-stack #tfcluster-sidebar")).to_have_count(1)
+
+
+def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
+    """Active runs stand above those that have ended; opening a row closes the other one."""
+    launch_sleeping(lab, "active")
+    lab.server.launch("hello.py", workers=2, ps=0, name="done")
+    lab.server.manager.wait("done", 180)
+    expect(row(lab, "done-1")).to_contain_text("Succeeded · 2 tasks finished")
+    names = lab.sidebar.locator("[data-run]").evaluate_all("all => all.map(e => e.dataset.run)")
+    assert names == ["active-1", "done-1"]
+    row(lab, "done-1").click()
+    expect(row(lab, "done-1")).to_have_attribute("aria-expanded", "true")
+    row(lab, "active-1").click()
+    expect(row(lab, "active-1")).to_contain_text("running")
+    expect(row(lab, "active-1")).to_have_attribute("aria-expanded", "true")
+    expect(row(lab, "done-1")).to_have_attribute("aria-expanded", "false")
+    actions = row(lab, "active-1").get_by_role("group", name="Actions on active-1")
+    tops = actions.get_by_role("button").evaluate_all("all => all.map(e => e.offsetTop)")
+    assert len(set(tops)) == 1
+    expect(actions.get_by_role("button", name="Delete")).to_have_count(0)
+    lab.screenshot("one-open")
+    lab.theme("dark")
+    lab.screenshot("one-open-dark")
+
+
+def test_several_are_stopped_and_deleted_at_once(lab: LabPage) -> None:
+    """With several rows selected, one question stops all that run, and one deletes all of them."""
+    for name in ("first", "second"):
+        launch_sleeping(lab, name)
+    for name in ("first", "second"):
+        row(lab, f"{name}-1").focus()
+        lab.page.keyboard.press("Space")
+    selection = lab.sidebar.get_by_role("group", name="Actions on the selected clusters")
+    expect(selection).to_contain_text("2 selected")
+    lab.screenshot("selected", lab.sidebar)
+    selection.get_by_role("button", name="Stop the selected clusters").press("Enter")
+    expect(lab.dialog).to_contain_text("Stop 2 clusters?")
+    lab.dialog.get_by_role("button", name="Stop", exact=True).press("Enter")
+    for name in ("first", "second"):
+        expect(row(lab, f"{name}-1")).to_have_attribute("data-phase", "Stopped", timeout=60_000)
+    expect(selection.get_by_role("button", name="Stop the selected clusters")).to_be_disabled()
+    selection.get_by_role("button", name="Delete the selected clusters").press("Enter")
+    expect(lab.dialog).to_contain_text("Delete 2 clusters?")
+    lab.screenshot("delete-several")
+    lab.dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(lab.sidebar).to_contain_text("No clusters yet")
+    assert lab.server.manager.list(all_runs=True) == []

@@ -10,7 +10,8 @@ process), and raise only `TFClusterError`s.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -38,10 +39,29 @@ def every_line(_text: str) -> bool:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of one task, without its newline."""
+    """One line of one task, without its newline; `at` is when it was printed, in seconds since
+    1970, None if nobody noted it.
+    """
 
     task: str
     text: str
+    at: float | None = None
+
+
+def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
+    """Merge the lines of tasks, an iterable each, by when they were printed.
+
+    A line without a time stands where its task was; the order within a task stays.
+    """
+
+    def stamped(place: int, lines: Iterable[LogLine]) -> Iterator[tuple[float, int, LogLine]]:
+        at = 0.0
+        for line in lines:
+            at = max(at, line.at or 0.0)
+            yield at, place, line
+
+    merged = heapq.merge(*(stamped(place, lines) for place, lines in enumerate(logs)))
+    return (line for _at, _place, line in merged)
 
 
 @dataclass(frozen=True)
@@ -174,7 +194,8 @@ class Backend(abc.ABC):
         tail: int | None = None,
         counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Lines of these tasks (all when empty), the last `tail` of each first.
+        """Lines of these tasks (all when empty), the last `tail` of each first, in the order in
+        which they were printed; those of one task never change their order.
 
         A line of which `counts` is false is none of these `tail`, though it is given.
 

@@ -1,29 +1,97 @@
-"""Lines of tasks' log files: the last ones first, then those that come, whole and in order for each
-task.
+"""Lines of tasks' log files: the last ones first, then those that come, whole, in the order in
+which they were printed.
 
-A line is given once and whole (a part waits for its newline), bytes that are no UTF-8 are replaced,
-and the copy in the output folder is read where the state's own file is gone. It only reads.
-Following polls: file systems such as NFS and GlusterFS tell nobody of changes.
+When a line was printed is noted beside the log by its task (runtime/output.py). A line is given
+once and whole (a part waits for its newline), bytes that are no UTF-8 are replaced, and the copy in
+the output folder is read where the state's own file is gone. It only reads. Following polls: file
+systems such as NFS and GlusterFS tell nobody of changes.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from .. import state_files
-from .base import Counts, LogLine, every_line
+from .base import Counts, LogLine, every_line, in_time_order
 
 POLL = 0.2
 _CHUNK = 256 * 1024
-_ROUND = 4 * _CHUNK
-"""Bytes of one task after which the others have their turn while all are followed."""
 _LONGEST = 64 * 1024
 """Bytes after which a line without an end (a progress bar, binary) is given in parts."""
+
+
+TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
+"""Where the task notes when its log grew, and a record of it, as in runtime/output.py."""
+_RECORDS = 4096
+"""Records of times that are read together."""
+
+
+class LineTimes:
+    """When the lines of the log at `path` were printed, asked for in the order of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.parent / TIMES_FOLDER / path.name
+        self._records: list[tuple[int, int]] = []
+        self._next = 0
+        self._place = -1
+        self._stamp: int | None = None
+        self._until: float = 0
+
+    def at(self, offset: int) -> float | None:
+        """When the byte at `offset` was printed, in seconds since 1970; None if nobody knows."""
+        while offset >= self._until and self._advance(offset):
+            pass
+        return None if self._stamp is None else self._stamp / 1000
+
+    def reread(self) -> None:
+        """Look at the file anew: records may have come."""
+        if self._until == float("inf"):
+            self._until = 0
+
+    def _advance(self, offset: int) -> bool:
+        """Take the next record; false when it says nothing of `offset`, or there is none."""
+        if self._next >= len(self._records) and not self._read(offset):
+            self._until = float("inf")
+            return False
+        begins, stamp = self._records[self._next]
+        if begins > offset:
+            self._until = begins
+            return False
+        self._stamp = stamp
+        self._next += 1
+        return True
+
+    def _read(self, offset: int) -> bool:
+        """Read the records that follow; the first time from the one that `offset` has."""
+        if (fd := _open(self._path)) is None:
+            return False
+        size = TIMES_RECORD.size
+        with os.fdopen(fd, "rb") as file:
+            count = file.seek(0, os.SEEK_END) // size
+            if not 0 <= self._place <= count:
+                self._place = self._find(file, count, offset)
+            file.seek(self._place * size)
+            data = file.read(min(_RECORDS, max(0, count - self._place)) * size)
+        self._records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
+        self._place += len(self._records)
+        self._next = 0
+        return bool(self._records)
+
+    def _find(self, file: BinaryIO, count: int, offset: int) -> int:
+        """The last record that begins at `offset` or before, the first one if none does."""
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            file.seek(middle * TIMES_RECORD.size)
+            begins = TIMES_RECORD.unpack(file.read(TIMES_RECORD.size))[0]
+            low, high = (middle + 1, high) if begins <= offset else (low, middle)
+        return max(0, low - 1)
 
 
 class TaskLog:
@@ -33,9 +101,12 @@ class TaskLog:
         self.task = task
         self._places, self._counts = places, counts
         self._path: Path | None = None
+        self._times: LineTimes | None = None
         self._offset = 0
         self._partial = b""
         self.behind = False
+        self.block = _CHUNK
+        """Bytes that are read together, and kept until their lines are given."""
 
     def seek_last(self, lines: int) -> None:
         """Go to where the last `lines` lines that count begin."""
@@ -64,38 +135,52 @@ class TaskLog:
             except OSError:
                 self._path = None  # removed meanwhile: look for it anew
         if last and self._partial:
-            yield self._line(self._partial)
+            yield self._line(self._partial, self._offset - 1)
             self._partial = b""
 
     def _lines(self, path: Path, most: int | None) -> Iterator[LogLine]:
         size = os.stat(path).st_size
         if size < self._offset:
             self._offset, self._partial = 0, b""  # begun anew
+            self._times = None
         # Not to the end of the file: it may grow faster than its lines are shown.
         end = size if most is None else min(size, self._offset + most)
         self.behind = end < size
         if end == self._offset:
             return
-        if (fd := _open(path)) is None:
-            return
+        if self._times is None:
+            self._times = LineTimes(path)
+        self._times.reread()
+        # No file stays open between two blocks: hundreds of logs are read side by side.
+        while block := self._block(path, end):
+            at = self._offset - len(self._partial)
+            self._offset += len(block)
+            *whole, rest = (self._partial + block).split(b"\n")
+            self._partial = rest
+            for line in whole:
+                at += len(line) + 1
+                yield self._line(line, at - 1)
+            if len(rest) > _LONGEST:
+                self._partial = b""
+                yield self._line(rest, self._offset - 1)
+
+    def _block(self, path: Path, end: int) -> bytes:
+        """The next bytes before `end`, none when there are no more."""
+        if self._offset >= end or (fd := _open(path)) is None:
+            return b""
         with os.fdopen(fd, "rb") as file:
             file.seek(self._offset)
-            while block := file.read(min(_CHUNK, end - self._offset)):
-                self._offset += len(block)
-                *whole, rest = (self._partial + block).split(b"\n")
-                self._partial = rest
-                for line in whole:
-                    yield self._line(line)
-                if len(rest) > _LONGEST:
-                    self._partial = b""
-                    yield self._line(rest)
+            return file.read(min(self.block, end - self._offset))
 
-    def _line(self, line: bytes) -> LogLine:
-        return LogLine(self.task, _text(line))
+    def _line(self, line: bytes, end: int) -> LogLine:
+        """A line whose last byte is at `end`: it was printed when it was complete."""
+        at = None if self._times is None else self._times.at(end)
+        return LogLine(self.task, _text(line), at)
 
     def _find(self) -> Path | None:
         if self._path is None:
             self._path = next((place for place in self._places if _is_file(place)), None)
+            self._times = None
         return self._path
 
 
@@ -148,19 +233,17 @@ def read_logs(
 ) -> Iterator[LogLine | None]:
     """Lines of these tasks; see `Backend.logs`. `ended` says whether the run has."""
     logs = [TaskLog(task, found, counts) for task, found in places.items()]
-    if tail is not None:
-        for log in logs:
+    for log in logs:
+        log.block = max(_CHUNK // len(logs), _LONGEST // 4)
+        if tail is not None:
             log.seek_last(tail)
     if not follow:
-        for log in logs:
-            yield from log.read(last=True)
+        yield from in_time_order([log.read(last=True) for log in logs])
         return
     while True:
         over = ended()  # before reading, so that nothing written before it is missed
-        for log in logs:
-            yield from log.read(None if over else _ROUND, last=over)
+        yield from in_time_order([log.read(last=over) for log in logs])
         if over:
             return
-        if not any(log.behind for log in logs):
-            yield None
-            time.sleep(POLL)
+        yield None
+        time.sleep(POLL)

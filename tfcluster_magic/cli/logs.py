@@ -11,7 +11,7 @@ import click
 from ..errors import TFClusterError, WaitTimeout
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
+from ..output.text import PLAIN, Prefixer, is_tensorflow_log, printed_at, task_names
 from ..spec import TFCluster
 from . import grammar
 from .group import Command
@@ -35,6 +35,7 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
 @click.option("-f", "--follow", is_flag=True, help="keep printing until the run has ended")
 @click.option("--tail", type=click.IntRange(min=0), help="the last lines of each task only [all]")
+@click.option("-t", "--timestamps", is_flag=True, help="begin each line with when it was printed")
 @click.option("-a", "--all", "everything", is_flag=True, help="TensorFlow's own remarks, too")
 @click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them, and all of them")
 @click.option("--no-color", is_flag=True, help="no colours, as with NO_COLOR=1")
@@ -42,15 +43,15 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.pass_obj
 def logs_command(
     terminal: Terminal,
+    /,
     ref: str,
     tasks: tuple[str, ...],
     follow: bool,
     tail: int | None,
     everything: bool,
-    no_prefix: bool,
-    no_color: bool,
+    **look: bool,
 ) -> None:
-    """Show what the tasks of REF printed; all of them, or those that are named.
+    """Show what the tasks of REF printed, in order of time; all of them, or those that are named.
 
     What TensorFlow's C++ code remarks (I and W) is left out, and told in number.
 
@@ -63,8 +64,9 @@ def logs_command(
       tfcluster logs --tail 20 digits-2 worker-0 ps-0
     """  # noqa: D301 - click reads \b
     cluster = terminal.manager.status(ref)
-    show = {"tasks": tasks, "tail": tail, "prefix": not no_prefix, "colour": not no_color}
-    show["tensorflow_logs"] = everything or no_prefix
+    prefix, colour = not look["no_prefix"], not look["no_color"]
+    show = {"tasks": tasks, "tail": tail, "prefix": prefix, "colour": colour}
+    show |= {"tensorflow_logs": everything or not prefix, "timestamps": look["timestamps"]}
     if follow:
         with terminal.detaching(cluster.metadata.name):
             follow_output(terminal, cluster, **show)  # type: ignore[arg-type]
@@ -81,6 +83,7 @@ def follow_output(
     tail: int | None = None,
     prefix: bool = True,
     colour: bool = True,
+    timestamps: bool = False,
     tensorflow_logs: bool = False,
     follow: bool = True,
     deadline: float | None = None,
@@ -94,7 +97,7 @@ def follow_output(
     """
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
-    look, hidden = 0.0, 0
+    look, hidden, raw = 0.0, 0, not prefix
 
     def counts(text: str) -> bool:
         return tensorflow_logs or not is_tensorflow_log(text)
@@ -103,7 +106,7 @@ def follow_output(
         if line is None:
             sys.stdout.flush()
         elif counts(line.text):
-            terminal.emit(show(line), raw=not prefix)
+            terminal.emit(f"{printed_at(line)}{show(line)}" if timestamps else show(line), raw=raw)
         else:
             hidden += 1
         if follow and time.monotonic() >= look:

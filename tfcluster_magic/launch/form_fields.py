@@ -24,14 +24,18 @@ _UNITS = {Kind.DURATION: "s", Kind.MEMORY: "B"}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
-def form_fields(is_here: bool) -> list[dict[str, Any]]:
+def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, Any]]:
     """Every option, in the order of the command line, in the language of the moment; what only pods
     have, unless tasks are processes `is_here`.
 
     `path` is where it stands in the spec (`*` for every task type), `default` what it is in each
     mode when nothing is said, as one would write it; null where the program decides, or for none.
+    A count has at most `most_tasks`, which may run here.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
+    for field in fields if most_tasks is not None else ():
+        if field["path"][-1] == "count" and "maximum" in field:
+            field["maximum"] = min(field["maximum"], most_tasks)
     if not is_here:  # the Python of a kernel here is none of an image's
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}

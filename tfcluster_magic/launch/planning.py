@@ -446,8 +446,8 @@ class DryRun:
     """A launch that is still being thought of, with all that is wrong so far.
 
     `name` is the given one, or what it would be called. `spec` is None when not even its size is
-    known; a program that cannot be read has a stand-in. `told`: see `Preflight`. `inferred`: see
-    `LaunchRequest`.
+    known; a program that cannot be read has a stand-in. `told`, `cautions`: see `Preflight`.
+    `inferred`: see `LaunchRequest`.
     """
 
     name: str | None
@@ -457,6 +457,7 @@ class DryRun:
     warnings: tuple[str, ...]
     told: tuple[str, ...] = ()
     inferred: tuple[Message, ...] = ()
+    cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
         """The same with what stands against it where it would run."""
@@ -465,7 +466,10 @@ class DryRun:
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
         problems = (*self.problems, *taken, *verdict.problems)
         warnings = (*self.warnings, *verdict.warnings)
-        return replace(self, problems=problems, warnings=warnings, told=verdict.told)
+        cautions = (*self.cautions, *verdict.cautions)
+        return replace(
+            self, problems=problems, warnings=warnings, told=verdict.told, cautions=cautions
+        )
 
 
 def dry_run(
@@ -489,10 +493,20 @@ def dry_run(
     try:
         made = request_from_source(draft, source, name)
     except InvalidRequest as error:
-        return DryRun(
-            name, given, _outline_spec(draft.values), error.problems, tuple(draft.warnings)
-        )
-    return DryRun(made.cluster, given, made.spec, (), made.warnings, inferred=made.inferred)
+        spec, warned = _outline_spec(draft.values), tuple(draft.warnings)
+        cautions = _program_cautions(warned, arguments)
+        return DryRun(name, given, spec, error.problems, warned, cautions=cautions)
+    cautions = _program_cautions(made.warnings, arguments)
+    return DryRun(
+        made.cluster, given, made.spec, (), made.warnings, inferred=made.inferred, cautions=cautions
+    )
+
+
+def _program_cautions(warned: Sequence[str], arguments: Sequence[str]) -> tuple[Problem, ...]:
+    """Return what was said of a program and of its arguments, each at what it is about."""
+    of_arguments = _object_store_warnings(arguments)
+    fields = [_("arguments after --") if w in of_arguments else "program" for w in warned]
+    return tuple(Problem(f, None, w) for f, w in zip(fields, warned, strict=True))
 
 
 def _outline_spec(values: OptionValues) -> Spec | None:

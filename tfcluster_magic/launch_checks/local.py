@@ -111,7 +111,9 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
         *fit.warnings,
     )
     told = budgets.remaining_text(most, spent, now)
-    return Preflight(problems, warnings, (told,) if told else (), unsupported, setup)
+    return Preflight(
+        problems, warnings, (told,) if told else (), unsupported, setup, cautions=fit.cautions
+    )
 
 
 def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
@@ -256,7 +258,9 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
         problems.append(too_many_tasks(spec.replicas.counts, room.max_tasks))
     problems += _shortage(spec, _MEMORY, room.memory, room.held)
     problems += _shortage(spec, _GPU, room.gpu, {})
-    return Preflight(tuple(problems), (*room.warnings, *_fit_warnings(spec, room)))
+    cautions = tuple(_fit_cautions(spec, room))
+    warnings = (*room.warnings, *(caution.allowed for caution in cautions))
+    return Preflight(tuple(problems), warnings, cautions=cautions)
 
 
 def _shortage(
@@ -294,45 +298,48 @@ def _shortage(
     return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
 
 
-def _fit_warnings(spec: Spec, room: AvailableResources) -> list[str]:
-    found = []
+def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
+    """What is slow or may run out of memory, at the option that asks for most of it."""
+    replicas = spec.replicas
+    counts = replicas.counts
+    most = max(counts, key=lambda t: counts[t])
     cpu = total_request(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
         others = _(", of which other runs asked for {cores:g}").format(cores=taken)
-        found.append(
-            _(
-                "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
-                "the tasks share them and run slower"
-            ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
-        )
-    replicas = spec.replicas
-    unlimited = sum(n for t, n in replicas.counts.items() if not replicas.of(t).resources.memory)
+        slower = _(
+            "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
+            "the tasks share them and run slower"
+        ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
+        largest = max(counts, key=lambda t: counts[t] * cpu_of(replicas.of(t).resources))
+        asked = cpu_of(replicas.of(largest).resources)
+        yield Problem(f"replicas.{largest.value}.resources.cpu", asked, slower)
+    unlimited = sum(n for t, n in counts.items() if not replicas.of(t).resources.memory)
     need = unlimited * _TYPICAL[spec.mode]
     if need > room.memory.free:
-        found.append(
-            _(
-                "{count} tasks without a memory limit need about {need} for "
-                "TensorFlow alone, and {free} is free: {fits} of them fit"
-            ).format(
-                count=unlimited,
-                need=format_bytes(need),
-                free=format_bytes(room.memory.free),
-                fits=int(room.memory.free // _TYPICAL[spec.mode]),
-            )
+        holds = int(room.memory.free // _TYPICAL[spec.mode])
+        crowded = _(
+            "{count} tasks without a memory limit need about {need} for "
+            "TensorFlow alone, and {free} is free: {fits} of them fit"
+        ).format(
+            count=unlimited,
+            need=format_bytes(need),
+            free=format_bytes(room.memory.free),
+            fits=holds,
         )
+        fits = counts[most] - (unlimited - holds)
+        fits_here = fits if most in FLAGS and fits >= 1 else None
+        yield Problem(f"replicas.{most.value}.count", counts[most], crowded, fits_here)
     workers, cores = replicas.worker.count, int(room.cpu.total)
     if not cpu and workers > MOST_WORKERS_A_CORE * cores:
-        found.append(
-            ngettext(
-                "{count} workers share {cores} CPU core and are no faster together than {cores}: "
-                "use --workers {cores}",
-                "{count} workers share {cores} CPU cores and are no faster together than {cores}: "
-                "use --workers {cores}",
-                cores,
-            ).format(count=workers, cores=cores)
-        )
-    return found
+        crowded = ngettext(
+            "{count} workers share {cores} CPU core and are no faster together than {cores}: "
+            "use --workers {cores}",
+            "{count} workers share {cores} CPU cores and are no faster together than {cores}: "
+            "use --workers {cores}",
+            cores,
+        ).format(count=workers, cores=cores)
+        yield Problem("replicas.worker.count", workers, crowded, cores)
 
 
 MOST_WORKERS_A_CORE = 2

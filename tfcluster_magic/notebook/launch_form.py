@@ -87,8 +87,8 @@ class LaunchForm:
         self._latest = 0
         self.mode = widgets.ToggleButtons(
             options=[
-                (_("Each worker runs my program"), Mode.BETWEEN_GRAPH.value),
-                (_("I drive from this notebook"), Mode.IN_GRAPH.value),
+                (_("Run my program on every worker"), Mode.BETWEEN_GRAPH.value),
+                (_("Use the cluster from this notebook"), Mode.IN_GRAPH.value),
             ],
             style={"button_width": "220px"},
         )

@@ -192,6 +192,16 @@ def task_names(cluster: TFCluster) -> list[str]:
     return [task_name(t, i) for t, count in counts.items() for i in range(count)]
 
 
+def printed_at(line: LogLine) -> str:
+    """When a line was printed, on this machine's clock, as the start of a line of text; blanks of
+    the same width if nobody knows.
+    """
+    if line.at is None:
+        return " " * len("2026-01-31 10:00:00.000 ")
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
+    return f"{clock}.{int(line.at % 1 * 1000):03d} "
+
+
 class Prefixer:
     """Turns `LogLine`s of one run into lines of one stream.
 

@@ -46,7 +46,8 @@ class Preflight:
     `told` is what a person should know before a launch, and stands against nothing. `passing` are
     those of the warnings that are about this moment: no record keeps them. `unsupported`
     are those of the problems that ask for what this place never has, `setup` those that are about
-    something else than room: no smaller number would help.
+    something else than room: no smaller number would help. `cautions` are those of the warnings
+    that are about one option, each as a problem whose `allowed` is the sentence.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -55,6 +56,7 @@ class Preflight:
     unsupported: tuple[Problem, ...] = ()
     setup: tuple[Problem, ...] = ()
     passing: tuple[str, ...] = ()
+    cautions: tuple[Problem, ...] = ()
 
     def check(self) -> None:
         """Raise when something stands against the launch.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import struct
 import threading
 import time
 
@@ -20,6 +21,65 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from process import EventLoop
+
+
+# ---- when lines were printed ----
+# Beside a log, in a folder of its own, so that the log stays what the program printed: records of
+# 16 bytes, (offset in the log, milliseconds since 1970). What lies from this offset to the next
+# one was printed then. `backends/log_files.py` reads them. A log without them stays readable.
+
+
+TIMES_FOLDER = ".tfcluster-times"
+TIMES_RECORD = struct.Struct(">QQ")
+# Pieces that came within so many milliseconds have one record.
+TIMES_STEP = 10
+
+
+class LineTimes:
+    """Notes when the pieces of the log at `path` were printed. Never raises."""
+
+    def __init__(self, path: str) -> None:
+        folder, name = os.path.split(path)
+        self._path = os.path.join(folder, TIMES_FOLDER, name)
+        self._fd = -1
+        self._end = 0
+        self._stamp = 0
+        self._failed = False
+
+    def note(self, offset: int, stamp: int) -> None:
+        """What the log has from `offset` on was printed at `stamp`."""
+        if self._failed or (stamp - self._stamp < TIMES_STEP and offset >= self._end):
+            return
+        try:
+            if self._fd < 0:
+                self._open()
+            if offset < self._end:  # the log was begun anew
+                os.ftruncate(self._fd, 0)
+            os.write(self._fd, TIMES_RECORD.pack(offset, stamp))
+            self._end, self._stamp = offset, stamp
+        except OSError:
+            self._failed = True
+
+    def close(self) -> None:
+        """Close the file; a later note opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._fd = os.open(self._path, flags, 0o644)
+        size = TIMES_RECORD.size
+        whole = os.fstat(self._fd).st_size // size * size
+        os.ftruncate(self._fd, whole)  # who wrote a part of a record was killed
+        if whole:
+            self._end = TIMES_RECORD.unpack(os.pread(self._fd, size, whole - size))[0]
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 # ---- the copy on the log volume ----
@@ -52,7 +112,9 @@ class LogCopy:
         self._limit = limit
         self._wake = wake
         self._queue: list[bytes] = []
+        self._stamps: list[tuple[int, int]] = []  # (bytes of the queue before, when they came)
         self._size = 0
+        self._queued = 0
         self._cut = False
         self._last = b"\n"
         self._begun = False
@@ -77,8 +139,10 @@ class LogCopy:
                 self._drop(data[: len(data) - len(rest)])
                 data = rest
             if data:
+                self._stamps.append((self._queued, now_ms()))
                 self._queue.append(data)
                 self._size += len(data)
+                self._queued += len(data)
                 self._changed.notify()
 
     def close(self, seconds: float) -> None:
@@ -99,10 +163,15 @@ class LogCopy:
         self.problem = why
         self.first = self.first or why
         self._drop(b"".join([unwritten, *self._queue]))
-        self._queue.clear()
+        self._clear()
         self._size = 0
         self._changed.notify_all()
         self._wake()
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._stamps.clear()
+        self._queued = 0
 
     def _run(self) -> None:
         wait = RETRY_SECONDS[0]
@@ -120,6 +189,7 @@ class LogCopy:
     def _write(self) -> bool:
         """Write until there is no more, which is true; false when the volume fails."""
         rest, fd, tried = memoryview(b""), -1, False
+        times = LineTimes(self.path)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             fd = os.open(self.path, flags, 0o644)
@@ -132,10 +202,14 @@ class LogCopy:
                     tried = True
                     self._resume(fd)
                     tried = False
-                data = self._take()
-                if data is None:
+                taken = self._take()
+                if taken is None:
                     return True
+                data, stamps = taken
                 rest = memoryview(data)
+                begins = os.fstat(fd).st_size
+                for before, stamp in stamps if self.path != os.devnull else ():
+                    times.note(begins + before, stamp)
                 while rest:
                     count = os.write(fd, rest)
                     self._last, rest = bytes(rest[count - 1 : count]), rest[count:]
@@ -148,6 +222,7 @@ class LogCopy:
                     self._give_up(error.strerror or str(error), bytes(rest))
             return False
         finally:
+            times.close()
             if fd >= 0:
                 os.close(fd)
 
@@ -165,13 +240,15 @@ class LogCopy:
             self.problem = ""
             self._wake()
 
-    def _take(self) -> bytes | None:
-        """The next bytes to write, none when something went wrong meanwhile; None at the end."""
+    def _take(self) -> tuple[bytes, list[tuple[int, int]]] | None:
+        """The next bytes to write, none when something went wrong meanwhile, and which of them
+        came when; None at the end.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing or self.problem)
-            data = b"".join(self._queue)
-            self._queue.clear()
-            return data if data or self.problem else None
+            data, stamps = b"".join(self._queue), list(self._stamps)
+            self._clear()
+            return (data, stamps) if data or self.problem else None
 
     def _written(self, count: int) -> None:
         with self._changed:
@@ -225,9 +302,11 @@ class Output:
         self._at_line_start = True
         self._lost = 0
         self._piece = PAGE
+        self._times: LineTimes | None = None
         try:
             if stat.S_ISREG(os.fstat(STDOUT).st_mode):
                 self._piece = CHUNK
+                self._times = LineTimes(os.readlink("/proc/self/fd/1"))
                 if is_within_line("/proc/self/fd/1"):
                     self._pending = b"\n"
         except OSError:
@@ -334,7 +413,11 @@ class Output:
                     gap = f"\ntfcluster: {self._lost} lines are missing here\n".encode()
                     os.write(STDOUT, gap)
                     self._lost = 0
-                self._pending = self._pending[os.write(STDOUT, self._pending[: self._piece]) :]
+                count = os.write(STDOUT, self._pending[: self._piece])
+                self._pending = self._pending[count:]
+                if self._times is not None:
+                    # The file is only appended to: its position is its end.
+                    self._times.note(os.lseek(STDOUT, 0, os.SEEK_CUR) - count, now_ms())
             except BlockingIOError:
                 return
             except OSError:

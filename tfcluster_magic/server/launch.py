@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from jupyter_core.utils import ensure_async
 
+from ..backends.base import Options
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..launch import form_fields
@@ -244,6 +245,7 @@ class PlanHandler(RunHandler, LaunchRoute):
                 "name": made.name,
                 "problems": form_fields.form_problems(problems, said),
                 "warnings": list(made.warnings),
+                "cautions": form_fields.form_problems(made.cautions, said),
                 "told": list(made.told),
                 "inferred": [sentences([each]) for each in made.inferred],
                 "line": magic_line(words, cell=body.cell is not None),
@@ -282,14 +284,14 @@ class RerunHandler(TFClusterHandler):
         self.reply(self.service.view(cluster), 201)
 
 
-async def form_description(service: Service) -> dict[str, Any]:
+async def form_description(service: Service, here: Options) -> dict[str, Any]:
     """What `GET /options` says for a form: its fields, the kernels, and what is chosen at first."""
     kernels = await list_kernels(service)
     backend = await service.backend()
     default = default_kernel(service.serverapp)
     usable = [kernel.name for kernel in kernels if kernel.python is not None]
     return {
-        "form": form_fields.form_fields(backend.is_here),
+        "form": form_fields.form_fields(backend.is_here, here.max_tasks),
         "kernelspecs": [msgspec.to_builtins(kernel) for kernel in kernels],
         "defaults": {"kernelspec": default if default in usable else None},
     }
@@ -302,7 +304,7 @@ class OptionsHandler(TFClusterHandler):
     async def get(self) -> None:
         """What there is and how much of it is free."""
         here = await self.call(self.service.manager.options)
-        form = await form_description(self.service)
+        form = await form_description(self.service, here)
         self.reply({"options": msgspec.to_builtins(here), **form})
 
 

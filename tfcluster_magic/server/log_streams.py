@@ -12,10 +12,12 @@ import contextvars
 import math
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable
+from ..errors import BackendUnavailable, last_overwrite, strip_controls
 from ..i18n import _
 from ..spec import TFCluster
 
@@ -25,6 +27,11 @@ MOST_CHARACTERS = 256 * 1024
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
 """Seconds beyond its end."""
+
+MOST_SEARCHED = 20_000
+"""Characters of a line in which a text is looked for."""
+LOOK_UP = 5000
+"""Lines without a match after which a search says that it goes on."""
 
 Lines = Iterable[LogLine | None]
 Encode = Callable[[list[LogLine]], bytes]
@@ -140,3 +147,57 @@ def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
         batch, characters = [], 0
     if batch:
         yield encode(batch)
+
+
+# -- a part of a log -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NumberedLine(LogLine):
+    """A line with its place in the log of its task, counted from 0."""
+
+    number: int = 0
+
+
+def matching(lines: Lines, wanted: str, case: bool) -> Lines:
+    """The lines that have a text, as a page shows them; upper and lower case differ with `case`."""
+    text = wanted if case else wanted.casefold()
+    for place, line in enumerate(_numbered(lines)):
+        if line is None:
+            yield None
+            continue
+        shown = strip_controls(last_overwrite(line.text[:MOST_SEARCHED]))
+        if text in (shown if case else shown.casefold()):
+            yield line
+        elif place % LOOK_UP == 0:
+            yield None
+
+
+def around(lines: Lines, task: str, number: int, most: int) -> Lines:
+    """At most so many lines, in the middle of which is line `number` of a task."""
+    before: deque[LogLine] = deque(maxlen=most // 2)
+    left = most - most // 2
+    for place, line in enumerate(_numbered(lines)):
+        if line is None:
+            continue
+        if before.maxlen and left == most - most // 2:
+            if line.task != task or line.number < number:
+                before.append(line)
+                if place % LOOK_UP == 0:
+                    yield None
+                continue
+            yield from before
+        yield line
+        left -= 1
+        if not left:
+            return
+
+
+def _numbered(lines: Lines) -> Iterator[NumberedLine | None]:
+    given: Counter[str] = Counter()
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        yield NumberedLine(line.task, line.text, line.at, given[line.task])
+        given[line.task] += 1

@@ -25,11 +25,13 @@ from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import NOTE_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
-from .log_streams import Encode, Lines, LogStream
+from .log_streams import Encode, Lines, LogStream, NumberedLine, around, matching
 from .worker import READ_WITHIN
 
 HEARTBEAT = 15.0
 """Seconds after which a log that prints nothing gives a sign of life."""
+MOST_AROUND = 20_000
+"""Lines that are shown around one of them."""
 GONE_WITHIN = 2.0
 """Seconds in which a removal is waited for; one that takes longer is told when it is done."""
 
@@ -142,9 +144,10 @@ class LogsHandler(TFClusterHandler):
         cluster = await self.call(manager.status, ref)
         name = cluster.metadata.name
         show = Prefixer(tasks or task_names(cluster), PLAIN)
+        part = self._part()
 
         def read() -> Lines:
-            return manager.logs(name, tasks, follow=follow and not download, tail=tail)
+            return part(manager.logs(name, tasks, follow=follow and not download, tail=tail))
 
         stream = self.service.streams.begin(
             cluster, read, _encode_text(show) if download else _encode_json
@@ -218,13 +221,32 @@ class LogsHandler(TFClusterHandler):
         except asyncio.TimeoutError:
             return b""  # a volume that hangs: it is waited for, and the browser hears that it is
 
+    def _part(self) -> Callable[[Lines], Lines]:
+        """Which of the lines are wanted: those with `?search=`, those around `?around=`, or all."""
+        wanted, case = self.get_query_argument("search", "", strip=False), self.flag("case")
+        task, _colon, said = self.get_query_argument("around", "").partition(":")
+        number, most = self._number("around", said), self._number("lines") or MOST_AROUND
+        if wanted:
+            return lambda lines: matching(lines, wanted, case)
+        if number is not None:
+            return lambda lines: around(lines, task, number, min(most, MOST_AROUND))
+        return lambda lines: lines
+
     def _tail(self) -> int | None:
-        said = self.get_query_argument("tail", "")
+        return self._number("tail")
+
+    def _number(self, name: str, said: str | None = None) -> int | None:
+        """A whole number of the query, None without one.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        said = self.get_query_argument(name, "") if said is None else said
         if not said:
             return None
         if not (said.isascii() and said.isdigit() and len(said) < 10):
             raise InvalidRequest(
-                [Problem("tail", said, _("use {words}").format(words=_("a whole number >= 0")))],
+                [Problem(name, said, _("use {words}").format(words=_("a whole number >= 0")))],
                 _("the request was refused"),
             )
         return int(said)
@@ -241,7 +263,14 @@ def _launch_text(cluster: TFCluster) -> dict[str, Any]:
 
 
 def _encode_json(lines: list[LogLine]) -> bytes:
-    return msgspec.json.encode({"lines": [(line.task, line.text) for line in lines]}) + b"\n"
+    return msgspec.json.encode({"lines": [_told(line) for line in lines]}) + b"\n"
+
+
+def _told(line: LogLine) -> tuple[str | int | None, ...]:
+    """A line with its time in milliseconds, and with its number where it has one."""
+    at = None if line.at is None else round(line.at * 1000)
+    number = (line.number,) if isinstance(line, NumberedLine) else ()
+    return (line.task, line.text, at, *number)
 
 
 def _encode_text(show: Prefixer) -> Encode:

@@ -87,6 +87,8 @@ export interface IPlan {
   readonly name: string | null;
   readonly problems: ReadonlyArray<IPlanProblem>;
   readonly warnings: ReadonlyArray<string>;
+  /** Those of the warnings that are about one input. */
+  readonly cautions?: ReadonlyArray<IPlanProblem>;
   /** What one should know before, such as what is left of a budget. */
   readonly told?: ReadonlyArray<string>;
   /** What was read from the program's text, each with the option that overrides it. */

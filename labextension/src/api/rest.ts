@@ -171,11 +171,13 @@ export const keptOutputs = async (
 export const openLogs = (
   caller: ICaller,
   name: string,
-  tail: number | null,
+  query: Record<string, string>,
+  tasks: ReadonlyArray<string>,
   signal: AbortSignal
 ): Promise<Response> => {
-  const from = tail === null ? '' : `&tail=${tail}`;
-  return respond(caller, `${at(name, 'logs')}?follow=1${from}`, { signal });
+  const asked = new URLSearchParams(query);
+  tasks.forEach(task => asked.append('task', task));
+  return respond(caller, `${at(name, 'logs')}?${asked.toString()}`, { signal });
 };
 
 /**

@@ -24,7 +24,7 @@ export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
 export const isSame = (run: IRun, other: IRun | undefined): boolean =>
   other !== undefined && uidOf(run) === uidOf(other);
 
-/** Newest first; unless `all`, the newest run of each name and those that have not ended. */
+/** Those that are active first, each group newest first; unless `all`, the newest run of each name and those that have not ended. */
 export function listed(
   runs: ReadonlyArray<IRun>,
   all: boolean
@@ -41,6 +41,7 @@ export function listed(
     })
     .sort(
       (a, b) =>
+        Number(isActive(b)) - Number(isActive(a)) ||
         b.cluster.metadata.createdAt - a.cluster.metadata.createdAt ||
         b.cluster.metadata.run - a.cluster.metadata.run
     );

@@ -15,19 +15,19 @@ export function Cards({
 }: IFormProps): React.JSX.Element {
   const cards = [
     {
-      mode: 'in-graph' as Mode,
-      icon: inGraphIcon,
-      title: trans.__('I drive from this notebook'),
+      mode: 'between-graph' as Mode,
+      icon: betweenGraphIcon,
+      title: trans.__('Run my program on every worker'),
       text: trans.__(
-        'TensorFlow servers wait for your notebook, which places work on them (In-Graph).'
+        'Every task starts your program with its own TF_CONFIG and trains together with the others (Between-Graph).'
       )
     },
     {
-      mode: 'between-graph' as Mode,
-      icon: betweenGraphIcon,
-      title: trans.__('Each worker runs my program'),
+      mode: 'in-graph' as Mode,
+      icon: inGraphIcon,
+      title: trans.__('Use the cluster from this notebook'),
       text: trans.__(
-        'Every task starts your program with its own TF_CONFIG and trains together with the others (Between-Graph).'
+        'TensorFlow servers wait for your notebook, which places work on them (In-Graph).'
       )
     }
   ];

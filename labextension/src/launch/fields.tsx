@@ -17,20 +17,23 @@ export interface IFormProps {
   readonly model: LaunchModel;
   readonly trans: TranslationBundle;
   readonly marks: ReadonlyMap<string, ReadonlyArray<IMark>>;
+  /** What is warned of at an input; it stands against nothing. */
+  readonly cautions: ReadonlyMap<string, ReadonlyArray<IMark>>;
   /** Makes the ids of this form's inputs differ from another form's. */
   readonly id: string;
 }
 
 /** The attributes that tie an input to its label, its help and its mistakes. */
 export function attributes(
-  { id, marks }: IFormProps,
+  { id, marks, cautions }: IFormProps,
   key: string
 ): React.AriaAttributes & { id: string } {
   const wrong = marks.get(key)?.some(mark => mark.wrong) ?? false;
   return {
     id: `${id}-${key}`,
     'aria-invalid': wrong || undefined,
-    'aria-describedby': marks.has(key) ? `${id}-${key}-marks` : undefined
+    'aria-describedby':
+      marks.has(key) || cautions.has(key) ? `${id}-${key}-marks` : undefined
   };
 }
 
@@ -40,18 +43,29 @@ interface IMarksProps extends IFormProps {
 
 /** The sentences at an input; where another number would do, a button that takes it. */
 export function Marks(props: IMarksProps): React.JSX.Element | null {
-  const { id, marks, option, model, trans } = props;
-  const found = marks.get(option);
-  if (!found) {
+  const { id, marks, cautions, option, model, trans } = props;
+  const against = marks.get(option) ?? [];
+  const found = [
+    ...against.map(mark => ({
+      ...mark,
+      look: mark.wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'
+    })),
+    ...(cautions.get(option) ?? []).map(mark => ({
+      ...mark,
+      look: 'tfc-Mark tfc-mod-warning'
+    }))
+  ];
+  if (found.length === 0) {
     return null;
   }
   return (
-    <div className="tfc-Marks" id={`${id}-${option}-marks`}>
-      {found.map(({ text, wrong, fits }, index) => (
-        <div
-          key={index}
-          className={wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'}
-        >
+    <div
+      className="tfc-Marks"
+      id={`${id}-${option}-marks`}
+      role={against.length ? undefined : 'status'}
+    >
+      {found.map(({ text, look, fits }, index) => (
+        <div key={index} className={look}>
           <Sentence text={text} />
           {fits !== null && (
             <button

@@ -11,7 +11,7 @@ import { RunActions } from '../run/RunActions';
 import { useRun } from '../run/hooks';
 import type { IFormProps } from './fields';
 import { Marks } from './fields';
-import { hindrance } from './problems';
+import { hindrance, otherWarnings } from './problems';
 
 export interface IFooterProps extends IFormProps {
   readonly commands: CommandRegistry;
@@ -71,7 +71,7 @@ export function Footer(props: IFooterProps): React.JSX.Element {
           )
         )}
         <Marks {...props} option="" />
-        {state.plan?.warnings.map(text => (
+        {otherWarnings(state).map(text => (
           <div key={text} className="tfc-Mark tfc-mod-warning">
             <Sentence text={text} />
           </div>

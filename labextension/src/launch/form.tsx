@@ -7,12 +7,12 @@ import { fieldsOf } from './draft';
 import { Input, Marks } from './fields';
 import { Footer, IFooterProps, Line } from './footer';
 import { IPlaces, Program } from './program';
-import { marksOf } from './problems';
+import { cautionsOf, marksOf } from './problems';
 import { Basics, Rows, Section, Sizes } from './sections';
 
 export interface ILaunchFormProps extends Omit<
   IFooterProps,
-  'state' | 'marks' | 'id'
+  'state' | 'marks' | 'cautions' | 'id'
 > {
   readonly places: IPlaces;
   /** What to do with what is typed; the form has found nothing against it. */
@@ -43,7 +43,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
     model.tried();
     focusFirst(form.current, option => marks.has(option));
   };
-  const all = { ...props, state, marks, id };
+  const all = { ...props, state, marks, cautions: cautionsOf(state), id };
   const { launchOptions, draft } = state;
   const fields = launchOptions ? fieldsOf(launchOptions, draft) : [];
   const sized = fields.filter(
@@ -83,6 +83,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
           </button>
         </div>
       )}
+      <h2 className="tfc-Launch-title">{trans.__('Launch a cluster')}</h2>
       <Cards {...all} />
       {draft.mode === 'between-graph' && <Program {...all} />}
       {launchOptions && (

@@ -48,6 +48,31 @@ export function marksOf(
   return marks;
 }
 
+/** Warnings by the input that they are about; they stand against nothing. */
+export function cautionsOf(
+  state: ILaunchState
+): ReadonlyMap<string, ReadonlyArray<IMark>> {
+  const found = new Map<string, IMark[]>();
+  const shown = shownInputs(state);
+  for (const caution of state.plan?.cautions ?? []) {
+    const option = inputOf(caution, state);
+    if (option !== null && shown.has(option)) {
+      const { allowed: text, fits } = caution;
+      const mark = { text, fits, wrong: false };
+      found.set(option, [...(found.get(option) ?? []), mark]);
+    }
+  }
+  return found;
+}
+
+/** The warnings that are about no input of the form. */
+export function otherWarnings(state: ILaunchState): ReadonlyArray<string> {
+  const placed = new Set(
+    [...cautionsOf(state).values()].flat().map(({ text }) => text)
+  );
+  return (state.plan?.warnings ?? []).filter(text => !placed.has(text));
+}
+
 /** A Python that came with a kernel is wrong where the kernel is chosen. */
 function inputOf(
   { option }: IPlanProblem,

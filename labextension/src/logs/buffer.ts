@@ -7,8 +7,16 @@
 import { plain, settled } from './ansi';
 import { isNoise } from './noise';
 
-/** A line as it came: its task and its text. */
-export type TaskLine = readonly [task: string, text: string];
+/**
+ * A line as it came: its task and its text, when it was printed (milliseconds since 1970, null if nobody knows), and in
+ * a part of a log its number in that of its task.
+ */
+export type TaskLine = readonly [
+  task: string,
+  text: string,
+  at?: number | null,
+  number?: number
+];
 
 export interface ILine {
   readonly task: string;
@@ -17,6 +25,10 @@ export interface ILine {
   /** What is shown and searched. */
   readonly text: string;
   readonly isNoise: boolean;
+  /** When it was printed, in milliseconds since 1970. */
+  readonly at: number | null;
+  /** Its number in the log of its task, where it is known. */
+  readonly number: number | null;
 }
 
 /** How many lines of a task are kept. */
@@ -71,13 +83,23 @@ export class LineBuffer {
     this._characters = 0;
     this._counts.clear();
     this._dropped = 0;
+    this._begins.clear();
+  }
+
+  /** Whether a line of a task was printed before the first one of it that is kept. */
+  isBefore([task, , at]: TaskLine): boolean {
+    const begins = this._begins.get(task);
+    return begins === undefined || at == null || at < begins;
   }
 
   append(batch: ReadonlyArray<TaskLine>): void {
-    for (const [task, printed] of batch) {
+    for (const [task, printed, at = null, number = null] of batch) {
       const raw = settled(printed);
       const text = plain(raw);
-      const line = { task, raw, text, isNoise: isNoise(text) };
+      const line = { task, raw, text, isNoise: isNoise(text), at, number };
+      if (at !== null && !this._begins.has(task)) {
+        this._begins.set(task, at);
+      }
       this._lines.push(line);
       this._characters += raw.length;
       this._count(line, 1);
@@ -90,6 +112,9 @@ export class LineBuffer {
       this._characters -= line.raw.length;
       this._dropped += 1;
       this._count(line, -1);
+      if (line.at !== null) {
+        this._begins.set(line.task, line.at + 1);
+      }
     }
     if (this._head > CHUNK) {
       this._lines = this._lines.slice(this._head);
@@ -111,5 +136,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
+  /** When of each task the first line that is kept was printed, or just after the last one that is not. */
+  private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();
 }

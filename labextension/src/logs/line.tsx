@@ -16,6 +16,8 @@ export interface ILineProps {
   readonly place: number;
   /** Columns of the longest task's name; 0 leaves the name out. */
   readonly gutter: number;
+  /** Whether the time is shown, and the day with it. */
+  readonly time: 'none' | 'time' | 'date';
   readonly found: ReadonlyArray<Range>;
   /** Which of `found` is the current one, -1 for none. */
   readonly current: number;
@@ -30,6 +32,7 @@ export const Line = React.memo(
     line,
     place,
     gutter,
+    time,
     found,
     current,
     more
@@ -37,6 +40,16 @@ export const Line = React.memo(
     const rest = line.text.length - MOST_SHOWN;
     return (
       <div className="tfc-Log-line" data-line={number}>
+        {time !== 'none' && (
+          <span
+            className="tfc-Log-time"
+            title={
+              line.at === null ? undefined : new Date(line.at).toLocaleString()
+            }
+          >
+            {`${stamp(line.at, time === 'date')} `}
+          </span>
+        )}
         {gutter > 0 && (
           <span className="tfc-Log-task" data-colour={place % COLOURS}>
             {`${line.task.padEnd(gutter)} | `}
@@ -62,6 +75,27 @@ export const Line = React.memo(
     );
   }
 );
+
+/** Columns of a time, without and with its day, and the blank behind it. */
+export const TIME_COLUMNS = { none: 0, time: 13, date: 19 };
+
+/** When a line was printed, on the clock of this browser; blanks of the same width when nobody knows. */
+export function stamp(
+  at: number | null | undefined,
+  isWithDate: boolean
+): string {
+  if (at == null) {
+    return ' '.repeat(TIME_COLUMNS[isWithDate ? 'date' : 'time'] - 1);
+  }
+  const when = new Date(at);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  const date = `${two(when.getMonth() + 1)}-${two(when.getDate())} `;
+  const clock = [when.getHours(), when.getMinutes(), when.getSeconds()]
+    .map(two)
+    .join(':');
+  const rest = String(when.getMilliseconds()).padStart(3, '0');
+  return `${isWithDate ? date : ''}${clock}.${rest}`;
+}
 
 interface IPiece {
   readonly span: ISpan;

@@ -3,7 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { Line } from './line';
+import { Line, TIME_COLUMNS } from './line';
 import type { LogsModel } from './model';
 import type { ILogsState } from './state';
 import { slice, Viewport, withSelected } from './viewport';
@@ -36,7 +36,8 @@ export function Lines({
   const { follows, wraps, tasks } = state;
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
-  const indent = gutter && gutter + 3;
+  const time = timeShown(model, state);
+  const indent = (gutter && gutter + 3) + TIME_COLUMNS[time];
 
   React.useEffect(() => {
     const made = new Viewport(scroller.current!, follows =>
@@ -106,6 +107,7 @@ export function Lines({
         line={line}
         place={places.get(line.task) ?? 0}
         gutter={gutter}
+        time={time}
         more={more}
         {...searcher.found(number)}
       />
@@ -144,6 +146,19 @@ export function Lines({
       <div style={{ height: (rows.height - rows.offset(to)) * measure.row }} />
     </div>
   );
+}
+
+/** What of the time is shown: the day too, unless all that is there was printed today. */
+function timeShown(
+  { buffer }: LogsModel,
+  { showsTimes }: ILogsState
+): 'none' | 'time' | 'date' {
+  const at = buffer.first < buffer.end ? buffer.line(buffer.first).at : null;
+  if (!showsTimes || at === null) {
+    return 'none'; // of a run of an older version nobody noted it
+  }
+  const isToday = new Date(at).toDateString() === new Date().toDateString();
+  return isToday ? 'time' : 'date';
 }
 
 /** How large a row and a column are, and how many fit: the fonts are the theme's and may change at any time. */

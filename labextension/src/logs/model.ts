@@ -11,31 +11,45 @@ import { openLogs } from '../api/rest';
 import type { IRun } from '../api/types';
 import { LineBuffer, MOST_LINES, MOST_SHOWN, TaskLine } from './buffer';
 import { Follower } from './follower';
+import { OlderSearch } from './older';
 import { Rows } from './rows';
 import { IQuery } from './search';
 import { Searcher } from './searcher';
 import { connected, ILogsState, INITIAL } from './state';
+import { messages } from './stream';
 import { counted, tasksOf } from './tasks';
 
 /** Milliseconds in which changes become one. */
 const TOGETHER = 50;
 /** Lines of each task to begin with are at least so many, however many tasks there are. */
-const LEAST_TAIL = 2000;
+const LEAST_TAIL = 500;
+/** Lines that are shown around an older one. */
+const AROUND = 10_000;
 
 export class LogsModel implements IDisposable {
   constructor(
     private readonly _clusters: IClusters,
     readonly name: string
   ) {
-    this.searcher = new Searcher(this.buffer, () => this._change());
+    this.searcher = new Searcher(
+      () => this.buffer,
+      () => this._change()
+    );
+    this.older = new OlderSearch({
+      open: (query, tasks, signal) => this._open(query, tasks, signal),
+      isOlder: line => this._newest.isBefore(line),
+      onChange: () => this._change()
+    });
     _clusters.changed.connect(this._onClusters, this);
     void this._start();
   }
 
   readonly searcher: Searcher;
+  readonly older: OlderSearch;
 
+  /** The lines that are there: the newest, or older ones around one of them. */
   get buffer(): LineBuffer {
-    return this._buffer;
+    return this._around ?? this._newest;
   }
 
   get rows(): Rows {
@@ -58,6 +72,7 @@ export class LogsModel implements IDisposable {
     this._isDisposed = true;
     this._follower?.dispose();
     this.searcher.dispose();
+    this.older.dispose();
     clearTimeout(this._timer);
     Signal.clearData(this);
   }
@@ -70,6 +85,11 @@ export class LogsModel implements IDisposable {
 
   setNoise(showsNoise: boolean): void {
     this._patch = { ...this._patch, showsNoise };
+    this._rebuild();
+  }
+
+  setTimes(showsTimes: boolean): void {
+    this._patch = { ...this._patch, showsTimes };
     this._rebuild();
   }
 
@@ -97,7 +117,7 @@ export class LogsModel implements IDisposable {
 
   /** Begin with an empty view; `showCleared` brings back what was there. */
   clear(): void {
-    this._clearedBelow = this._buffer.end;
+    this._clearedBelow = this.buffer.end;
     this._rebuild();
   }
 
@@ -111,6 +131,49 @@ export class LogsModel implements IDisposable {
     this._change();
   }
 
+  /**
+   * Show the lines around an older one, which a search has found.
+   *
+   * A line that cannot be read any more leaves the view as it is, and says so as the problem of the search.
+   */
+  async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
+    const { signal } = new AbortController();
+    const found = new LineBuffer();
+    try {
+      const where = { around: `${task}:${number}`, lines: String(AROUND) };
+      for await (const batch of messages(
+        await this._open(where, this.shown, signal)
+      )) {
+        batch.forEach(({ lines = [] }) => found.append(lines));
+      }
+    } catch {
+      this.older.state = 'failed';
+      this._change();
+      return;
+    }
+    this._around = found;
+    this._clearedBelow = 0;
+    this._patch = { ...this._patch, around: { at }, follows: false };
+    this._rebuild();
+    let place = found.first;
+    while (place < found.end) {
+      const line = found.line(place);
+      if (line.task === task && line.number === number) {
+        break;
+      }
+      place += 1;
+    }
+    this.searcher.start(this.searcher.query, this._rows, place);
+    this._change();
+  }
+
+  /** Show the newest lines again, and follow them. */
+  showNewest(): void {
+    this._around = null;
+    this._patch = { ...this._patch, around: null, follows: true };
+    this._rebuild();
+  }
+
   /** Try again now. */
   retry(): void {
     this._follower?.retry();
@@ -121,19 +184,29 @@ export class LogsModel implements IDisposable {
     return this._shown ? [...this._shown] : [];
   }
 
+  private _open(
+    query: Record<string, string>,
+    tasks: ReadonlyArray<string>,
+    signal: AbortSignal
+  ): Promise<Response> {
+    return openLogs(this._clusters.caller, this.name, query, tasks, signal);
+  }
+
   private async _start(): Promise<void> {
     const run = await this._clusters.ensure(this.name).catch(() => undefined);
     if (this._isDisposed) {
       return;
     }
     this._run = run;
-    const { caller } = this._clusters;
     const count = Math.max(1, run ? tasksOf(run).length : 1);
-    const isByTask = count > 1 && run?.cluster.status.releasedAt != null;
-    this._patch = { ...this._patch, isByTask };
     this._follower = new Follower({
       tail: Math.max(LEAST_TAIL, Math.floor(MOST_LINES / count)),
-      open: (tail, signal) => openLogs(caller, this.name, tail, signal),
+      open: (tail, signal) =>
+        this._open(
+          { follow: '1', ...(tail !== null && { tail: String(tail) }) },
+          [],
+          signal
+        ),
       onLines: (lines, isReplacing) => this._take(lines, isReplacing),
       onConnection: (connection, problem) => {
         const isKnown = this._clusters.find(this.name) !== undefined;
@@ -163,20 +236,23 @@ export class LogsModel implements IDisposable {
   }
 
   private _take(lines: ReadonlyArray<TaskLine>, isReplacing: boolean): void {
-    const from = isReplacing ? 0 : this._buffer.end;
+    const from = isReplacing ? 0 : this._newest.end;
     if (isReplacing) {
-      this._buffer.clear();
+      this._newest.clear();
       this._clearedBelow = 0;
     }
-    this._buffer.append(lines);
+    this._newest.append(lines);
+    if (this._around) {
+      return; // they are shown when the newest are wanted again
+    }
     if (isReplacing) {
       this._rebuild();
       return;
     }
     const before = this._rows.length;
-    this._rows.drop(this._buffer.first);
+    this._rows.drop(this._newest.first);
     const gone = before - this._rows.length;
-    this._extend(Math.max(from, this._buffer.first));
+    this._extend(Math.max(from, this._newest.first));
     this.searcher.more(gone);
     this._change();
   }
@@ -185,8 +261,8 @@ export class LogsModel implements IDisposable {
   private _extend(from: number): void {
     const { showsNoise, wraps } = this._patch;
     const width = wraps && this._columns > 0 ? this._columns : Infinity;
-    for (let number = from; number < this._buffer.end; number++) {
-      const line = this._buffer.line(number);
+    for (let number = from; number < this.buffer.end; number++) {
+      const line = this.buffer.line(number);
       if (this._shown && !this._shown.has(line.task)) {
         continue;
       }
@@ -199,7 +275,7 @@ export class LogsModel implements IDisposable {
 
   private _rebuild(): void {
     this._rows = new Rows();
-    this._extend(Math.max(this._buffer.first, this._clearedBelow));
+    this._extend(Math.max(this.buffer.first, this._clearedBelow));
     this.searcher.restart(this._rows);
     this._change();
   }
@@ -212,29 +288,43 @@ export class LogsModel implements IDisposable {
 
   private _emit(): void {
     this._timer = undefined;
-    const { counts } = this._buffer;
+    const { counts } = this.buffer;
     const { tasks, hidden } = counted(
       this._run ? tasksOf(this._run) : [],
       counts,
       this._shown,
       this._patch.showsNoise
     );
+    const lacksOlder =
+      this._newest.dropped > 0 || (this._follower?.mayLackOlder ?? false);
+    this._lookInOlder(lacksOlder);
     this._state = {
       ...this._patch,
       run: this._run,
       tasks,
       hidden,
-      cleared: Math.max(0, this._clearedBelow - this._buffer.first),
-      lacksOlder:
-        this._buffer.dropped > 0 || (this._follower?.mayLackOlder ?? false),
+      cleared: Math.max(0, this._clearedBelow - this.buffer.first),
+      lacksOlder,
       revision: this._state.revision + 1
     };
     this._changed.emit(this._state);
   }
 
+  /** What is looked for is looked for in older lines, too, where there are some. */
+  private _lookInOlder(lacksOlder: boolean): void {
+    const { query, wrong } = this.searcher;
+    const isWanted = lacksOlder && query.text.trim() !== '' && !wrong;
+    this.older.look(
+      isWanted
+        ? { query, tasks: this.shown, showsNoise: this._patch.showsNoise }
+        : null
+    );
+  }
+
   private _patch = INITIAL;
   private _state: ILogsState = INITIAL;
-  private readonly _buffer = new LineBuffer();
+  private readonly _newest = new LineBuffer();
+  private _around: LineBuffer | null = null;
   private _rows = new Rows();
   private _run: IRun | undefined;
   private _follower: Follower | null = null;

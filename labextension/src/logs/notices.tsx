@@ -22,7 +22,7 @@ export function Notices({
   state,
   trans
 }: INoticesProps): React.JSX.Element {
-  const { lacksOlder, isByTask, cleared, connection, problem } = state;
+  const { lacksOlder, around, cleared, connection, problem } = state;
   return (
     <>
       {connection === 'lost' && (
@@ -41,17 +41,25 @@ export function Notices({
       {connection === 'ended' && problem && !isEmpty(state) && (
         <Notice kind="warning" text={problem.message} />
       )}
-      {isByTask && state.tasks.filter(task => task.lines > 0).length > 1 && (
+      {around && (
         <Notice
-          text={trans.__(
-            'The lines stand task by task: this run had ended when they were read.'
-          )}
+          kind="warning"
+          text={
+            around.at === null
+              ? trans.__('These are older lines.')
+              : trans.__(
+                  'These are older lines, printed around %1.',
+                  clock(around.at / 1000, Date.now(), true)
+                )
+          }
+          action={trans.__('Back to the newest')}
+          onAction={() => model.showNewest()}
         />
       )}
-      {lacksOlder && (
+      {lacksOlder && !around && (
         <Notice
           text={trans.__(
-            'Older lines are not here: the view keeps the newest. A download has all of them.'
+            'Only the newest lines are shown. A search looks in all of them, and a download has all of them.'
           )}
         />
       )}

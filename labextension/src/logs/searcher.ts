@@ -23,7 +23,7 @@ const NOTHING: IFound = { found: [], current: -1 };
 
 export class Searcher implements IDisposable {
   constructor(
-    private readonly _buffer: LineBuffer,
+    private readonly _bufferNow: () => LineBuffer,
     private readonly _changed: () => void
   ) {}
 
@@ -34,6 +34,10 @@ export class Searcher implements IDisposable {
   wrong = '';
   /** The current occurrence, counted from 0; -1 for none. */
   current = -1;
+
+  private get _buffer(): LineBuffer {
+    return this._bufferNow();
+  }
 
   get isDisposed(): boolean {
     return this._isDisposed;

@@ -29,8 +29,10 @@ export interface ILogsState {
   readonly cleared: number;
   /** Whether older lines exist that are not here. */
   readonly lacksOlder: boolean;
-  /** Whether the lines stand task by task, because nobody saw when each was printed. */
-  readonly isByTask: boolean;
+  /** Whether each line begins with the time when it was printed. */
+  readonly showsTimes: boolean;
+  /** When the line was printed around which older lines are shown; null while the newest are. */
+  readonly around: { readonly at: number | null } | null;
   /** When the stream was lost, in milliseconds since 1970. */
   readonly lostAt: number;
   /** Another one whenever lines came or went, or others are shown. */
@@ -49,7 +51,8 @@ export const INITIAL: ILogsState = {
   hidden: 0,
   cleared: 0,
   lacksOlder: false,
-  isByTask: false,
+  showsTimes: true,
+  around: null,
   lostAt: 0,
   revision: 0
 };

@@ -16,6 +16,7 @@ import type { LogsModel } from './model';
 import type { ILogsState } from './state';
 import type { IQuery } from './search';
 import { MOST_OCCURRENCES } from './searcher';
+import { OlderCount } from './oldermatches';
 import { TaskMenu } from './taskmenu';
 
 export interface IToolbarProps {
@@ -28,6 +29,9 @@ export interface IToolbarProps {
   readonly onDownload: () => void;
   /** Leave the search for the lines. */
   readonly onLeave: () => void;
+  /** Whether the matches in older lines are listed. */
+  readonly isOlderOpen: boolean;
+  readonly onOlder: () => void;
 }
 
 export function Toolbar(props: IToolbarProps): React.JSX.Element {
@@ -52,6 +56,12 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
           )}
           isOn={state.showsNoise}
           onChange={isOn => model.setNoise(isOn)}
+        />
+        <Toggle
+          label={trans.__('Times')}
+          caption={trans.__('Show when each line was printed')}
+          isOn={state.showsTimes}
+          onChange={isOn => model.setTimes(isOn)}
         />
         <Toggle
           label={trans.__('Wrap')}
@@ -93,7 +103,9 @@ function Search({
   trans,
   input,
   onQuery,
-  onLeave
+  onLeave,
+  isOlderOpen,
+  onOlder
 }: IToolbarProps): React.JSX.Element {
   const { searcher } = model;
   const { query, wrong } = searcher;
@@ -157,6 +169,12 @@ function Search({
         label={trans.__('Next match (Enter)')}
         isDisabled={searcher.count === 0}
         onClick={() => searcher.step(1)}
+      />
+      <OlderCount
+        model={model}
+        trans={trans}
+        isOpen={isOlderOpen}
+        onToggle={onOlder}
       />
     </span>
   );

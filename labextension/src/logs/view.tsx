@@ -12,6 +12,7 @@ import { Lines } from './lines';
 import type { LogsModel } from './model';
 import type { ILogsState } from './state';
 import { Empty, Notices, Outcome } from './notices';
+import { OlderMatches } from './oldermatches';
 import type { IQuery } from './search';
 import { Toolbar } from './toolbar';
 import type { Viewport } from './viewport';
@@ -46,6 +47,7 @@ export function LogsView({
   const body = React.useRef<HTMLDivElement>(null);
   const viewport = React.useRef<Viewport | null>(null);
   const [isAllSelected, selectAll] = React.useState(false);
+  const [isOlderOpen, openOlder] = React.useState(false);
   const focusLines = (): void =>
     body.current?.querySelector<HTMLElement>('[role="log"]')?.focus();
 
@@ -105,7 +107,10 @@ export function LogsView({
         onCopy={copy}
         onDownload={onDownload}
         onLeave={focusLines}
+        isOlderOpen={isOlderOpen}
+        onOlder={() => openOlder(!isOlderOpen)}
       />
+      {isOlderOpen && <OlderMatches model={model} trans={trans} />}
       <Notices {...props} />
       <div className="tfc-Log-body" ref={body}>
         <Lines
@@ -114,7 +119,7 @@ export function LogsView({
           isAllSelected={isAllSelected}
         />
         {model.rows.length === 0 && <Empty {...props} />}
-        {!state.follows && model.rows.length > 0 && (
+        {!state.follows && !state.around && model.rows.length > 0 && (
           <button
             type="button"
             className="tfc-Button tfc-Log-back"

@@ -19,7 +19,7 @@ export class LogsWidget extends ReactWidget {
     super();
     this.model = new LogsModel(_clusters, name);
     this.addClass('tfc-LogsWidget');
-    this.title.label = _trans.__('Logs of %1', name);
+    this.title.label = _trans.__('%1 · Logs', name);
     this.title.caption = _trans.__('What the tasks of %1 print', name);
     this.title.icon = logsIcon;
     this.title.closable = true;

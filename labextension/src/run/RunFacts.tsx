@@ -27,10 +27,10 @@ interface IRunFactsProps {
 export const RunFacts = React.memo(
   ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
     const { metadata, status } = run.cluster;
+    const inferred = (status.inferred ?? [])
+      .map(part => shown({ messages: [part] }, trans))
+      .filter(Boolean);
     const notes = [
-      ...(status.inferred ?? []).map(part =>
-        shown({ messages: [part] }, trans)
-      ),
       ...run.notes,
       ...(status.reclaimed ? [reclaimedWords(status.reclaimed, trans)] : [])
     ];
@@ -65,6 +65,23 @@ export const RunFacts = React.memo(
           <p className="tfc-Facts-dim">
             <code title={programWords(run)}>{programWords(run, true)}</code>
           </p>
+        )}
+        {inferred.length > 0 && (
+          <details className="tfc-Facts-inferred">
+            {/* the row around it would close at a click */}
+            <summary onClick={event => event.stopPropagation()}>
+              {trans._n(
+                'Read from the program: %1 setting',
+                'Read from the program: %1 settings',
+                inferred.length
+              )}
+            </summary>
+            {inferred.map(text => (
+              <p key={text}>
+                <Sentence text={text} />
+              </p>
+            ))}
+          </details>
         )}
         {status.paths?.output && (
           <p className="tfc-Facts-dim">

@@ -37,7 +37,7 @@ export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
   { command: CommandIDs.copyCommand },
   { command: CommandIDs.copyCommand, more: { shell: true } },
   { command: CommandIDs.copyYaml },
-  { command: CommandIDs.remove, key: 'Delete', quick: true, begins: true }
+  { command: CommandIDs.remove, key: 'Delete', begins: true }
 ];
 
 /** The arguments of an action on this run. */

@@ -45,6 +45,18 @@ export const stateWord = (status: Status, trans: TranslationBundle): string =>
 export const readyWords = (run: IRun, trans: TranslationBundle): string =>
   trans.__('%1/%2 ready', run.ready.ready, run.ready.total);
 
+/** `2 of 3 running`; of a run that has ended `3 tasks finished`, or how many it had. */
+export function taskWords(run: IRun, trans: TranslationBundle): string {
+  const { ready, total } = run.ready;
+  const { phase } = run.cluster.status;
+  if (phase === 'Succeeded') {
+    return trans._n('%1 task finished', '%1 tasks finished', total);
+  }
+  return phase === 'Failed' || phase === 'Stopped'
+    ? trans._n('%1 task', '%1 tasks', total)
+    : trans.__('%1 of %2 running', ready, total);
+}
+
 /** How many tasks of each type the run has. */
 export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
   const replicas = run.cluster.spec.replicas ?? {};

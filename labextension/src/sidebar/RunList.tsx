@@ -9,7 +9,6 @@ import * as React from 'react';
 import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { argumentsOf, enabledActions } from '../run/actions';
-import { toggled } from './filter';
 import { IRowHandlers, RunRow } from './RunRow';
 
 const PAGE = 50;
@@ -62,7 +61,8 @@ export function RunList({
           focusRow(box.current, name);
         }
       },
-      expand: name => setExpanded(names => toggled(names, name)),
+      expand: name =>
+        setExpanded(names => (names.has(name) ? NONE : new Set([name]))),
       select: name => select.current(name)
     }),
     []
@@ -74,7 +74,7 @@ export function RunList({
     if (revealed !== null && runs.some(run => nameOf(run) === revealed)) {
       setMost(Infinity);
       setActive(revealed);
-      setExpanded(names => new Set(names).add(revealed));
+      setExpanded(new Set([revealed]));
       requestAnimationFrame(() => focusRow(box.current, revealed));
       opened.current();
     }

@@ -13,7 +13,7 @@ import { openRunMenu } from '../run/actions';
 import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { RunFacts } from '../run/RunFacts';
-import { isFailing, readyWords, stateWord } from '../run/words';
+import { isFailing, stateWord, taskWords } from '../run/words';
 
 /** What a person does to rows; the same object for all of them, so that rows stay as they are. */
 export interface IRowHandlers {
@@ -71,7 +71,7 @@ export const RunRow = React.memo(
         aria-posinset={position}
         aria-expanded={expanded}
         aria-selected={selected}
-        aria-label={`${name}, ${word}, ${readyWords(run, trans)}`}
+        aria-label={`${name}, ${word}, ${taskWords(run, trans)}`}
         tabIndex={active ? 0 : -1}
         onFocus={() => handlers.activate(name, false)}
         onClick={event => {
@@ -118,7 +118,7 @@ export const RunRow = React.memo(
             <Age run={run} trans={trans} />
           </div>
           <div className="tfc-RunRow-state">
-            {word} · {readyWords(run, trans)}
+            {word} · {taskWords(run, trans)}
           </div>
           {tells && (
             <div className="tfc-RunRow-message" data-whole={expanded}>
@@ -149,7 +149,7 @@ export const RunRow = React.memo(
               run={run}
               commands={commands}
               trans={trans}
-              icons={expanded ? undefined : 3}
+              icons={expanded ? 6 : 3}
               tabIndex={active ? 0 : -1}
             />
           </div>

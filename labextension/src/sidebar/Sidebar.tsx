@@ -4,17 +4,16 @@
  * Owns what the person is looking at (filter, selection); the runs are the model's.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { closeIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
 import * as React from 'react';
 import { type IClusters, nameOf } from '../api/clusters';
-import { boardIcon } from '../icons';
 import { useClusters } from '../run/hooks';
 import { CommandIDs } from '../tokens';
 import { Announcer } from './Announcer';
 import { filtered, isFiltering, NO_FILTER, toggled } from './filter';
 import { RunList } from './RunList';
+import { Selection } from './Selection';
 import { Away, Empty, Trouble } from './states';
 import { Toolbar } from './Toolbar';
 
@@ -69,7 +68,7 @@ export function Sidebar({
     () => filtered(state.runs, filter, trans),
     [state.runs, filter, trans]
   );
-  const chosen = state.runs.map(nameOf).filter(name => selected.has(name));
+  const chosen = state.runs.filter(run => selected.has(nameOf(run)));
   const onLaunch = commands.hasCommand(CommandIDs.launch)
     ? () => void commands.execute(CommandIDs.launch)
     : undefined;
@@ -101,7 +100,8 @@ export function Sidebar({
       <Away runs={state.runs} trans={trans} />
       {chosen.length > 0 && (
         <Selection
-          names={chosen}
+          runs={chosen}
+          model={model}
           commands={commands}
           trans={trans}
           onClear={() => setSelected(NONE)}
@@ -167,49 +167,5 @@ function EmptyWithExamples({
       onLaunch={onLaunch}
       onExamples={show.it ?? undefined}
     />
-  );
-}
-
-interface ISelectionProps {
-  readonly names: ReadonlyArray<string>;
-  readonly commands: CommandRegistry;
-  readonly trans: TranslationBundle;
-  onClear(): void;
-}
-
-/** What can be done with several runs at once. */
-function Selection({
-  names,
-  commands,
-  trans,
-  onClear
-}: ISelectionProps): React.JSX.Element {
-  return (
-    <div className="tfc-Selection" role="group">
-      <span>{trans._n('%1 selected', '%1 selected', names.length)}</span>
-      <span className="tfc-Toolbar-space" />
-      {commands.hasCommand(CommandIDs.tensorboard) && (
-        <button
-          type="button"
-          className="tfc-Button"
-          title={trans.__('Show them beside each other in TensorBoard')}
-          onClick={() =>
-            void commands.execute(CommandIDs.tensorboard, { refs: [...names] })
-          }
-        >
-          <boardIcon.react tag="span" className="tfc-Button-icon" />
-          {trans.__('Compare')}
-        </button>
-      )}
-      <button
-        type="button"
-        className="tfc-Button tfc-mod-icon"
-        aria-label={trans.__('Clear the selection')}
-        title={trans.__('Clear the selection (Escape)')}
-        onClick={onClear}
-      >
-        <closeIcon.react tag="span" className="tfc-Button-icon" />
-      </button>
-    </div>
   );
 }

@@ -14,4 +14,4 @@ def items(answer: Answer) -> list[Any]:
 
 
 def lines(found: list[Any]) -> list[tuple[str, str]]:
-    return [(task, text) for item in found for task, text in item.get("lines", ())]
+    return [(line[0], line[1]) for item in found for line in item.get("lines", ())]

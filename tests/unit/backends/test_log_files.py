@@ -50,7 +50,7 @@ def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) ->
 def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
     """A log of several rounds is followed from its first to its last line, each of them once."""
     path = tmp_path / "worker-0.log"
-    count = 3 * logs._ROUND // 10
+    count = 12 * logs._CHUNK // 10
     path.write_text("".join(f"{number:09}\n" for number in range(count)))
     ended = iter([False, False, True])
     lines = logs.read_logs({"worker-0": [path]}, None, follow=True, ended=lambda: next(ended))
@@ -75,3 +75,37 @@ def test_the_last_lines_are_those_that_count(
         assert lines == every[len(every) - len(lines) :]
         assert [line for line in lines if line != "-"] == counted[-tail:]
         assert tail > len(counted) or lines[0] != "-"
+
+
+def noted(log: Path, *times: tuple[int, int]) -> None:
+    """Note when a log grew, as its task does: offset and milliseconds."""
+    folder = log.parent / logs.TIMES_FOLDER
+    folder.mkdir(exist_ok=True)
+    (folder / log.name).write_bytes(b"".join(logs.TIMES_RECORD.pack(*each) for each in times))
+
+
+def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
+    """Lines of tasks stand in the order of their times; one without a time stays with its task."""
+    first, second, old = (tmp_path / f"{name}.log" for name in ("a", "b", "c"))
+    first.write_text("1\n3\n5\nhalf")
+    noted(first, (0, 1000), (2, 3000), (4, 2000), (6, 6000))
+    second.write_text("2\n4\n")
+    noted(second, (0, 2500), (2, 5500))
+    old.write_text("nobody knows\n")
+    places = {"a": [first], "b": [second], "c": [old]}
+    found = [each for each in logs.read_logs(places, None, False, lambda: True) if each]
+    # the clock of `a` stepped back before its third line, which stays behind its second one
+    assert [line.text for line in found] == ["nobody knows", "1", "2", "3", "5", "4", "half"]
+    assert [line.at for line in found] == [None, 1.0, 2.5, 3.0, 2.0, 5.5, 6.0]
+
+
+def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
+    """While a log is followed, each new line has the time that was noted for it."""
+    path = tmp_path / "a.log"
+    path.write_text("1\n")
+    noted(path, (0, 1000))
+    log = logs.TaskLog("a", [path])
+    assert [line.at for line in log.read()] == [1.0]
+    path.write_text("1\n2\n3\n")
+    noted(path, (0, 1000), (2, 2000), (4, 4000))
+    assert [line.at for line in log.read()] == [2.0, 4.0]

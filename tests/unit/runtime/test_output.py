@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from support.polling import wait_until
 from support.printing_task import EVERYTHING, MANY, run
 from support.project import ROOT
 from support.task_process import PATIENCE, Run
+
+from tfcluster_magic.backends.log_files import TaskLog
 
 __all__ = ["run"]  # a fixture, as if written here
 
@@ -44,6 +47,29 @@ def test_lines_come_at_once(run: Run) -> None:
     run.program("import time; print('first'); time.sleep(600)")
     task = run.task().start()
     wait_until(lambda: task.output == "first\n", "the line")
+
+
+def test_when_each_line_was_printed(run: Run, tmp_path: Path) -> None:
+    """Beside the log and its copy is noted when each line was printed, by each attempt."""
+    go = tmp_path / "go"
+    waits = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
+    run.program(f"import os, time\nprint('one')\n{waits}\nprint('two')")
+    task = run.task().start({"TFCLUSTER_ATTEMPT": "1"})
+    wait_until(lambda: task.output == "one\n", "the first line")
+    between = time.time()
+    go.touch()
+    task.wait()
+    run.task().start({"TFCLUSTER_ATTEMPT": "2"}).wait()
+    for log in (task.log, run.output / "worker-0.log"):
+        told = list(TaskLog("worker-0", [log]).read())
+        assert [line.text for line in told] == ["one", "two"] * 2
+        times = [line.at or 0 for line in told]
+        assert between - 60 < times[0] <= between <= times[1] + 0.001 <= times[2] + 0.001
+        assert times == sorted(times)
+        assert times[-1] <= time.time()
+        last = TaskLog("worker-0", [log])
+        last.seek_last(1)
+        assert [line.at for line in last.read()] == times[-1:]
 
 
 def test_restarts_append(run: Run) -> None:

@@ -1,6 +1,7 @@
 """Logs of all tasks of a run, once or followed: from pods while these are there, then from /log.
 
-Each line comes once and in order for each task, also while pods come and go; None at least twice a
+Each line comes once, also while pods come and go, and in the order in which they were printed as
+far as tasks that are asked in turn allow; those of one task always. None comes at least twice a
 second, however long the API server or a node takes; and a sentence where tasks cannot be read. A
 few connections poll the tasks in turn, so that 600 tasks can be followed. Where /log is not
 mounted, what a pod printed in its last moments may go with it, which is reported.
@@ -16,6 +17,8 @@ to 1 s.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -32,7 +35,7 @@ from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...lifecycle.messages import shorten
 from ...spec import Phase, TFCluster
-from ..base import Counts, LogLine, every_line
+from ..base import Counts, LogLine, every_line, in_time_order
 from .pod_log import PodLog
 
 SHORTEST_PAUSE = 1.0
@@ -80,6 +83,43 @@ class PollSchedule:
         )
         # All of them at this pace are REQUESTS_PER_SECOND questions a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
+
+
+# -- lines of tasks that are asked in turn, put in order -------------------------------------------
+
+HOLD = 1.0
+"""Seconds that a line waits for the answers of other tasks, which may have earlier ones."""
+HOLD_FIRST = 3.0
+"""The same until every task has answered once."""
+
+
+class HeldLines:
+    """Lines on their way, until the tasks were all asked after they came."""
+
+    def __init__(self, tasks: int) -> None:
+        self._asked = [float("-inf")] * tasks
+        self._printed = [0.0] * tasks
+        self._held: list[tuple[float, int, float, LogLine]] = []
+        self._number = itertools.count()
+
+    def put(self, task: int, lines: Sequence[LogLine], asked: float, now: float) -> None:
+        """What a task, which was asked at `asked`, has answered."""
+        self._asked[task] = asked
+        for line in lines:
+            at = self._printed[task] = max(self._printed[task], line.at or 0.0)
+            heapq.heappush(self._held, (at, next(self._number), now, line))
+
+    def due(self, now: float) -> Iterator[LogLine]:
+        """The lines that need not wait any more."""
+        all_asked = min(self._asked)
+        hold = HOLD_FIRST if all_asked == float("-inf") else HOLD
+        while self._held and (self._held[0][2] <= max(all_asked, now - hold)):
+            yield heapq.heappop(self._held)[-1]
+
+    def rest(self) -> Iterator[LogLine]:
+        """All of them: nobody is asked any more."""
+        while self._held:
+            yield heapq.heappop(self._held)[-1]
 
 
 # -- tasks that cannot be read ---------------------------------------------------------------------
@@ -191,7 +231,7 @@ class RunLogs:
         self._unsought = {log.task for log in self._logs}
 
     def once(self, tail: int | None) -> Lines:
-        """Every line that is there, task by task; None while they are waited for.
+        """Every line that is there; None while they are waited for.
 
         Raises:
             NotFound: nothing of some tasks can be read any more.
@@ -237,7 +277,8 @@ class RunLogs:
         self, pool: ThreadPoolExecutor, runs: Informer, pods: Informer, tail: int | None
     ) -> Lines:
         turns, silent = PollSchedule(len(self._logs)), UnreadableTasks()
-        asked: dict[Future[list[LogLine]], int] = {}
+        asked: dict[Future[list[LogLine]], tuple[int, float]] = {}
+        held = HeldLines(len(self._logs))
         said_at = time.monotonic()
         numbers = {log.task: number for number, log in enumerate(self._logs)}
         while True:
@@ -250,15 +291,17 @@ class RunLogs:
             due = [] if over else turns.due(now, CONNECTIONS - len(asked))
             self._update_pods(pods.every() if due else [], [self._logs[each] for each in due])
             for each in due:
-                asked[pool.submit(self._read_next, self._logs[each], tail)] = each
+                asked[pool.submit(self._read_next, self._logs[each], tail)] = each, now
             done = wait(asked, _TICK, FIRST_COMPLETED).done if asked else set()
             for future in done:
-                each = asked.pop(future)
+                each, at = asked.pop(future)
                 log, lines = self._logs[each], future.result()
-                yield from lines
+                held.put(each, lines, at, time.monotonic())
                 turns.answered(each, time.monotonic(), bool(lines), log.behind)
                 silent.record(log.task, self._why(log.problem), time.monotonic())
+            yield from held.due(time.monotonic())
             if over and not asked:
+                yield from held.rest()
                 return
             silent.record("", self._why(self._problem(runs, pods)), time.monotonic())
             if news := silent.next_notice(time.monotonic()):
@@ -332,22 +375,40 @@ class RunLogs:
         return lines
 
     def _read_all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
-        """All that is there, task by task: while one is given the next ones are asked."""
-        ahead: deque[Future[list[LogLine]]] = deque()
-        coming = iter(self._logs)
-        for log in self._logs:
-            while len(ahead) < CONNECTIONS and (following := next(coming, None)):
-                ahead.append(pool.submit(self._read_last, following, tail))
-            future = ahead.popleft()
-            while not wait([future], HEARTBEAT).done:
-                yield None
-            yield from future.result()
-            while log.behind:
-                yield from log.read(_PART)
-            if log.missing:
-                log.use_copy()
-            if log.is_copied:
-                yield from log.read(last=True)
+        """All that is there: while a task's lines are given the next ones are asked.
+
+        In the order in which they were printed, but for the whole logs of more tasks than there are
+        connections, which come task by task.
+        """
+        if tail is None and len(self._logs) > CONNECTIONS:
+            ahead: deque[Future[list[LogLine]]] = deque()
+            coming = iter(self._logs)
+            for log in self._logs:
+                while len(ahead) < CONNECTIONS and (following := next(coming, None)):
+                    ahead.append(pool.submit(self._read_last, following, tail))
+                future = ahead.popleft()
+                yield from _none_until_done(future)
+                yield from self._rest(log, future.result())
+            return
+        asked = [pool.submit(self._read_last, log, tail) for log in self._logs]
+        for future in asked:
+            yield from _none_until_done(future)
+        yield from in_time_order(
+            [
+                self._rest(log, future.result())
+                for log, future in zip(self._logs, asked, strict=True)
+            ]
+        )
+
+    def _rest(self, log: PodLog, lines: Sequence[LogLine]) -> Iterator[LogLine]:
+        """A task's first lines and what follows them."""
+        yield from lines
+        while log.behind:
+            yield from log.read(_PART)
+        if log.missing:
+            log.use_copy()
+        if log.is_copied:
+            yield from log.read(last=True)
 
     def _update_pods(self, pods: Sequence[Object], logs: Sequence[PodLog]) -> None:
         status = self._cluster.status
@@ -386,3 +447,8 @@ class RunLogs:
                 "mounted here: read {folder} in a notebook of the cluster"
             ).format(tasks=shorten(lost), folder=self._cluster.status.paths.get("output", "/log"))
         )
+
+
+def _none_until_done(future: Future[list[LogLine]]) -> Iterator[None]:
+    while not wait([future], HEARTBEAT).done:
+        yield None

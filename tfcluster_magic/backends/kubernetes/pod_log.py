@@ -243,15 +243,15 @@ class PodLog:
             self._copy.seek_last(self._tail)
         else:
             self._copy.seek_last(_RECENT)
-            self._rest = iter(self._after_last([line.text for line in self._copy.read()]))
+            self._rest = iter(self._after_last(list(self._copy.read())))
 
-    def _after_last(self, lines: list[str]) -> list[LogLine]:
+    def _after_last(self, lines: list[LogLine]) -> list[LogLine]:
+        texts = [line.text for line in lines]
         for count in (len(self._last), 1):  # a line of TFCluster itself need not be in the copy
-            at = position_after(lines, list(self._last)[-count:])
+            at = position_after(texts, list(self._last)[-count:])
             if at is not None:
-                rest = [LogLine(self.task, text) for text in lines[at:]]
-                return [*self._grown(lines[at - 1]), *rest]
-        return [LogLine(self.task, text) for text in lines]
+                return [*self._grown(lines[at - 1].text), *lines[at:]]
+        return lines
 
     def _grown(self, line: str) -> Sequence[LogLine]:
         """What a line, which was given last, has more by now."""
@@ -334,7 +334,16 @@ class PodLog:
             pod.mark.move(line)
             self._given += 1
             self._last.append(text)
-        return LogLine(self.task, text)
+        return LogLine(self.task, text, _printed_at(pod.mark.stamp))
+
+
+def _printed_at(stamp: str) -> float | None:
+    """A node's time stamp in seconds since 1970."""
+    try:
+        zone = stamp[29:].replace("Z", "+00:00")
+        return datetime.fromisoformat(stamp[:26] + zone).timestamp()
+    except ValueError:
+        return None
 
 
 def _text(line: StampedLine) -> str:

@@ -16,8 +16,10 @@ from support.node_logs import NAMESPACE, NodeLog, put_pod, put_run
 from tfcluster_magic.backends.base import LogLine
 from tfcluster_magic.backends.kubernetes import log_following
 from tfcluster_magic.backends.kubernetes.log_following import (
+    HOLD,
     LONGEST_PAUSE,
     REQUESTS_PER_SECOND,
+    HeldLines,
     PollSchedule,
     RunLogs,
 )
@@ -94,6 +96,25 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
             break
     assert sorted(seen) == sorted((f"worker-{i}", "b") for i in range(200))
     assert together.groups <= 50
+
+
+def test_lines_wait_for_the_answers_of_other_tasks() -> None:
+    """Lines stand in the order of time although tasks answer in turn; none waits for long."""
+    held = HeldLines(2)
+    held.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
+    assert [line.text for line in held.due(20.2)] == []
+    held.put(1, [LogLine("worker-1", "1", 11.0), LogLine("worker-1", "3", 13.0)], 20.2, 20.3)
+    held.put(0, [], 20.4, 20.5)
+    assert [line.text for line in held.due(20.6)] == []  # worker-1 may have more from before 20.3
+    held.put(1, [], 20.5, 20.6)
+    assert [line.text for line in held.due(20.7)] == ["1", "2", "3", "4"]
+    held.put(0, [LogLine("worker-0", "5", 15.0)], 21.0, 21.1)
+    assert [line.text for line in held.due(21.2)] == []
+    assert [line.text for line in held.due(21.2 + HOLD)] == ["5"]
+    # a clock that stepped back changes nothing within a task
+    held.put(0, [LogLine("worker-0", "7", 9.0)], 30.0, 30.0)
+    held.put(1, [LogLine("worker-1", "6", 14.5)], 30.0, 30.0)
+    assert [line.text for line in held.rest()] == ["6", "7"]
 
 
 def test_quiet_tasks_are_asked_seldom() -> None:

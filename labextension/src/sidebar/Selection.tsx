@@ -1,0 +1,170 @@
+/**
+ * What can be done with several runs at once: compare their curves, stop them, delete them.
+ *
+ * One question for all of them; what ended or went meanwhile is left out, and a failure of one does not keep the others.
+ */
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon, deleteIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import { type IClusters, isActive, isSame, nameOf } from '../api/clusters';
+import type { IRun } from '../api/types';
+import { boardIcon, stopRunIcon } from '../icons';
+import { CommandIDs } from '../tokens';
+
+interface ISelectionProps {
+  readonly runs: ReadonlyArray<IRun>;
+  readonly model: IClusters;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  onClear(): void;
+}
+
+const isStoppable = (run: IRun): boolean =>
+  isActive(run) && run.cluster.status.phase !== 'Stopping';
+
+export function Selection({
+  runs,
+  model,
+  commands,
+  trans,
+  onClear
+}: ISelectionProps): React.JSX.Element {
+  const active = runs.filter(isStoppable);
+  const stop = async (): Promise<void> => {
+    const asked = await question(
+      trans._n('Stop %1 cluster?', 'Stop %1 clusters?', active.length),
+      active,
+      trans.__(
+        'What their tasks have not saved is lost; logs, checkpoints and the records stay.'
+      ),
+      trans.__('Stop'),
+      trans
+    );
+    if (asked) {
+      await each(model, active, run => model.stop(run));
+    }
+  };
+  const remove = async (): Promise<void> => {
+    const asked = await question(
+      trans._n('Delete %1 cluster?', 'Delete %1 clusters?', runs.length),
+      runs,
+      active.length > 0
+        ? trans.__(
+            'Those that still run are stopped first. The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+          )
+        : trans.__(
+            'The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+          ),
+      trans.__('Delete'),
+      trans,
+      trans.__('Delete their logs and output, too')
+    );
+    if (asked) {
+      await each(model, runs, run => model.remove(run, asked.isChecked));
+      onClear();
+    }
+  };
+  return (
+    <div
+      className="tfc-Selection"
+      role="group"
+      aria-label={trans.__('Actions on the selected clusters')}
+    >
+      <span role="status">
+        {trans._n('%1 selected', '%1 selected', runs.length)}
+      </span>
+      <span className="tfc-Toolbar-space" />
+      {commands.hasCommand(CommandIDs.tensorboard) && (
+        <button
+          type="button"
+          className="tfc-Button"
+          title={trans.__('Show them beside each other in TensorBoard')}
+          onClick={() =>
+            void commands.execute(CommandIDs.tensorboard, {
+              refs: runs.map(nameOf)
+            })
+          }
+        >
+          <boardIcon.react tag="span" className="tfc-Button-icon" />
+          {trans.__('Compare')}
+        </button>
+      )}
+      <button
+        type="button"
+        className="tfc-Button tfc-mod-icon"
+        disabled={active.length === 0}
+        aria-label={trans.__('Stop the selected clusters')}
+        title={trans.__('Stop the selected clusters')}
+        onClick={() => void stop()}
+      >
+        <stopRunIcon.react tag="span" className="tfc-Button-icon" />
+      </button>
+      <button
+        type="button"
+        className="tfc-Button tfc-mod-icon"
+        aria-label={trans.__('Delete the selected clusters')}
+        title={trans.__('Delete the selected clusters')}
+        onClick={() => void remove()}
+      >
+        <deleteIcon.react tag="span" className="tfc-Button-icon" />
+      </button>
+      <button
+        type="button"
+        className="tfc-Button tfc-mod-icon"
+        aria-label={trans.__('Clear the selection')}
+        title={trans.__('Clear the selection (Escape)')}
+        onClick={onClear}
+      >
+        <closeIcon.react tag="span" className="tfc-Button-icon" />
+      </button>
+    </div>
+  );
+}
+
+/** Ask once for all of them; null for no. */
+async function question(
+  title: string,
+  runs: ReadonlyArray<IRun>,
+  text: string,
+  yes: string,
+  trans: TranslationBundle,
+  checkbox?: string
+): Promise<{ isChecked: boolean } | null> {
+  const answer = await showDialog({
+    title,
+    body: (
+      <div className="tfc-Dialog-body">
+        <p>
+          <strong>{runs.map(nameOf).join(', ')}</strong>
+        </p>
+        <p>{text}</p>
+      </div>
+    ),
+    checkbox: checkbox ? { label: checkbox, checked: false } : null,
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.warnButton({ label: yes })
+    ]
+  });
+  return answer.button.accept ? { isChecked: answer.isChecked === true } : null;
+}
+
+/** Do it to those that are still there, side by side; each failure is told. */
+async function each(
+  model: IClusters,
+  runs: ReadonlyArray<IRun>,
+  act: (run: IRun) => Promise<unknown>
+): Promise<void> {
+  const there = runs.filter(run => isSame(run, model.find(nameOf(run))));
+  const done = await Promise.allSettled(there.map(act));
+  done.forEach((one, index) => {
+    if (one.status === 'rejected') {
+      const why = String((one.reason as Error).message);
+      Notification.error(`${nameOf(there[index])}: ${why}`, {
+        autoClose: 10_000
+      });
+    }
+  });
+}
