@@ -23,7 +23,7 @@ from benchmarks.rows import Row, bounded
 from tfcluster_magic.hub.tenancy.entitlements import ETCD_BUDGET, TaskQuota
 from tfcluster_magic.kube.api.client import ApiError, path
 from tfcluster_magic.spec.quantities import parse_memory
-from tfcluster_magic.spec.record_size import RECORD_BYTES
+from tfcluster_magic.spec.record_size import RECORD_BYTES, TEXT_BYTES
 from tfcluster_magic.spec.spec import PAYLOAD_BYTES
 
 from .api_watch import counting, phases
@@ -105,7 +105,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
 def _fill(site: Site, names: list[str], each: int) -> None:
     """Records that are over, each with as much as a record may have."""
     content = base64.b64encode(os.urandom(PAYLOAD_BYTES - LEFT)).decode()
-    note = {"example.com/note": "x" * 30_000}
+    note = {"example.com/note": "x" * (TEXT_BYTES - len(content) - 2 * LEFT)}
 
     def one(number: int) -> None:
         namespace, name = names[number % len(names)], f"over-{number // len(names) + 1}"
