@@ -203,7 +203,7 @@ def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -
     """What a file and the small files beside it may have where `most` travels in the record."""
     if most is None:
         return None
-    taken_bytes += sum(len(str(each).encode(errors="replace")) for each in arguments)
+    taken_bytes += sum(text_bytes(str(each)) for each in arguments)
     return max(0, most - taken_bytes - _NAMES_BYTES)
 
 
