@@ -1,17 +1,24 @@
 """Write k8s/crds/: the custom resource that an administrator applies. `python tools/crd.py`.
 
-It is made of the models; a test keeps it current.
+It is made of the models, and so is what the admission policy of records counts
+(k8s/base/admission.yaml); a test keeps both current.
 """
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 import yaml
 
-from tfcluster_magic.kube.objects.crd import crd_object
+from tfcluster_magic.kube.objects.crd import crd_object, policy_variables
 
-FILE = Path(__file__).resolve().parent.parent / "k8s" / "crds" / "tfclusters.tfcluster.dev.yaml"
+K8S = Path(__file__).resolve().parent.parent / "k8s"
+FILE, POLICY = K8S / "crds" / "tfclusters.tfcluster.dev.yaml", K8S / "base" / "admission.yaml"
+MADE = re.compile(
+    r"(?<=, down to the next empty comment\.\n).*?(?=^    #$)", re.MULTILINE | re.DOTALL
+)
 HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not this file.\n"
 
 
@@ -21,5 +28,21 @@ def text() -> str:
     return HEAD + made
 
 
+def policy() -> str:
+    """The policies, with the variables that are made."""
+    made = "".join(
+        f"    - name: {name}\n      expression: >-\n{_folded(words)}"
+        for name, words in policy_variables().items()
+    )
+    return MADE.sub(lambda _found: made, POLICY.read_text("utf-8"))
+
+
+def _folded(words: str) -> str:
+    """An expression as lines that YAML joins by a space."""
+    lines = textwrap.wrap(words, 132, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"        {line}\n" for line in lines)
+
+
 if __name__ == "__main__":
     FILE.write_text(text(), "utf-8")
+    POLICY.write_text(policy(), "utf-8")

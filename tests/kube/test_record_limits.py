@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from kubenode.errors import NodeError
 from support.invalid_specs import running
 from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import Tenant
+from support.payloads import SPECS, filled
 
 from tfcluster_magic.backends.kubernetes import namespace_access
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import Api, ApiError, path
 from tfcluster_magic.spec import API_VERSION, Spec, resource_form
+from tfcluster_magic.spec.record_size import OWNER_BYTES, RECORD_BYTES, STATUS_BYTES
 
 MOST = 10
 """TFClusters that the tenant of these tests may have."""
@@ -80,7 +83,9 @@ LARGE = {
     "0.9 MB of environment": (running(env={f"A{i}": "x" * 60_000 for i in range(15)}), {}),
     "letters of three bytes": (running(env={"A": "字" * 30_000}), {}),
     "arguments": ({"program": {**running()["program"], "arguments": ["x" * 40_000] * 2}}, {}),
+    "a text full of what takes six bytes": (running(env={"A": "<" * 11_000}), {}),
     "annotations": (running(), {"annotations": {"example.com/a": "x" * 40_000}}),
+    "annotations full of what takes six": (running(), {"annotations": {"a": "&" * 6_000}}),
     "labels": (running(), {"labels": {f"example.com/{i:030}": "x" * 60 for i in range(400)}}),
 }
 
@@ -105,6 +110,37 @@ def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) 
     """The API server accepts a record of the largest size that a launch accepts, by a dry run."""
     spec = running(env={"A": "x" * 60_000, "B": "字" * 1_000})
     api.create(path("tfclusters", bounded.name), record("small-1", spec), dryRun="All")
+
+
+@pytest.mark.parametrize("what", SPECS)
+def test_the_border_is_at_the_same_byte_as_in_a_launch(
+    bounded: Tenant, api: Api, what: str
+) -> None:
+    """Whatever field texts are in, the API server takes 64 KiB of them, as a launch does, and
+    refuses one byte more.
+    """
+    where = path("tfclusters", bounded.name)
+    api.create(where, record("border-1", filled(SPECS[what])), dryRun="All")
+    with pytest.raises(ApiError, match="64 KiB together"):
+        api.create(where, record("border-1", filled(SPECS[what], bytes_left=-1)), dryRun="All")
+
+
+def test_the_largest_record_takes_what_is_said(bounded: Tenant, api: Api) -> None:
+    """A program and annotations as large as they may be, in characters that take six bytes, and as
+    many who wrote it as may: the record has no more bytes than the budget of etcd counts.
+    """
+    where, content = path("tfclusters", bounded.name), "A" * 87_000
+    spec = running()
+    spec["program"] = {**spec["program"], "files": {"cell.py": content}, "source": "<" * 30}
+    marks = {"example.com/a": "<" * 1700, **{f"example.com/{n}": "" for n in range(20)}}
+    api.create(where, record("largest-1", spec, annotations=marks))
+    with suppress(NodeError):
+        for number in range(30):
+            name = f"--field-manager={number:<<128}"
+            bounded.kubectl("annotate", "tfcluster", "largest-1", f"example.com/{number}=1", name)
+    found = bounded.kubectl("get", "--raw", f"{where}/largest-1")
+    assert 100_000 < len(found.encode()) <= RECORD_BYTES - STATUS_BYTES
+    bounded.kubectl("delete", "tfcluster", "largest-1")
 
 
 def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api: Api) -> None:
@@ -135,7 +171,7 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
 
 
 def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
-    """A record may have few field managers: Kubernetes stores the fields of each in the record."""
+    """A record may have few field managers, and Kubernetes stores no key of the environment."""
     spec = running(env={f"A{i:0250}": "" for i in range(100)})
     text = json.dumps(record("owned-1", spec))
 
@@ -146,4 +182,9 @@ def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
 
     with pytest.raises(NodeError, match="under names of their own"):
         write_under_many_names()
+    whole = json.loads(
+        bounded.kubectl("get", "--raw", f"{path('tfclusters', bounded.name)}/owned-1")
+    )
+    assert 5 < len(whole["metadata"]["managedFields"]) < 20
+    assert len(json.dumps(whole["metadata"]["managedFields"])) <= OWNER_BYTES
     bounded.kubectl("delete", "tfcluster", "owned-1")

@@ -45,10 +45,13 @@ def test_the_exported_schema_is_the_one_of_the_models() -> None:
 
 
 def test_the_custom_resource_is_the_one_of_the_models() -> None:
-    """k8s/crds is current; `python tools/crd.py` makes it so."""
+    """k8s/crds is current, and what the admission policy of records counts; `python tools/crd.py`
+    makes it so.
+    """
     made = tool("crd")
 
     assert made.FILE.read_text("utf-8") == made.text()
+    assert made.POLICY.read_text("utf-8") == made.policy()
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:

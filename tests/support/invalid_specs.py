@@ -149,7 +149,9 @@ PAYLOAD = (
         "program.flags",
         TOGETHER,
     ),
-    Wrong(using(annotations={f"a{i}": "x" * 4000 for i in range(20)}), "spec.pods", TOGETHER),
+    Wrong(
+        using(annotations={f"a{i}": "x" * 4000 for i in range(20)}), "pods.annotations", TOGETHER
+    ),
 )
 PODS = (
     Wrong(mounting("/tfcluster/x"), "pods.volumes[0].path", "hide what tasks need"),

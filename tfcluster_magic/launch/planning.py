@@ -40,6 +40,7 @@ from ..spec import (
     TFCluster,
     names,
 )
+from ..spec.record_size import payload_sizes
 from . import LaunchRequest, cluster_file, validation
 from .options import OptionValues, count_path, fill_in_defaults, read_options
 
@@ -269,9 +270,10 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 def _bytes_beside_program(values: OptionValues) -> int:
     """What other options take of the room inside a record, as far as they can be read."""
-    said = {key: values.spec[key] for key in ("env", "pods") if key in values.spec}
+    beside = ("env", "pods", "interpreter")
+    said = {key: values.spec[key] for key in beside if key in values.spec}
     with suppress(msgspec.ValidationError):
-        return sum(validation.payload_sizes(msgspec.convert(said, Spec)).values())
+        return sum(payload_sizes(msgspec.convert(said, Spec)).values())
     return 0
 
 

@@ -56,7 +56,7 @@ class ClusterCaches(InformerGroup):
             api,
             path("tfclusters", namespace),
             shape=decoding.NAMED_SHAPE,
-            trim=_trim_run,
+            trim=self._trim_run,
             group=lambda found: found["metadata"].get("namespace", ""),
             changed=self._run_changed,
         )
@@ -97,6 +97,10 @@ class ClusterCaches(InformerGroup):
         """The nodes that are not ready."""
         return self._lost_nodes
 
+    def _trim_run(self, found: Object) -> Object:
+        head = found["metadata"]
+        return trim_run(found, self.runs.get(head.get("namespace", ""), head["name"]))
+
     def _run_changed(self, update: CacheUpdate) -> None:
         head, old = update.object["metadata"], update.old
         if old is not None and (update.new is None or old["metadata"]["uid"] != head["uid"]):
@@ -122,13 +126,15 @@ thousands of problems.
 """
 
 
-def _trim_run(found: Object) -> Object:
+def trim_run(found: Object, known: Object | None = None) -> Object:
     """A record without the texts that turns do not read; whether a new one is right has to be seen
-    before these are gone.
+    before these are gone. `known` is what is kept of it already.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
-    if is_new or by_hand:
+    if by_hand and not is_new and known is not None and _has_same_spec(found, known):
+        kept["spec"]["program"] = known["spec"]["program"]
+    elif is_new or by_hand:
         try:
             spec = custom_resource.read(found).spec
             if is_new and (wrong := checksum_problems(spec.program)):
@@ -147,6 +153,13 @@ def _trim_run(found: Object) -> Object:
             if by_hand:
                 kept["spec"]["program"] = custom_resource.program_without_texts(spec)
     return kept
+
+
+def _has_same_spec(found: Object, known: Object) -> bool:
+    """Whether the program of a record is the one that was read."""
+    head, other = found["metadata"], known["metadata"]
+    same = all(head.get(key) == other.get(key) for key in ("uid", "generation"))
+    return same and REFUSED not in known and "program" in known["spec"]
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:

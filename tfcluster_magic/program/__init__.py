@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..i18n import _
 from ..spec import Program, ProgramKind, names
+from ..spec.record_size import text_bytes
 from . import inspection, snapshots, sources
 from .cluster_needs import Evidence, Findings, inspect_program
 from .command_line import Flag
@@ -174,7 +175,7 @@ def _take_snapshot(
     # the current folder, where its relative paths lead to data.
     working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
     texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
-    taken_bytes += sum(len(text.encode(errors="replace")) for text in texts)
+    taken_bytes += sum(map(text_bytes, texts))
     files = snapshots.inline_files(read.tree, INLINE_BYTES - taken_bytes)
     if files is None:
         snapshots.store(read.tree, sha256, workspace, source=read.source)
@@ -202,7 +203,7 @@ def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -
     """What a file and the small files beside it may have where `most` travels in the record."""
     if most is None:
         return None
-    taken_bytes += sum(len(str(each).encode(errors="replace")) for each in arguments)
+    taken_bytes += sum(text_bytes(str(each)) for each in arguments)
     return max(0, most - taken_bytes - _NAMES_BYTES)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ..errors import InvalidRequest
 from ..i18n import _, mark
+from ..spec.record_size import file_bytes
 from ..spec.spec import MOST_FILES
 from .inspection import parse_file, script_text
 from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read_file
@@ -88,7 +89,7 @@ def files_beside(
         root: the folder of the program.
         code: its files, which are searched for names.
         tree: all files that are copied already.
-        limit_bytes: most bytes of these files, names included.
+        limit_bytes: most bytes of these files, names included, as a record counts them.
         source: the program as the user named it.
         unnamed_bytes: as `limit_bytes`, for files that the program does not name.
     """
@@ -109,7 +110,7 @@ def files_beside(
         why = ""
         if len(tree) + len(taken) >= MOST_FILES and path not in sizes:
             continue
-        if size > MOST_BYTES_EACH or size + len(path) > room:
+        if size > MOST_BYTES_EACH or file_bytes(path, size) > room:
             why = _TOO_LARGE
         else:
             try:
@@ -120,7 +121,7 @@ def files_beside(
             if path in sizes:
                 left_out.setdefault(path, _LeftOut(why, size))
             continue
-        used += len(path) + len(taken[path].content)
+        used += file_bytes(path, len(taken[path].content))
     return taken, _warnings(left_out, named, limit_bytes)
 
 

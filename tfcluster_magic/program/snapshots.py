@@ -31,6 +31,7 @@ from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..paths import home_dir
 from ..spec import Message, Program, ProgramKind
+from ..spec.record_size import file_bytes, text_bytes
 from ..spec.spec import MOST_FILES, PAYLOAD_BYTES
 from .tree import (
     File,
@@ -51,11 +52,8 @@ arguments leave room.
 
 
 def inline_files(tree: Tree, room: int = INLINE_BYTES) -> dict[str, str] | None:
-    """Return the files for the record in base64; None if they are more than `room` bytes.
-
-    A file's content counts in whole threes, as its base64 shows it to `launch.validation.rules`.
-    """
-    size = sum(len(path.encode()) + -(-len(file.content) // 3) * 3 for path, file in tree.items())
+    """Return the files for the record in base64; None if they are more than `room` bytes."""
+    size = sum(file_bytes(path, len(file.content)) for path, file in tree.items())
     if size > room or len(tree) > MOST_FILES:
         return None
     return {path: base64.b64encode(tree[path].content).decode() for path in sorted(tree)}
@@ -238,7 +236,7 @@ def _text_of(content: str) -> str | None:
         text = base64.b64decode(content).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return text if text and "\0" not in text and len(text) <= PAYLOAD_BYTES else None
+    return text if text and "\0" not in text and text_bytes(text) <= PAYLOAD_BYTES else None
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:

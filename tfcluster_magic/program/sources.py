@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..i18n import _, mark
 from ..spec import ProgramKind
+from ..spec.record_size import file_bytes
 from .checks import broken_modules, check_cell, check_entry, missing_modules, undefined_names
 from .data_files import files_beside
 from .inspection import ImportClosure, InTree, OnDisk, import_closure
@@ -278,7 +279,7 @@ def _with_data(
     Files that the program does not name are copied while everything has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
-    used = sum(len(path) + len(file.content) for path, file in tree.items())
+    used = sum(file_bytes(path, len(file.content)) for path, file in tree.items())
     unnamed = None if unnamed_bytes is None else max(unnamed_bytes - used, 0)
     return files_beside(beside.root, code, tree, max(most - used, 0), beside.source, unnamed)
 

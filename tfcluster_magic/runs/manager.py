@@ -40,7 +40,7 @@ from ..lifecycle.messages import shown
 from ..quota import ledger
 from ..spec import NOTE_LENGTH, Mode, Phase, Stop, TFCluster
 from ..spec.message_table import format_duration
-from ..spec.spec import STOP_LENGTH
+from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -382,7 +382,7 @@ class ClusterManager(LoggingConfigurable):
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
         """Ask for the end of a run; return at once. What an ended run still holds is given back."""
         text = one_line(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
-        stop = Stop(reason=text[:STOP_LENGTH], by=by[:STOP_LENGTH], at=time.time())
+        stop = Stop(reason=text[:STOP_LENGTH], by=by[:ASKER_LENGTH], at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:

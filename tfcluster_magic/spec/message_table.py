@@ -544,6 +544,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "VolcanoMissing": mark("Volcano, which the policy demands and this cluster does not have"),
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),
+        "LaunchPace": mark(
+            "its turn: after {count} clusters of this namespace one begins each second"
+        ),
         "EarlierOffer": mark(
             "what the cluster had when it was queued ({problems:clauses}); it fails if that does "
             "not return"

@@ -150,10 +150,8 @@ MOST_CORES = 1024
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 PAYLOAD_BYTES = 64 * 1024
-"""Bytes that environment, arguments and a program inside a record may have together."""
-RECORD_BYTES = 160 * 1024
-"""Bytes of the largest record: these texts, a program in base64 (a third more), 32 KiB of labels
-and annotations, and all else that the API server and the operator write.
+"""Bytes that environment, arguments and a program inside a record may have together: see
+`record_size`.
 """
 MOST_FILES = 1000
 """Files of a program inside the record; more lie in the workspace."""
@@ -474,8 +472,8 @@ class Lifecycle(Model, frozen=True):
     )
 
 
-STOP_LENGTH = 1000
-"""Characters of what is said about a stop."""
+STOP_LENGTH, ASKER_LENGTH = 1000, 300
+"""Characters of what is said about a stop, and of whoever asks for it."""
 
 
 class Stop(Model, frozen=True):
@@ -484,7 +482,7 @@ class Stop(Model, frozen=True):
     reason: Annotated[
         str, Meta(max_length=STOP_LENGTH, description="what the record says about it")
     ] = ""
-    by: Annotated[str, Meta(max_length=STOP_LENGTH, description="who asks")] = ""
+    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who asks")] = ""
     at: Annotated[float, Meta(description="when that was, in seconds since 1970")] = 0.0
 
 

@@ -193,6 +193,7 @@ export const TEXTS: Readonly<
   VolcanoMissing: "Volcano, which the policy demands and this cluster does not have",
   PolicyCheckPending: "the check that NetworkPolicies are enforced on this cluster",
   TurnAfter: "its turn after {name}",
+  LaunchPace: "its turn: after {count} clusters of this namespace one begins each second",
   EarlierOffer: "what the cluster had when it was queued ({problems:clauses}); it fails if that does not return",
   Missing: "{parts:commas}{held}",
   NodesWithRoom: "nodes with {amount} free for a task",

@@ -1,7 +1,8 @@
 """As many records, and as large ones, as the default policy of a hub lets users have.
 
 What the operator's memory and start come to then, and what one who launches and deletes all the
-time costs another user's launch.
+time costs another user's launch. Beside each stands the same work without the operator: a plain
+client that reads the same records, and a bare Job that is launched beside the same neighbour.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -21,12 +23,13 @@ from benchmarks.rows import Row, bounded
 from tfcluster_magic.hub.tenancy.entitlements import ETCD_BUDGET, TaskQuota
 from tfcluster_magic.kube.api.client import ApiError, path
 from tfcluster_magic.spec.quantities import parse_memory
-from tfcluster_magic.spec.spec import PAYLOAD_BYTES, RECORD_BYTES
+from tfcluster_magic.spec.record_size import RECORD_BYTES, TEXT_BYTES
+from tfcluster_magic.spec.spec import PAYLOAD_BYTES
 
-from .api_watch import phases
+from .api_watch import counting, phases
 from .records import over_status
 from .site import Site
-from .variants import record
+from .variants import bare, record
 
 MEMORY_LIMIT = 512.0
 """MiB: that of the operator's Deployment."""
@@ -49,16 +52,18 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.wait_furnished(names[-1])
         site.operator.stop()  # or it would launch what is over as soon as its status is written
         _fill(site, names, each)
-        starts = []
+        starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):
             site.operator.stop()
+            reads.append(_read(site))
             starts.append(site.operator.start())
+            say(f"read in {reads[-1]:.2f} s, ready in {starts[-1]:.2f} s")
         memory = site.memory()
         alone = _launches(site)
         churn = Churn(site)
         with churn.going():
             beside = _launches(site)
-        starting, running = (
+        starting, running, job = (
             max(slow - quick for slow, quick in zip(sorted(b), sorted(a), strict=True))
             for a, b in zip(alone, beside, strict=True)
         )
@@ -71,7 +76,14 @@ def limits(site: Site, rounds: int) -> list[Row]:
     other = f"beside {churn.count} launches and deletions of another"
     return [
         bounded("limits_memory", "MiB", [memory], at_most=MEMORY_LIMIT, note=words),
-        bounded("limits_ready", "s", starts, at_most=5.0, note="from its start until it leads"),
+        bounded(
+            "limits_ready",
+            "s",
+            starts,
+            at_most=5.0,
+            baseline=reads,
+            note="from its start until it leads; beside kubectl, which reads the same records",
+        ),
         bounded(
             "limits_neighbour",
             "s",
@@ -84,7 +96,8 @@ def limits(site: Site, rounds: int) -> list[Row]:
             "s",
             [running],
             at_most=2.0,
-            note="the same until its task runs, with what Kubernetes' own controllers take",
+            baseline=[job],
+            note="the same until its task runs; beside that of a bare Job, with no operator",
         ),
     ]
 
@@ -92,7 +105,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
 def _fill(site: Site, names: list[str], each: int) -> None:
     """Records that are over, each with as much as a record may have."""
     content = base64.b64encode(os.urandom(PAYLOAD_BYTES - LEFT)).decode()
-    note = {"example.com/note": "x" * 30_000}
+    note = {"example.com/note": "x" * (TEXT_BYTES - len(content) - 2 * LEFT)}
 
     def one(number: int) -> None:
         namespace, name = names[number % len(names)], f"over-{number // len(names) + 1}"
@@ -111,18 +124,39 @@ def _fill(site: Site, names: list[str], each: int) -> None:
     say(f"{len(names) * each} records in {time.monotonic() - began:.0f} s")
 
 
-def _launches(site: Site) -> tuple[list[float], list[float]]:
-    """Seconds from each POST until the run is admitted, and until its task runs."""
-    starting, running = list[float](), list[float]()
-    with site.namespace("neighbour") as namespace, phases(site.api, namespace) as told:
+def _read(site: Site) -> float:
+    """Seconds for a plain client to read all records once, without doing anything with them."""
+    began = time.monotonic()
+    words = site.kubectl.words("get", "--raw", path("tfclusters"))
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
+    """Seconds from each POST until the run is admitted, and until its task runs; and from that of a
+    bare Job until its pod runs.
+    """
+    starting, running, jobs = list[float](), list[float](), list[float]()
+    with (
+        site.namespace("neighbour") as namespace,
+        site.namespace("bare") as other,
+        phases(site.api, namespace) as told,
+        counting(site.api, other) as pods,
+    ):
         for number in range(1, LAUNCHES + 1):
+            job = bare(1)
+            job["metadata"]["name"] = f"bare-{number}"
+            began = time.monotonic()
+            site.api.create(path("jobs", other), job)
+            jobs.append(pods.wait(number, "the bare Job") - began)
             began = time.monotonic()
             site.api.create(path("tfclusters", namespace), record(f"run-{number}", 1, 0))
             run = (namespace, f"run-{number}")
             running.append(told.wait(run, "Running") - began)
             starting.append(min(told.at[run].get("Starting", math.inf) - began, running[-1]))
-    say(f"starting {sorted(starting)}, running {sorted(running)}")
-    return starting, running
+    for name, each in (("starting", starting), ("running", running), ("bare Job", jobs)):
+        say(f"{name}: {' '.join(f'{seconds:.2f}' for seconds in sorted(each))}")
+    return starting, running, jobs
 
 
 class Churn:

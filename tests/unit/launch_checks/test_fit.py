@@ -61,7 +61,7 @@ def test_quantities(said: object, number: float) -> None:
 @pytest.mark.parametrize("said", ["", "1ki", "1 Gi", "many", "1.2.3"])
 def test_what_is_no_quantity(said: str) -> None:
     """What Kubernetes would not read is an error."""
-    with pytest.raises(ValueError, match=r"quantity|convert"):
+    with pytest.raises(ValueError, match="quantity"):
         parse_quantity(said)
 
 

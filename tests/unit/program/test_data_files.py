@@ -132,6 +132,14 @@ def test_neighbours_never_make_a_program_too_large_for_a_record(
     assert warnings == ()
 
 
+def test_many_small_neighbours_stay_in_the_record(here: Path, workspace: Path) -> None:
+    """What a record needs around each of many files counts as well."""
+    write(here, {"train.py": "x = 1\n", **{f"{n:03}.txt": b"u" * 60 for n in range(950)}})
+    program, _told = snapshot("train.py", workspace=workspace, cwd=here, beside_bytes=INLINE_BYTES)
+    assert program.files is not None
+    assert len(program.files) > 800
+
+
 def test_a_cell_stays_in_its_record(here: Path, workspace: Path) -> None:
     """What a cell does not name never keeps its text out of the record, which shows it again."""
     write(here, {f"{n}.txt": b"u" * 20_000 for n in range(9)})

@@ -26,7 +26,7 @@ from ...kube.api.informer import Informer, backoff_seconds
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.controller.work_queue import KeyedWorkers
 from ...spec.quantities import format_bytes
-from ...spec.spec import RECORD_BYTES
+from ...spec.record_size import RECORD_BYTES
 from . import namespace_objects, provisioning
 from .caches import TenancyCaches
 from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from ...spec import Phase
+from ...spec.record_size import PAYLOAD
 from ...spec.resource_form import parse_time
 from .labels import GROUP
 
@@ -165,9 +166,10 @@ _OF_RECORD = (
 )
 _TOLD_BYTES = 16 * 1024
 """The longest annotation of our own on a record that is kept: a launch writes shorter ones."""
-_PAYLOAD = ("env",)
-_PAYLOAD_OF_PROGRAM = ("inline", "command", "files", "arguments", "executables", "flags")
-"""Texts of any length, which only the tasks of a run need: read again when these are made."""
+_SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
+"""Texts that turns read: none is longer than 4096 characters."""
+_PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
+"""Other texts of any length, which only the tasks of a run need: read again when these are made."""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
 _OF_ENDED_STATUS = (
     *("phase", "reason", "completionTime", "releasedTime", "counts", "usage"),
@@ -193,8 +195,7 @@ def trim_tfcluster(found: Object) -> Object:
     else:
         spec = {key: value for key, value in spec.items() if key not in _PAYLOAD}
         if isinstance(program := spec.get("program"), dict):
-            kept = {k: value for k, value in program.items() if k not in _PAYLOAD_OF_PROGRAM}
-            spec["program"] = kept
+            spec["program"] = {k: v for k, v in program.items() if f"program.{k}" not in _PAYLOAD}
         if isinstance(pods := spec.get("pods"), dict) and pods.get("annotations"):
             shown = {k: str(v)[:_LONGEST_SHOWN] for k, v in pods["annotations"].items()}
             spec["pods"] = {**pods, "annotations": shown}

@@ -9,13 +9,12 @@ Ref: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#reso
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from ...i18n import _, ngettext
+from ...spec import resource_form
 from ...spec.quantities import format_bytes, format_gpus
 
 Amounts = dict[str, float]
@@ -23,13 +22,6 @@ Amounts = dict[str, float]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-
-_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_SUFFIXES = {
-    **{suffix: 1000.0**power for suffix, power in _POWERS.items()},
-    **{f"{suffix}i": 1024.0**power for power, suffix in enumerate("KMGTPE", 1)},
-}
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?[0-9]+)|(n|u|m|k|[KMGTPE]i|[MGTPE]|))")
 
 
 def parse_quantity(said: object) -> float:
@@ -39,18 +31,7 @@ def parse_quantity(said: object) -> float:
 
 @lru_cache(4096)  # of hundreds of pods and nodes the same few words are read
 def _number(said: str) -> float:
-    match = _QUANTITY.fullmatch(said.strip())
-    if not match:
-        raise ValueError(f"{said!r} is no quantity of Kubernetes")
-    number, exponent, suffix = match.groups()
-    try:
-        scale = 10.0 ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    except OverflowError:
-        scale = math.inf
-    found = float(number) * scale
-    if not math.isfinite(found):
-        raise ValueError(f"{said!r} is no quantity of Kubernetes: it is too large")
-    return found
+    return float(resource_form.parse_quantity(said.strip()))
 
 
 def parse_amounts(said: Mapping[str, object] | None) -> Amounts:

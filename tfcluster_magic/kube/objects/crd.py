@@ -13,7 +13,7 @@ Ref: https://kubernetes.io/docs/reference/using-api/cel/
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ from ...spec import (
 )
 from ...spec.names import RUN_NAME_RULE
 from ...spec.quantities import MEMORY_RULE
+from ...spec.record_size import AROUND, PAYLOAD, PayloadField, Texts, stored_bytes_in_cel
 from ...spec.resource_form import constant
 from ...spec.spec import ANNOTATION_PATTERN, MOST_CORES, PAYLOAD_BYTES
 from ..api.client import Object
@@ -192,53 +193,92 @@ _MOUNTS = (
 )
 
 
-def _characters(of: str, each: str, where: str) -> str:
-    """How many characters `each` of a list or map has, 0 where the field `where` has nothing."""
-    return f"({_is_there(where)} ? {where}.map({of}, {each}).sum() : 0)"
+def _is_there(root: str, row: PayloadField) -> str:
+    """That a field of the table is there, in CEL."""
+    last = len(row.names) if row.is_optional else len(row.names) - 1
+    return " && ".join(f"has({'.'.join((root, *row.names[: n + 1]))})" for n in range(last))
 
 
-def _of_text(where: str) -> str:
-    return f"({_is_there(where)} ? size({where}) : 0)"
+def _characters(root: str, row: PayloadField) -> str:
+    """The CEL expression of how many characters a field has, 0 where it is not there."""
+    where = f"{root}.{row.path}"
+    if row.kind is Texts.ONE:
+        counted = f"size({where}) + {AROUND}"
+    elif row.kind is Texts.LIST:
+        counted = f"{where}.map(t, size(t) + {AROUND}).sum()"
+    elif row.kind is Texts.OBJECTS:
+        each = " + ".join(_characters("o", part) for part in row.parts)
+        counted = f"{where}.map(o, {each}).sum()"
+    else:
+        share = " * 3 / 4" if row.kind is Texts.FILES else ""
+        counted = f"{where}.map(k, size(k) + size({where}[k]){share} + {2 * AROUND}).sum()"
+    there = _is_there(root, row)
+    return f"({there} ? {counted} : 0)" if there else counted
 
 
-def _is_there(where: str) -> str:
-    parts = where.split(".")[1:]
-    return " && ".join(f"has(self.{'.'.join(parts[: n + 1])})" for n in range(len(parts)))
-
-
-def _of_map(where: str) -> str:
-    return _characters("k", f"size(k) + size({where}[k])", where)
-
-
-_PAYLOAD = " + ".join(
-    (
-        _of_map("self.env"),
-        _of_map("self.pods.annotations"),
-        _characters("k", "size(k) + size(self.program.files[k]) * 3 / 4", "self.program.files"),
-        *(
-            _of_text(f"self.program.{each}")
-            for each in ("inline", "path", "url", "source", "entrypoint", "workingDir")
-        ),
-        _characters("t", "size(t)", "self.program.command"),
-        _characters("t", "size(t)", "self.program.arguments"),
-        _characters("t", "size(t)", "self.program.executables"),
-        _characters("t", "size(t)", "self.program.flags"),
-        _characters(
-            "v",
-            "size(v.claimName) + size(v.path) + (has(v.subPath) ? size(v.subPath) : 0)",
-            "self.pods.volumes",
-        ),
-        _characters(
-            "s",
-            "size(s.name) + (has(s.path) ? size(s.path) : 0) + "
-            "(has(s.variables) ? s.variables.map(k, size(k) + size(s.variables[k])).sum() : 0)",
-            "self.pods.secrets",
-        ),
-    )
-)
+_PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
 """Characters of all texts of any length. That they are not many more bytes, which CEL could only
 count at too high a price here, is said by `k8s/base/admission.yaml`.
 """
+
+
+def policy_variables() -> dict[str, str]:
+    """Return the variables of `k8s/base/admission.yaml` that count bytes, in CEL: the texts of the
+    table and the contents of files, what they count for, what base64 adds to that, and what labels
+    and annotations take.
+    """
+    marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
+    size, around = stored_bytes_in_cel("t"), f"{AROUND}"
+    return {
+        "texts": _lists("object.spec", PAYLOAD),
+        "files": " + ".join(
+            f"({_is_there('object.spec', row)} ? {_values(f'object.spec.{row.path}')} : [])"
+            for row in PAYLOAD
+            if row.kind is Texts.FILES
+        ),
+        "payload": f"variables.texts.map(t, {size} + {around}).sum() + "
+        f"variables.files.map(t, ({size}) * 3 / 4 + {around}).sum()",
+        "base64": f"variables.files.map(t, ({size} + 3) / 4).sum()",
+        "marks": f"({_lists('object.metadata', marks)}).map(t, {size} + {around}).sum()",
+    }
+
+
+def _lists(root: str, rows: Sequence[PayloadField]) -> str:
+    """The CEL expression of the texts of fields, without contents of files, as one list."""
+    return " + ".join(
+        f"({_is_there(root, row)} ? {' + '.join(_texts(f'{root}.{row.path}', row))} : [])"
+        for row in rows
+    )
+
+
+def _texts(where: str, row: PayloadField) -> Iterator[str]:
+    if row.kind is Texts.ONE:
+        yield f"[{where}]"
+    elif row.kind is Texts.LIST:
+        yield where
+    elif row.kind is Texts.OBJECTS:
+        for part in row.parts:
+            there = _is_there("o", part)
+            of = f"{where}.filter(o, {there})" if there else where
+            yield f"{of}.map(o, {_as_text(f'o.{part.path}', part)})"
+    else:
+        yield f"{where}.map(k, k)"
+        if row.kind is Texts.MAP:
+            yield _values(where)
+
+
+def _as_text(where: str, part: PayloadField) -> str:
+    """A part of an object as one text; a map of names with what stands around each of them."""
+    if part.kind is Texts.ONE:
+        return where
+    around = "-" * AROUND
+    return f"{where}.map(k, k + '{around}' + {where}[k]).join('{around}')"
+
+
+def _values(where: str) -> str:
+    return f"{where}.map(k, {where}[k])"
+
+
 _WRITTEN = "(" + " || ".join(f"has(self.{each})" for each in rules.PROGRAM_FORMS) + ")"
 _HAS_CHECKSUM = "has(self.sha256) && self.sha256 != ''"
 _HAS_ENTRYPOINT = "has(self.entrypoint) && self.entrypoint != ''"
@@ -406,6 +446,12 @@ QUANTITY_RULES = (
 )
 """What a type of JSON cannot say of quantities, which may be text or whole numbers."""
 
+WHOLE = ("spec.env", "spec.program.files", "spec.pods.annotations", "status")
+"""Fields of which Kubernetes notes only as a whole who wrote them: to note it of each key would
+take as much room as the keys.
+
+Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
+"""
 TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
 """Texts without a NUL character, said by a pattern: in CEL it would cost too much."""
 NAME_RULE = CelRule(
@@ -486,6 +532,9 @@ def object_schema() -> Object:
         VALIDATIONS: [NAME_RULE.as_object()],
     }
     generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
+    for where in WHOLE:
+        found = _at({"properties": {"spec": spec, "status": status}}, where)
+        found["x-kubernetes-map-type"] = "atomic"
     return {
         "description": "One run of a TensorFlow cluster, called <cluster>-<run>, as in digits-1.",
         "type": "object",

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -39,12 +39,14 @@ from ...spec import (
     Spec,
     Status,
     Stop,
+    TaskFailure,
     TaskType,
     TFCluster,
     Usage,
     names,
     resource_form,
 )
+from ...spec.record_size import STATUS_BYTES, json_bytes
 from ...spec.spec import fields_of
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
@@ -179,13 +181,24 @@ def write_stop(stop: Stop) -> Object:
 def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] = {}) -> Object:
     """Return the status that the operator writes. It lacks addresses, which follow from the name,
     and has what other tools read: conditions, the observed generation, and `ready` for
-    `kubectl get`, which cannot add up counts.
+    `kubectl get`, which cannot add up counts. It takes STATUS_BYTES in etcd at most: of one that
+    is larger, what people need least is left out.
 
     Args:
         status: the run's status.
         generation: `metadata.generation` of the spec that the status is about; 0 to leave it out.
         before: the status in the resource; its conditions keep their times.
     """
+    written = _written(status, generation, before)
+    for shorter in _SHORTER:
+        if json_bytes(written) <= STATUS_BYTES:
+            break
+        status = shorter(status)
+        written = _written(status, generation, before)
+    return written
+
+
+def _written(status: Status, generation: int, before: Mapping[str, Any]) -> Object:
     told = resource_form.write(Status, msgspec.to_builtins(replace(status, addresses={})))
     counts = status.counts.values()
     ready = sum(c.running + c.succeeded for c in counts)
@@ -196,6 +209,83 @@ def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] 
         **observed,
         "conditions": _conditions(status, observed, before.get("conditions") or ()),
     }
+
+
+# -- a status that is too large ------------------------------------------------------------------
+# Programs write what the ends of their tasks tell, and twenty of these are kept. What people need
+# least goes first, and what can be read elsewhere: in logs, or in annotations of the launch. What
+# decides on the run stays.
+
+_FEW, _SHORT = 10, 80
+"""Events, and characters of a text, that the shorter forms keep."""
+
+
+def _without_lines_of_others(status: Status) -> Status:
+    return replace(
+        status,
+        failures=(*status.failures[:1], *map(_without_lines, status.failures[1:])),
+        evaluator=status.evaluator and _without_lines(status.evaluator),
+        attention=tuple(replace(each, exit=None) for each in status.attention),
+    )
+
+
+def _with_few_events(status: Status) -> Status:
+    return replace(status, events=status.events[-_FEW:], warnings=status.warnings[:_FEW])
+
+
+def _in_few_words_of_others(status: Status) -> Status:
+    others = (_short(_in_few_words(each)) for each in status.failures[1:])
+    return replace(
+        status,
+        failures=(*status.failures[:1], *others),
+        evaluator=status.evaluator and _short(_in_few_words(status.evaluator)),
+        attention=tuple(_short(replace(each, messages=())) for each in status.attention),
+    )
+
+
+def _in_short(status: Status) -> Status:
+    told = replace(
+        status,
+        messages=(),
+        failures=tuple(map(_in_few_words, status.failures[:1])),
+        evaluator=status.evaluator and _in_few_words(status.evaluator),
+        attention=(),
+        events=tuple(replace(each, messages=()) for each in status.events[-1:]),
+        reclaimed=status.reclaimed and replace(status.reclaimed, tasks=()),
+        warnings=(),
+        inferred=(),
+    )
+    return replace(_short(told), paths=status.paths)
+
+
+_SHORTER = (_without_lines_of_others, _with_few_events, _in_few_words_of_others, _in_short)
+
+
+def _without_lines(failure: TaskFailure) -> TaskFailure:
+    return replace(failure, exit=replace(failure.exit, last_lines=()))
+
+
+def _in_few_words(failure: TaskFailure) -> TaskFailure:
+    few = replace(
+        failure.exit, last_lines=(), detail_message=None, wrote=(), lost=(), found=None, uncopied=""
+    )
+    return replace(failure, exit=few)
+
+
+_M = TypeVar("_M", bound=Model)
+
+
+def _short(told: _M) -> _M:
+    """A model with every text in it cut."""
+    return msgspec.convert(_cut(msgspec.to_builtins(told)), type(told))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _SHORT else value[: _SHORT - 1] + "…"
+    if isinstance(value, Mapping):
+        return {key: _cut(each) for key, each in value.items()}
+    return [_cut(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def is_released(found: Mapping[str, Any]) -> bool:

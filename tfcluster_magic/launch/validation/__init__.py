@@ -19,14 +19,13 @@ from ...program.snapshots import completed
 from ...spec import Message, Model, Spec
 from ...spec.names import NAME_RULE, is_valid
 from . import schema
-from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules, payload_sizes
+from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules
 
 __all__ = [
     "MOST_TASKS",
     "RESERVED_ENV",
     "SMALLEST_MEMORY",
     "check_rules",
-    "payload_sizes",
     "read_model",
     "validate",
     "validate_name",

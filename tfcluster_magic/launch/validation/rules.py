@@ -18,6 +18,7 @@ import msgspec
 from ...errors import Problem
 from ...spec import ENV_NAME_PATTERN, Message, Mode, PassFlags, Pods, ServerKind, Spec, TaskType
 from ...spec.quantities import parse_memory
+from ...spec.record_size import payload_sizes
 from ...spec.spec import PAYLOAD_BYTES
 
 RESERVED_MOUNTS = ("/tfcluster", "/data", "/log", "/proc", "/sys", "/dev")
@@ -258,56 +259,13 @@ def _files(spec: Spec) -> list[Problem]:
     return found
 
 
-def payload_sizes(spec: Spec) -> dict[str, int]:
-    """Bytes of all texts of any length in a spec, by the field that has them.
-
-    Records lie in etcd and pass through the operator, which many users share.
-    """
-    program, pods = spec.program, spec.pods or Pods()
-    found = {
-        "spec.env": sum(_size(key) + _size(value) for key, value in spec.env.items()),
-        "spec.pods": sum(
-            (
-                *(_size(key) + _size(value) for key, value in pods.annotations.items()),
-                *(
-                    _size(each.claim) + _size(each.path) + _size(each.sub_path)
-                    for each in pods.volumes
-                ),
-                *(_size(each.name) + _size(each.path) for each in pods.secrets),
-                *(
-                    _size(variable) + _size(key)
-                    for each in pods.secrets
-                    for variable, key in each.variables.items()
-                ),
-            )
-        ),
-    }
-    if program is not None:
-        named = (program.source, program.entrypoint, program.working_dir, program.path, program.url)
-        found["spec.program"] = sum(_size(text) for text in named if text)
-        found["spec.program.inline"] = _size(program.inline or "")
-        found["spec.program.command"] = sum(map(_size, program.command or ()))
-        found["spec.program.arguments"] = sum(map(_size, program.arguments))
-        found["spec.program.executables"] = sum(map(_size, program.executables))
-        found["spec.program.flags"] = sum(map(_size, program.flags))
-        found["spec.program.files"] = sum(
-            _size(path) + _size(content) * 3 // 4  # base64
-            for path, content in (program.files or {}).items()
-        )
-    return found
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="replace"))
-
-
 def _payload(spec: Spec) -> list[Problem]:
     sizes = payload_sizes(spec)
     size = sum(sizes.values())
     if size <= PAYLOAD_BYTES:
         return []
     largest = max(sizes, key=lambda field: sizes[field])
-    return [Problem(largest, Message("Bytes", {"count": size}), PAYLOAD_AT_MOST)]
+    return [Problem(f"spec.{largest}", Message("Bytes", {"count": size}), PAYLOAD_AT_MOST)]
 
 
 def _arguments(spec: Spec) -> list[Problem]:

@@ -24,7 +24,7 @@ from ...launch_checks.policy_check import names_secrets
 from ...launch_checks.quota_and_node_fit import DemandByType, Shortage, shortages
 from ...spec import Message, TFCluster
 from ..cluster_state import ClusterState
-from .launch_queue import QueuedRun, runs_ahead
+from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
@@ -83,7 +83,7 @@ class Admission:
         self._spent = spent
         self._snapshotter, self._cluster_state = snapshotter, cluster_state
         self._enforced = enforced
-        self._lock = threading.Lock()
+        self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
         """Since when runs are known that nobody has found possible yet, by uid."""
@@ -151,6 +151,8 @@ class Admission:
         namespace = cluster.metadata.owner
         if waits := self._short(cluster, self._snapshotter.offer(namespace)):
             return waits
+        if not self.pace.is_due(namespace):
+            return Waiting(Message("LaunchPace", {"count": AT_ONCE}))
         # What a cache does not know yet may be gone: pods are counted first, then the quotas.
         # Nobody else of the namespace is admitted meanwhile, for this run is the first.
         counted = self._snapshotter.reservations(namespace)
@@ -159,6 +161,7 @@ class Admission:
             if waits := self._short(cluster, self._snapshotter.offer(namespace, quotas, counted)):
                 return waits
             self._snapshotter.admit((namespace, cluster.metadata.name), cluster.metadata.uid)
+            self.pace.note(namespace)
         return self._granted(cluster)
 
     def _granted(self, cluster: TFCluster) -> Verdict:

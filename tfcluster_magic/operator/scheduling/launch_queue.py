@@ -2,12 +2,14 @@
 
 First in, first out: by the time at which a run was created, and within one second in the order in
 which the operator saw them. Only the first run of a namespace may be admitted; namespaces do not
-wait for each other. Snapshots hold the queues; nothing else decides on their order.
+wait for each other. Snapshots hold the queues; nothing else decides on their order. `LaunchPace`
+says how fast those of one namespace may begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...kube.api.client import Object
@@ -69,3 +71,33 @@ def runs_ahead(queue: Sequence[QueuedRun], uid: str) -> int:
 def phase_of(found: Object) -> str:
     """The phase of a run; Queued before the operator wrote any."""
     return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))
+
+
+# How fast the runs of one namespace may begin.
+# Each costs the API server a dozen writes, its controllers as many, and the same again when it is
+# deleted: somebody who launches and deletes all the time would take most of what others need.
+
+AT_ONCE = 30
+"""Runs of one namespace that may begin at once, after a while without any."""
+EVERY = 1.0
+"""Seconds after which one more may."""
+
+
+class LaunchPace:
+    """When the next run of a namespace may begin; `clock` counts seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._paid: dict[str, float] = {}
+        """By namespace: the time at which what it used is made up for."""
+
+    def is_due(self, namespace: str) -> bool:
+        """Whether one may begin now."""
+        now = self._clock()
+        return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
+
+    def note(self, namespace: str) -> None:
+        """One begins now; the caller takes care that one thread at a time says so."""
+        now = self._clock()
+        self._paid = {each: at for each, at in self._paid.items() if at > now}
+        self._paid[namespace] = self._paid.get(namespace, now) + EVERY

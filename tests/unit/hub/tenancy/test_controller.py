@@ -12,7 +12,7 @@ from support.tenancy_world import ALICE, CLASS, HOME, World, world
 from tfcluster_magic.hub.tenancy import caches
 from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
 from tfcluster_magic.kube.api.client import path
-from tfcluster_magic.spec.spec import RECORD_BYTES
+from tfcluster_magic.spec.record_size import RECORD_BYTES
 
 __all__ = ["world"]  # a fixture, as if written here
 

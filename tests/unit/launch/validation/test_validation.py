@@ -11,6 +11,7 @@ from support.invalid_specs import CELL, WRONG, Wrong
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch.validation import validate, validate_name
 from tfcluster_magic.spec import Spec, TFCluster, schema
+from tfcluster_magic.spec.record_size import AROUND
 from tfcluster_magic.spec.spec import PAYLOAD_BYTES
 
 
@@ -114,7 +115,7 @@ def test_texts_count_by_their_bytes() -> None:
     """Environment, arguments and a program in the record may have 64 KiB together, of letters of
     three bytes a third; the refusal says how much was asked for and what to do.
     """
-    others = len("A") + len("cell") + len("cell.py")
+    others = len("A") + len("cell") + len("cell.py") + 4 * AROUND
     exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}
     assert validate(exact).env
     for env in ({"A": "x" * PAYLOAD_BYTES}, {"A": "字" * (PAYLOAD_BYTES // 3 + 1)}):

@@ -1,0 +1,72 @@
+"""How fast runs of one namespace begin, whoever launches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.admission_cluster import Place
+
+from tfcluster_magic.operator.scheduling.admission import Admitted, Waiting
+from tfcluster_magic.operator.scheduling.launch_queue import AT_ONCE, EVERY, LaunchPace
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def there() -> Iterator[Place]:
+    """A large node and two users, of whom one launches one run more than may begin at once."""
+    made = Place()
+    made.node("node-1", 1000)
+    for name in ("alice", "bob"):
+        made.tenant(name)
+    for number in range(1, AT_ONCE + 2):
+        made.run("alice", f"digits-{number}", 1, 1)
+    made.run("bob", "digits-1", 1, 1)
+    made.begin()
+    yield made
+    made.end()
+
+
+def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
+    """Many runs of a namespace begin at once, then one each second; another namespace's begin as if
+    there were none, and one that waits says so.
+    """
+    clock = Clock()
+    there.admission.pace = LaunchPace(clock)
+    for number in range(1, AT_ONCE + 1):
+        assert there.decide("alice", f"digits-{number}") == Admitted()
+    told = there.decide("alice", f"digits-{AT_ONCE + 1}")
+    assert isinstance(told, Waiting)
+    assert f"after {AT_ONCE} clusters of this namespace" in str(told.sentence)
+    assert there.decide("bob", "digits-1") == Admitted()
+    clock.now += EVERY
+    assert there.decide("alice", f"digits-{AT_ONCE + 1}") == Admitted()
+
+
+def test_what_was_used_is_made_up_for() -> None:
+    """After a while without launches as many may begin at once again, and never more."""
+    clock = Clock()
+    pace = LaunchPace(clock)
+
+    def begin_all() -> int:
+        begun = 0
+        while pace.is_due("alice"):
+            pace.note("alice")
+            begun += 1
+        return begun
+
+    assert begin_all() == AT_ONCE
+    assert begin_all() == 0
+    clock.now += 5 * EVERY
+    assert begin_all() == 5
+    clock.now += 1e6
+    assert begin_all() == AT_ONCE

@@ -1,0 +1,27 @@
+"""What the operator's caches keep of records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfcluster_magic.operator.cluster_state import trim_run
+
+
+def written(generation: int, phase: str, text: str = "print(1)\n" * 1000) -> dict[str, Any]:
+    """A record that somebody wrote by hand, in a phase."""
+    head = {"name": "digits-1", "namespace": "ada", "uid": "1", "generation": generation}
+    return {"metadata": head, "spec": {"program": {"inline": text}}, "status": {"phase": phase}}
+
+
+def test_a_program_written_by_hand_is_read_once() -> None:
+    """A change of status costs no checksum of the program; a changed spec is read again, and
+    nothing is kept of the text.
+    """
+    first = trim_run(written(1, "Starting"))
+    again = trim_run(written(1, "Running"), first)
+    assert again["status"] == {"phase": "Running"}
+    assert again["spec"]["program"] is first["spec"]["program"]
+    assert first["spec"]["program"]["sha256"]
+    assert "print" not in str(first)
+    other = trim_run(written(2, "Running", "print(2)\n"), again)
+    assert other["spec"]["program"]["sha256"] != first["spec"]["program"]["sha256"]

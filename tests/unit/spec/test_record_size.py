@@ -1,0 +1,317 @@
+"""What a record takes in etcd: how texts count, and that no record takes more than is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.payloads import SPECS, TEXT, filled, size
+
+from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.kube.api import decoding
+from tfcluster_magic.kube.objects import crd, custom_resource
+from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.spec import (
+    Cause,
+    Event,
+    Message,
+    Phase,
+    Reason,
+    Spec,
+    Status,
+    TaskExit,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    TypeCounts,
+    resource_form,
+)
+from tfcluster_magic.spec import record_size as sizes
+from tfcluster_magic.spec.spec import PAYLOAD_BYTES
+from tfcluster_magic.spec.status import FoundCheckpoint, Reclaimed, Usage
+
+
+def as_in_go(content: object) -> str:
+    """Return JSON as Kubernetes writes it.
+
+    Ref: https://pkg.go.dev/encoding/json#Marshal
+    """
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
+    """A text counts for the bytes of its JSON in etcd, never for fewer; two characters that nobody
+    writes count for one more.
+    """
+    stored = len(as_in_go(text).encode()) - 2
+    assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_the_policy_counts_the_same(text: str) -> None:
+    """The patterns by which the admission policy counts find as many bytes."""
+    escaped, long = re.findall(r"findAll\(r'(.*?)'\)", sizes.stored_bytes_in_cel("t"))
+    more = (
+        len(re.findall(re.sub(r"\\x\{(....)\}", r"\\u\1", each), text)) for each in (escaped, long)
+    )
+    one, four = more
+    assert len(text.encode()) + one + 4 * four == sizes.stored_bytes(text)
+
+
+def test_every_field_of_the_table_has_a_case() -> None:
+    """The border is tried with each of them, here and on Kubernetes."""
+    assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
+
+
+@pytest.mark.parametrize("path", SPECS)
+def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
+    """Texts of 64 KiB are taken and one byte more is refused, whatever field they are in."""
+    assert counted(path) > 0
+    spec = filled(SPECS[path])
+    assert size(spec) == PAYLOAD_BYTES
+    validate(spec)
+    with pytest.raises(InvalidRequest, match="64 KiB together"):
+        validate(filled(SPECS[path], bytes_left=-1))
+
+
+@pytest.mark.parametrize("path", SPECS)
+def test_what_is_counted_is_what_is_stored(path: str) -> None:
+    """The JSON of a field has the bytes that it counts for, and names of fields beside them."""
+    spec = resource_form.write(Spec, SPECS[path])
+    for name in path.split("."):
+        spec = spec[name]
+    stored = len(as_in_go(spec).encode())
+    files = sum(map(len, spec.values())) if path == "program.files" else 0
+    expected = counted(path) + files // 4
+    beside = 14 * as_in_go(spec).count('":') if path.startswith("pods") else 0
+    assert expected - 3 <= stored <= expected + beside + 4
+
+
+def counted(path: str) -> int:
+    """How many bytes the field of a case counts for."""
+    return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
+
+
+def test_a_cached_record_keeps_no_text_of_any_length() -> None:
+    """The operator keeps nothing in memory of what a user may make as long as a record may be; of
+    pods and names, which are short, it keeps what turns read.
+    """
+    for path in SPECS:
+        spec = resource_form.write(Spec, filled(SPECS[path]))
+        kept = decoding.trim_tfcluster({"metadata": {}, "spec": spec})
+        assert len(json.dumps(kept)) < 1000, path
+
+
+# The largest record.
+
+
+def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
+    """What a value takes at most, without texts of the table; of one with a pattern no character
+    takes more than a byte.
+    """
+    if any(path == each.path for each in sizes.PAYLOAD):
+        return 4  # brackets, and a sign between
+    if "$ref" in node:
+        return most_bytes(definitions[node["$ref"].rsplit("/")[-1]], definitions, path)
+    if "anyOf" in node:
+        return max(most_bytes(each, definitions, path) for each in node["anyOf"])
+    if "properties" in node:
+        below = node["properties"].items()
+        return 2 + sum(
+            len(name) + 8 + most_bytes(each, definitions, f"{path}.{name}".lstrip("."))
+            for name, each in below
+        )
+    if "enum" in node:
+        return 2 + max(map(len, node["enum"]))
+    if node.get("type") == "string":
+        if node.get("pattern") == "^([0-9a-f]{64})?$":
+            return 66
+        return 2 + node["maxLength"] * (1 if "pattern" in node else 6)
+    assert node.get("type") in ("integer", "number", "boolean", "null"), (path, node)
+    return 30
+
+
+def test_all_other_fields_of_a_spec_are_bounded() -> None:
+    """What stands in no table has a bound of its own, and all of it takes no more than is said; of
+    claims and secrets the names of their fields are counted here.
+    """
+    whole = sizes_schema()
+    beside = 20 * len('{"claimName":,"path":,"readOnly":false,"subPath":},')
+    beside += 20 * len('{"name":,"path":,"variables":{}},') + 10 * len('{"name":},')
+    metadata = 2000  # name, namespace, uid, times, and what stands around each
+    spec = most_bytes(whole["$defs"]["Spec"], whole["$defs"], "")
+    assert spec + beside + metadata <= sizes.OTHER_BYTES
+
+
+def sizes_schema() -> Mapping[str, Any]:
+    """The JSON Schema of the models."""
+    from tfcluster_magic.spec import schema
+
+    return schema()
+
+
+def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
+    """The fields of a spec under one name are less than the policy counts for them."""
+    spec = crd.object_schema()["properties"]["spec"]
+    entry = {
+        "manager": "",
+        "operation": "Update",
+        "apiVersion": "tfcluster.dev/v1beta1",
+        "time": "2026-11-26T18:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {}, "f:annotations": {}}, "f:spec": owned(spec)},
+    }
+    assert len(json.dumps(entry, separators=(",", ":"))) <= 1400
+    entry["fieldsV1"] = {"f:status": {}, "f:spec": {"f:stop": owned(spec["properties"]["stop"])}}
+    assert len(json.dumps(entry, separators=(",", ":"))) <= 400
+
+
+def owned(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Which fields of a schema somebody has written who wrote all of them."""
+    if node.get("x-kubernetes-map-type") == "atomic" or "properties" not in node:
+        assert node.get("type") != "object" or "x-kubernetes-map-type" in node, node
+        return {}
+    return {"f:" + name: owned(each) for name, each in node["properties"].items()}
+
+
+# The largest status.
+
+LONG = "<" * 4000
+
+
+def failed(task: str, text: str = LONG) -> TaskFailure:
+    """A task whose output was as long as Kubernetes keeps, in each place."""
+    told = TaskExit(
+        cause=Cause.ERROR,
+        finished_at=1.5e9,
+        exit_code=1,
+        last_lines=(text,) * 20,
+        error=text,
+        file=text,
+        line=10,
+        origin=text,
+        detail=text,
+        detail_message=Message(code="Refused", params={"why": text}),
+        uncopied=text,
+        wrote=(text,),
+        lost=(text,),
+        found=FoundCheckpoint(checkpoint=text, folder=text),
+    )
+    return TaskFailure(task=task, attempt=1, exit=told)
+
+
+def largest() -> Status:
+    """A status with the most of everything that the operator ever puts there."""
+    said = Message(code="Refused", params={"why": LONG})
+    days = {
+        f"2026-{month:02}-{day:02}": dict.fromkeys(TYPES, 1e8)
+        for month in (1, 2)
+        for day in range(1, 31)
+    }
+    return Status(
+        phase=Phase.FAILED,
+        reason=Reason.PROGRAM_FAILED,
+        message=LONG,
+        messages=(said,) * 5,
+        **dict.fromkeys(
+            ("queued_at", "started_at", "running_at", "finished_at", "released_at", "stop_at"),
+            1.5e9,
+        ),
+        restarts={f"worker-{number}": 100 for number in range(999)},
+        failures=tuple(failed(f"worker-{number}") for number in range(20)),
+        culprit="worker-0",
+        evaluator=failed("evaluator-0"),
+        counts=dict.fromkeys(TYPES, TypeCounts(1000, 1000, 1000, 1000, 1000, 1000)),
+        attention=tuple(
+            TaskStatus(
+                name=f"worker-{n}", state=TaskState.FAILED, message=LONG, exit=failed("").exit
+            )
+            for n in range(20)
+        ),
+        events=tuple(
+            Event(at=1.5e9, reason="Failed", message=LONG, messages=(said,)) for _ in range(50)
+        ),
+        reclaimed=Reclaimed(at=1.5e9, tasks=tuple(f"ps-{number}" for number in range(999))),
+        usage=Usage(
+            at=1.5e9, days=days, holding=dict.fromkeys(TYPES, 999), cores=dict.fromkeys(TYPES, 1.5)
+        ),
+        paths={"output": f"/log/{'d' * 100}/1", "logs": f"/log/{'d' * 100}/1"},
+        warnings=(LONG,) * 20,
+        inferred=(said,) * 20,
+    )
+
+
+TYPES = ("chief", "worker", "ps", "evaluator")
+
+
+def test_a_status_never_takes_more_than_is_said() -> None:
+    """However much programs print and however often tasks fail, a status stays within its bytes,
+    and what decides on the run stays in it.
+    """
+    status = largest()
+    written = custom_resource.write_status(status, 7)
+    assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES
+    kept = custom_resource.read_status({"status": written})
+    for same in (
+        "phase",
+        "reason",
+        "restarts",
+        "usage",
+        "counts",
+        "paths",
+        "culprit",
+        "finished_at",
+    ):
+        assert getattr(kept, same) == getattr(status, same)
+    assert [each.task for each in kept.failures] == ["worker-0"]
+    assert kept.failures[0].exit.cause is Cause.ERROR
+
+
+def crashed(task: str, line: str) -> TaskFailure:
+    """A task with twenty lines of output, and an error that is as long as two of them."""
+    told = TaskExit(cause=Cause.ERROR, finished_at=1.5e9, last_lines=(line,) * 20, error=line * 2)
+    return TaskFailure(task=task, attempt=1, exit=told)
+
+
+@pytest.mark.parametrize(
+    ("length", "first", "last", "events", "words"),
+    [
+        (20, 20, 20, 50, 40),
+        (100, 20, 0, 50, 200),
+        (400, 20, 0, 10, 800),
+        (600, 20, 0, 10, 80),
+    ],
+)
+def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
+    length: int, first: int, last: int, events: int, words: int
+) -> None:
+    """Lines of the tasks that failed after the first one go before older events, these before the
+    words of those tasks, and what the first one printed goes last.
+    """
+    status = Status(
+        phase=Phase.FAILED,
+        reason=Reason.PROGRAM_FAILED,
+        failures=tuple(crashed(f"worker-{n}", "x" * length) for n in range(20)),
+        events=tuple(Event(at=1.5e9, reason="Failed", message="x" * 60) for _ in range(50)),
+    )
+    kept = custom_resource.read_status({"status": custom_resource.write_status(status)})
+    assert len(kept.failures) == 20
+    assert len(kept.failures[0].exit.last_lines) == first
+    assert len(kept.failures[-1].exit.last_lines) == last
+    assert len(kept.failures[-1].exit.error) == words
+    assert len(kept.events) == events
+
+
+def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
+    """Among them one that takes six bytes as a control character, and one that takes four as is."""
+    assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

@@ -1,0 +1,192 @@
+"""How many bytes a record takes in etcd: what of it counts, how, and how much there may be. Pure.
+
+Owns the rule for texts of any length. Launches, the custom resource, its admission policy and the
+caches of the operator are made from the one table here. Kubernetes stores a record as JSON, in
+which some characters take two bytes and others six: bytes are counted as they are stored.
+
+Ref: https://pkg.go.dev/encoding/json#Marshal
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields
+
+from . import resource_form
+from .spec import Model, Pods, Program, SecretUse, Spec, Volume
+
+MARK_BYTES = 32 * 1024
+"""Bytes that the labels and annotations of a record may have together."""
+TEXT_BYTES = 96 * 1024
+"""Bytes of all these texts, labels and annotations as they are stored: files in base64 take a third
+more than they count for.
+"""
+OWNER_BYTES = 16 * 1024
+"""Bytes in which Kubernetes keeps who wrote which field."""
+STATUS_BYTES = 32 * 1024
+"""Bytes of a status; what is told in more is shortened."""
+OTHER_BYTES = 16 * 1024
+"""Bytes of all fields that have a bound of their own: counts, durations, names, a stop."""
+RECORD_BYTES = TEXT_BYTES + OWNER_BYTES + STATUS_BYTES + OTHER_BYTES
+"""Bytes of the largest record."""
+
+AROUND = 3
+"""Bytes beside a text: its quotation marks and what parts it from the next."""
+
+
+def json_bytes(content: object) -> int:
+    """Return how many bytes something takes in JSON as Kubernetes writes it: `<`, `>` and `&` take
+    six. Raises UnicodeEncodeError.
+    """
+    text = msgspec.json.encode(content)
+    return len(text) + sum(more * text.count(each) for each, more in _LONGER.items())
+
+
+_LONGER = {b"<": 5, b">": 5, b"&": 5, "\u2028".encode(): 4, "\u2029".encode(): 4}
+"""Bytes beyond those of UTF-8, at most."""
+
+
+def stored_bytes(text: str) -> int:
+    """Return how many bytes a text takes in JSON as Kubernetes writes it, without its quotation
+    marks.
+    """
+    try:
+        return json_bytes(text) - 2
+    except UnicodeEncodeError:  # it is no text, and refused for that
+        return stored_bytes(text.encode(errors="replace").decode())
+
+
+def text_bytes(text: str) -> int:
+    """Return how many bytes a text of the table counts for."""
+    return stored_bytes(text) + AROUND
+
+
+def file_bytes(path: str, size: int) -> int:
+    """Return how many bytes a file of so many bytes counts for: in whole threes, as its base64
+    shows them.
+    """
+    return text_bytes(path) + -(-size // 3) * 3 + AROUND
+
+
+_ESCAPED = r'["\\<>&\x00-\x1f]'
+_LONG = r"[<>&\x00-\x07\x0b\x0e-\x1f\x{2028}\x{2029}]"
+
+
+def stored_bytes_in_cel(text: str) -> str:
+    """Return the CEL expression that counts as `stored_bytes` does; `text` is one, too."""
+    escaped, long = (f"size({text}.findAll(r'{each}'))" for each in (_ESCAPED, _LONG))
+    return f"size(bytes({text})) + {escaped} + 4 * {long}"
+
+
+# Which texts count.
+
+
+class Texts(enum.Enum):
+    """What a field of the table is."""
+
+    ONE = enum.auto()
+    LIST = enum.auto()
+    MAP = enum.auto()
+    """Keys and values count."""
+    FILES = enum.auto()
+    """Paths, each with a content in base64, which counts for three quarters."""
+    OBJECTS = enum.auto()
+    """A list of objects, of which some fields count."""
+
+
+@dataclass(frozen=True)
+class PayloadField:
+    """A field below `spec`, by its name in the resource, with the parts of each of its objects."""
+
+    path: str
+    kind: Texts
+    parts: tuple[PayloadField, ...] = ()
+    is_optional: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names on the way to it."""
+        return tuple(self.path.split("."))
+
+
+def _field(path: str, kind: Texts = Texts.ONE, *parts: PayloadField) -> PayloadField:
+    return PayloadField(path, kind, parts)
+
+
+def _needed(path: str) -> PayloadField:
+    return PayloadField(path, Texts.ONE, is_optional=False)
+
+
+PAYLOAD = (
+    _field("env", Texts.MAP),
+    _field("interpreter"),
+    *(
+        _field(f"program.{each}")
+        for each in ("inline", "path", "url", "source", "entrypoint", "workingDir")
+    ),
+    *(
+        _field(f"program.{each}", Texts.LIST)
+        for each in ("command", "arguments", "executables", "flags")
+    ),
+    _field("program.files", Texts.FILES),
+    _field("pods.annotations", Texts.MAP),
+    _field("pods.imagePullSecrets", Texts.OBJECTS, _needed("name")),
+    _field("pods.volumes", Texts.OBJECTS, _needed("claimName"), _needed("path"), _field("subPath")),
+    _field(
+        "pods.secrets",
+        Texts.OBJECTS,
+        _needed("name"),
+        _field("path"),
+        _field("variables", Texts.MAP),
+    ),
+)
+"""Texts of any length, which have PAYLOAD_BYTES together."""
+
+
+def payload_sizes(spec: Spec) -> dict[str, int]:
+    """Return the bytes of each field of the table by its path, where they are more than none."""
+    found = ((each.path, _size(each, _value(spec, each.names))) for each in PAYLOAD)
+    return {path: size for path, size in found if size}
+
+
+def _value(thing: Any, names: tuple[str, ...]) -> Any:
+    for name in names:
+        if thing is None:
+            return None
+        thing = getattr(thing, _ATTRIBUTES[type(thing)][name])
+    return thing
+
+
+def _size(row: PayloadField, value: Any) -> int:
+    if not value:
+        return 0
+    if row.kind is Texts.ONE:
+        return text_bytes(value)
+    if row.kind is Texts.FILES:
+        return sum(
+            text_bytes(path) + stored_bytes(content) * 3 // 4 + AROUND
+            for path, content in value.items()
+        )
+    if row.kind is Texts.OBJECTS:
+        return sum(
+            text_bytes(each)
+            if isinstance(each, str)  # an object with a name alone
+            else sum(_size(part, _value(each, part.names)) for part in row.parts)
+            for each in value
+        )
+    texts = (*value, *value.values()) if row.kind is Texts.MAP else value
+    return sum(map(text_bytes, texts))
+
+
+def _attributes(model: type[Model]) -> Mapping[str, str]:
+    """Attributes of a model by their names in the resource."""
+    other = resource_form.other_names(model)
+    return {other.get(each.encode_name, each.encode_name): each.name for each in fields(model)}
+
+
+_ATTRIBUTES = {each: _attributes(each) for each in (Spec, Program, Pods, Volume, SecretUse)}
