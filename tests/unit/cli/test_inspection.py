@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -112,10 +113,10 @@ def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
     (here / "count.py").write_text("for i in range(9): print('line', i)\n")
     run("launch", "count.py", "--workers", "2", "--wait")
 
-    assert run("logs", "count", "--tail", "1").out.splitlines() == [
-        "worker-0 | line 8",
-        "worker-1 | line 8",
-    ]
+    last = run("logs", "count", "--tail", "1").out.splitlines()
+    assert sorted(last) == ["worker-0 | line 8", "worker-1 | line 8"]
+    timed = run("logs", "count", "worker-1", "--timestamps", "--tail", "1").out
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} worker-1 \| line 8\n", timed)
     assert run("logs", "count", "worker-1", "--no-prefix", "--tail", "2").out == "line 7\nline 8\n"
     refused = run("logs", "count", "worker-7")
     assert refused.code == 5

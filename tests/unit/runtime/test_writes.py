@@ -274,6 +274,7 @@ def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
     assert run.task().start().wait()["cause"] == "Completed"
     assert sorted(path.name for path in run.output.iterdir()) == [
         ".resumed-from",
+        ".tfcluster-times",
         "weights.bin",
         "worker-0.log",
     ]
