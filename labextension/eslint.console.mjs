@@ -6,6 +6,7 @@ const names = [
   'clearTimeout',
   'document',
   'fetch',
+  'navigator',
   'setTimeout',
   'URLSearchParams'
 ];
