@@ -158,7 +158,10 @@ describe('a search', () => {
   it('has no current match once the lines with all of them have gone', async () => {
     const buffer = new LineBuffer(10);
     const rows = new Rows();
-    const searcher = new Searcher(() => buffer, () => undefined);
+    const searcher = new Searcher(
+      () => buffer,
+      () => undefined
+    );
     buffer.append(lines(0, 5));
     for (let number = 0; number < 5; number++) {
       rows.push(number, buffer.line(number).text);

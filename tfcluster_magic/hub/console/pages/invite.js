@@ -1,72 +1,72 @@
 /* A link that sets a password: for somebody new, or in place of a password. It is shown this once. */
 
-import { ask, at, copy } from "./shared.js";
+import { ask, at, copy } from './shared.js';
 
 const NEW =
-  "The account is made with the link. The link sets a password, once.";
+  'The account is made with the link. The link sets a password, once.';
 const RESET =
-  "The password opens nothing from then on, and sessions and tokens end at once. An open notebook " +
-  "asks for a new sign-in. Running clusters go on.";
+  'The password opens nothing from then on, and sessions and tokens end at once. An open notebook ' +
+  'asks for a new sign-in. Running clusters go on.';
 
 let done = () => {};
 
 /** Ask for a name; `row` is a user who is here already. */
 export function openInvite(then, row = null) {
   done = then;
-  at("invite-title").textContent = row ? `New link for ${row.name}` : "Invite";
-  at("invitee").value = row?.name ?? "";
-  at("invitee").readOnly = row !== null;
-  at("invite-what").textContent =
-    row?.account && row.account.includes("has a password") ? RESET : NEW;
-  at("invite-said").textContent = "";
-  at("invited").hidden = true;
-  at("invite-anyway").hidden = true;
-  at("invite-now").hidden = false;
-  at("ask-invite").showModal();
+  at('invite-title').textContent = row ? `New link for ${row.name}` : 'Invite';
+  at('invitee').value = row?.name ?? '';
+  at('invitee').readOnly = row !== null;
+  at('invite-what').textContent =
+    row?.account && row.account.includes('has a password') ? RESET : NEW;
+  at('invite-said').textContent = '';
+  at('invited').hidden = true;
+  at('invite-anyway').hidden = true;
+  at('invite-now').hidden = false;
+  at('ask-invite').showModal();
 }
 
 async function invite(withoutNotebook) {
-  const name = at("invitee").value.trim();
-  at("invite-said").textContent = "";
-  at("invite-now").disabled = at("invite-anyway").disabled = true;
+  const name = at('invitee').value.trim();
+  at('invite-said').textContent = '';
+  at('invite-now').disabled = at('invite-anyway').disabled = true;
   try {
-    const { told } = await ask("api/users/links", {
-      method: "POST",
-      body: { names: [name], withoutNotebook },
+    const { told } = await ask('api/users/links', {
+      method: 'POST',
+      body: { names: [name], withoutNotebook }
     });
     const [[account, link]] = Object.entries(told.links);
-    at("link-label").textContent =
+    at('link-label').textContent =
       `Give this link to ${account}. It works once, within ${told.hours} hours, and is shown only now.`;
-    at("link").value = link;
-    at("invited").hidden = false;
-    at("invite-now").hidden = at("invite-anyway").hidden = true;
-    at("copy").textContent = "Copy";
-    at("copy").focus();
+    at('link').value = link;
+    at('invited').hidden = false;
+    at('invite-now').hidden = at('invite-anyway').hidden = true;
+    at('copy').textContent = 'Copy';
+    at('copy').focus();
     done();
   } catch (error) {
-    at("invite-said").textContent = error.message;
-    at("invite-anyway").hidden = error.status !== 409;
+    at('invite-said').textContent = error.message;
+    at('invite-anyway').hidden = error.status !== 409;
   } finally {
-    at("invite-now").disabled = at("invite-anyway").disabled = false;
+    at('invite-now').disabled = at('invite-anyway').disabled = false;
   }
 }
 
-at("invitee").addEventListener("input", () => {
-  at("invite-said").textContent = "";
-  at("invite-anyway").hidden = true;
+at('invitee').addEventListener('input', () => {
+  at('invite-said').textContent = '';
+  at('invite-anyway').hidden = true;
 });
-at("ask-invite")
-  .querySelector("form")
-  .addEventListener("submit", (event) => {
+at('ask-invite')
+  .querySelector('form')
+  .addEventListener('submit', event => {
     event.preventDefault();
-    if (at("invited").hidden) {
+    if (at('invited').hidden) {
       invite(false);
     }
   });
-at("invite-anyway").addEventListener("click", () => invite(true));
-at("copy").addEventListener("click", () =>
-  copy(at("link").value, at("copy"), at("link")),
+at('invite-anyway').addEventListener('click', () => invite(true));
+at('copy').addEventListener('click', () =>
+  copy(at('link').value, at('copy'), at('link'))
 );
-at("ask-invite").addEventListener("close", () => {
-  at("link").value = "";
+at('ask-invite').addEventListener('close', () => {
+  at('link').value = '';
 });
