@@ -29,8 +29,9 @@ from lab import BIN, EXAMPLES, ROOT, free_port
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
-from tfcluster_magic.hub.auth.commands import URL, link
+from tfcluster_magic.hub.auth.commands import LAST_URL, URL, link
 from tfcluster_magic.hub.auth.system_accounts import owner
+from tfcluster_magic.hub.console.service import SHELL_TOKEN_FILE
 from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
 from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdomain_host
 from tfcluster_magic.paths import home_dir, private, state_dir
@@ -209,6 +210,8 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
+    (state / URL).replace(state / LAST_URL)  # any account may have its port from now on
+    (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
     end_leftover(state / "proxy.pid")  # JupyterHub may have started one more while it ended
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0, too: an admin's Shutdown Hub
         print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import requests
+from support.hub.console_clients import by_token, opened, shell
 from support.hub.make_run import OWNER, ROOT, Hub, Visitor
 from support.ui.workspace import SLEEP
 
@@ -52,6 +53,29 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(hub: Hub, admin: 
     runs = admin.get(f"{lab}/tfcluster/api/clusters").json()
     assert "steady" in str(runs)
     hub.manager.stop("steady", "seen")
+
+
+def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor) -> None:
+    """Nothing of a hub that has ended leads to its port; its token is void at the next start, and
+    links that are made meanwhile lead to where it was.
+    """
+    opened(admin)
+    folder = hub.state / "hub"
+    before = (folder / "shell_token").read_text()
+    assert by_token(hub, before).status_code == 200
+
+    hub.end()
+
+    assert not (folder / "shell_token").exists() and not (folder / "url").exists()
+    asked = shell(hub, "admin", "clusters")
+    assert asked.returncode == 2 and "none runs here" in asked.stderr
+    assert hub.accounts("invite", "meanwhile").startswith(f"{hub.url}/hub/set-password?code=")
+
+    hub.start()
+
+    opened(admin)
+    after = (folder / "shell_token").read_text()
+    assert [by_token(hub, one).status_code for one in (before, after)] == [401, 200]
 
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:

@@ -25,17 +25,20 @@ V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
 class Socket:
-    """One row: local port, remote address (4 or 16 bytes) and port, state, inode."""
+    """One row: addresses (4 or 16 bytes) and ports of both ends, state, owner, inode."""
 
-    __slots__ = ("inode", "local", "remote", "remote_port", "state")
+    __slots__ = ("inode", "local", "local_address", "remote", "remote_port", "state", "uid")
 
     def __init__(self, row: str) -> None:
         part = row.split()
+        local, _, local_port = part[1].rpartition(":")
         remote, _, remote_port = part[2].rpartition(":")
-        self.local = int(part[1].rpartition(":")[2], 16)
+        self.local_address = _address(local)
+        self.local = int(local_port, 16)
         self.remote = _address(remote)
         self.remote_port = int(remote_port, 16)
         self.state = part[3]
+        self.uid = int(part[7])
         self.inode = part[9]
 
 
@@ -63,6 +66,34 @@ def touching(port: int) -> list[Socket]:
 def visible() -> bool:
     """Whether this system shows its sockets."""
     return os.path.exists(TABLES[0])
+
+
+def owners(connected: socket.socket) -> set[int]:
+    """Return the accounts whose programs may read what is sent on this connection to loopback.
+
+    Those that listen there, and the one that accepted it; none if the kernel does not say. Ask
+    after connecting. Each table has its listeners first: a listener that could hold the connection
+    unaccepted was there already, and once it has accepted it a row names the owner.
+    """
+    peer, here = connected.getpeername(), connected.getsockname()
+    address, ours = (_packed(end[0]) for end in (peer, here))
+    found: set[int] = set()
+    listens = False
+    for row in touching(peer[1]):
+        if row.local != peer[1]:
+            continue
+        if row.state == LISTEN and row.local_address in (address, bytes(4), bytes(16)):
+            listens = True
+            found.add(row.uid)
+        elif (row.remote, row.remote_port) == (ours, here[1]):
+            found.add(row.uid)
+    return found if listens else set()
+
+
+def _packed(address: str) -> bytes:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    packed = socket.inet_pton(family, address)
+    return packed[12:] if packed.startswith(V4_IN_V6) else packed
 
 
 def listeners(port: int) -> set[str]:

@@ -28,3 +28,19 @@ def test_a_listening_socket_is_found_by_its_port(
         assert len(found) == 1
         assert found == {row.inode for row in sockets.touching(port)}
         assert found <= sockets.inodes(os.getpid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
+def test_who_may_read_a_connection_is_known_by_account() -> None:
+    """Who listens there counts before it accepts, and who accepted also once it listens no more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        os.fchown(server.fileno(), 65534, -1)
+        with socket.create_connection(server.getsockname()) as client:
+            assert sockets.owners(client) == {65534}
+            accepted, _address = server.accept()
+            os.fchown(accepted.fileno(), 1, -1)
+            os.fchown(server.fileno(), 0, -1)
+            with accepted:
+                assert sockets.owners(client) == {0, 1}
+                server.close()
+                assert sockets.owners(client) == set()

@@ -1,19 +1,24 @@
 """The admin console's API, and the options and tables that all `admin` verbs share.
 
 The token goes to the hub that was named and nowhere else (no redirect is followed) and is never
-printed; without one, the error says how to make one.
+printed; without one, the error says how to make one. To the hub of this machine it goes without a
+proxy, and only if the kernel says that a program of this account or of root answers there.
 """
 
 from __future__ import annotations
 
+import http.client
+import ipaddress
 import json
 import os
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import click
@@ -33,6 +38,11 @@ from ...output.documents import to_yaml
 from ...output.text import one_line, table
 from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
+
+if TYPE_CHECKING:
+    import sockets  # by bare name, as the runtime's modules import each other
+else:  # runtime/ is a folder of scripts: to the import statement it is no package of ours
+    sockets = import_module("tfcluster_magic.runtime.sockets")
 
 HUB_VARIABLE, TOKEN_VARIABLE = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
 SCOPE = "access:services!service=admin"
@@ -55,28 +65,67 @@ class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_RefuseRedirects)
+class _OwnConnection(http.client.HTTPConnection):
+    """A connection to a program of this account or of root; nothing is sent to anybody else's."""
+
+    def connect(self) -> None:
+        """Connect. Raises NotAllowed if somebody else listens there, or nobody can tell."""
+        super().connect()
+        assert isinstance(self.sock, socket.socket)
+        found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
+        if strangers := found - {0, os.geteuid()}:
+            text = _(
+                "{address} belongs to another account of this machine now (uid {uid}): no token "
+                "was sent there. Start your hub with `make run`"
+            )
+            raise NotAllowed(text.format(address=where, uid=min(strangers)))
+        if not found:
+            text = _(
+                "this system does not say whose program answers at {address}: no token was sent "
+                "there. Name the hub and a token of yours: --hub URL --token-file FILE"
+            )
+            raise NotAllowed(text.format(address=where))
+
+
+class _OwnHubHandler(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_OwnConnection, req)
+
+
+def _opener(*, own: bool) -> urllib.request.OpenerDirector:
+    if own:
+        no_proxy = urllib.request.ProxyHandler({})
+        return urllib.request.build_opener(no_proxy, _RefuseRedirects, _OwnHubHandler)
+    return urllib.request.build_opener(_RefuseRedirects)
 
 
 @dataclass(frozen=True)
 class HubAPI:
-    """The console of one hub. `url` is the hub's address without a slash at the end."""
+    """The console of one hub.
+
+    Args:
+        url: the hub's address, without a slash at the end.
+        token: what the hub knows its holder by.
+        own: whether it is the hub of this machine, by the address that it told its folder.
+    """
 
     url: str
     token: str
+    own: bool = False
 
     @classmethod
     def of(
         cls, url: str | None, token_file: str | None, environ: Mapping[str, str] | None = None
     ) -> HubAPI:
         """What was said, else the environment, else the hub that runs on this machine, which
-        leaves a token for whoever runs it.
+        keeps a token for the account that runs it.
 
         Raises:
             UsageError: nothing says where the hub is, or there is no token.
         """
         env = os.environ if environ is None else environ
-        where = (url or env.get(HUB_VARIABLE) or _local_hub_url()).rstrip("/").removesuffix("/hub")
+        local = _local_hub_url()
+        where = (url or env.get(HUB_VARIABLE) or local).rstrip("/").removesuffix("/hub")
         if urlsplit(where).scheme not in ("http", "https"):
             text = _("say where the hub is: --hub https://… or {variable}; none runs here")
             raise UsageError(text.format(variable=HUB_VARIABLE))
@@ -87,11 +136,12 @@ class HubAPI:
             except OSError as error:
                 text = _("the token cannot be read from {file}: {why}")
                 raise UsageError(text.format(file=token_file, why=error.strerror)) from None
-        if not token.strip() and where == _local_hub_url():
+        own = where == local and _is_loopback(local)
+        if not token.strip() and own:
             token = _state_file("shell_token")
         if not token.strip():
             raise UsageError(token_help(where))
-        return cls(where, token.strip())
+        return cls(where, token.strip(), own)
 
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
@@ -122,7 +172,7 @@ class HubAPI:
             },
         )
         try:
-            with _OPENER.open(request, timeout=WITHIN) as answer:
+            with _opener(own=self.own).open(request, timeout=WITHIN) as answer:
                 while block := answer.read(_BLOCK):
                     yield block
         except urllib.error.HTTPError as error:
@@ -164,8 +214,18 @@ def _connect_address(url: str) -> tuple[str, str]:
     return parts._replace(netloc=f"127.0.0.1{port}").geturl(), parts.netloc
 
 
+def _is_loopback(url: str) -> bool:
+    """Return whether a request to this address stays on this machine, without TLS."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        return parts.scheme == "http" and ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return parts.scheme == "http" and f".{host}".endswith(".localhost")
+
+
 def _local_hub_url() -> str:
-    """Where the hub of this machine is, as it told its own folder; nothing when it told nothing."""
+    """Where the hub of this machine is, as it told its own folder; nothing if it does not run."""
     return _state_file("url").rstrip("/")
 
 

@@ -28,7 +28,9 @@ from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
 from .system_accounts import owner, why_no_notebook
 
 URL = "url"
-"""The file of the state folder in which the hub of this machine says where it is."""
+"""The file of the state folder in which the hub of this machine says where it is, while it runs."""
+LAST_URL = "last_url"
+"""That file once the hub has ended: links that are made meanwhile lead to where it was."""
 PATIENCE = 60.0
 """Seconds for a running hub to end a notebook and forget its user, or to end sessions."""
 
@@ -158,7 +160,7 @@ def hub_address(folder: Path, url: str | None) -> str:
         folder: the hub's state folder.
         url: the address that somebody named; if it has no path, the hub's is added.
     """
-    written = _written(folder / URL)
+    written = _written(folder / URL) or _written(folder / LAST_URL)
     path = base_url().rstrip("/") or urlsplit(written).path
     named = url or subdomain_host() or written or "http://<hub>"
     return named if urlsplit(named).path.strip("/") else f"{named.rstrip('/')}{path}"

@@ -13,9 +13,10 @@ import json
 import os
 import secrets
 import socket
+import sqlite3
 import sys
 from collections.abc import MutableMapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from jupyterhub.utils import url_path_join
@@ -24,7 +25,7 @@ from traitlets.log import get_logger
 
 from ... import state_files
 from ...i18n import _
-from ..shared_settings import CONSOLE, base_url, subdomain_host
+from ..shared_settings import CONSOLE, DATABASE, base_url, subdomain_host
 
 PROCESS = "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
@@ -59,8 +60,8 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
         return
     try:
         port, token = _hold(port), _token(state / TOKEN_FILE)
-        of_shell = _token(state / SHELL_TOKEN_FILE)
-    except OSError as error:
+        of_shell = _new_shell_token(state)
+    except (OSError, sqlite3.Error) as error:
         text = _("the hub starts without its admin console: {why}")
         get_logger().error(text.format(why=error))
         return
@@ -130,6 +131,25 @@ def _hold(wanted: int) -> int:
         atexit.register(one.close)
         return int(one.getsockname()[1])
     raise AssertionError
+
+
+def _new_shell_token(state: Path) -> str:
+    """By which the hub knows SHELL until it ends. Raises OSError or sqlite3.Error.
+
+    JupyterHub never forgets a token of a service that is still there, so earlier ones are deleted
+    from its database, which no process has open yet.
+    """
+    if (database := state / DATABASE).exists():
+        with closing(sqlite3.connect(database)) as db, db:
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'api_tokens'").fetchone():
+                db.execute(
+                    "DELETE FROM api_tokens WHERE service_id IN "
+                    "(SELECT id FROM services WHERE name = ?)",
+                    (SHELL,),
+                )
+    token = secrets.token_hex(32)
+    state_files.write(state / SHELL_TOKEN_FILE, token.encode())
+    return token
 
 
 def _token(file: Path) -> str:

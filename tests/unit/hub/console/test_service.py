@@ -50,17 +50,22 @@ def test_every_page_of_the_navigation_is_there() -> None:
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another one, which nobody else gets any more, and keeps its token."""
-    said = []
+    """The console gets another one, which nobody else gets any more, and keeps its token. That of
+    a shell is another one at each start.
+    """
+    said, of_shell = [], set()
     with held() as (_holder, port):
         for _start in range(2):
             c = Config()
             service.configure(c, port=port, owner="ada", state=tmp_path)
-            said.append(JupyterHub(config=c).services[1])
+            _process, admin, shell = JupyterHub(config=c).services
+            said.append(admin)
+            of_shell.add(shell["api_token"])
 
     ports = [int(one["url"].rpartition(":")[2]) for one in said]
     assert port not in ports
     assert said[0]["api_token"] == said[1]["api_token"]
+    assert len(of_shell) == 2
     for one in ports:
         with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
             stranger.bind(("127.0.0.1", one))

@@ -1,0 +1,106 @@
+"""To whom `tfcluster admin` sends the token that a hub keeps for a shell of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from support.http_listener import Listener
+
+from tfcluster_magic.cli.admin.hub_api import HubAPI
+from tfcluster_magic.errors import NotAllowed, UsageError
+
+TOKEN = "hush"
+
+
+class Web(Listener):
+    """Answers everything, and keeps what was sent along."""
+
+    def __init__(self) -> None:
+        self.told: list[str | None] = []
+        super().__init__(_Answer)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Web)
+        self.server.told.append(self.headers["Authorization"])
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """A program of this account."""
+    web = Web()
+    yield web
+    web.end()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a hub of this account, with its token."""
+    monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(tmp_path))
+    (hub := tmp_path / "hub").mkdir()
+    (hub / "shell_token").write_text(TOKEN)
+    return hub
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
+def test_another_account_at_the_hubs_address_gets_nothing(folder: Path) -> None:
+    """A hub that was killed has left its address and token, and somebody listens there since."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        os.fchown(stranger.fileno(), 65534, -1)
+        port = stranger.getsockname()[1]
+        (folder / "url").write_text(f"http://127.0.0.1:{port}/tf")
+        for environ in ({}, {"TFCLUSTER_HUB_TOKEN": "mine"}):
+            with pytest.raises(NotAllowed, match=r"another account.*uid 65534"):
+                HubAPI.of(None, None, environ).ask("GET", "clusters")
+            taken, _address = stranger.accept()
+            with taken:
+                assert taken.recv(1) == b""
+
+
+def test_without_a_word_of_the_kernel_nothing_is_sent(
+    folder: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way out is a hub and a token that somebody names."""
+    monkeypatch.setattr("tfcluster_magic.runtime.sockets.TABLES", ("/proc/none",))
+    (folder / "url").write_text(f"http://127.0.0.1:{web.server_port}")
+    with pytest.raises(NotAllowed, match="--token-file"):
+        HubAPI.of(None, None, {}).ask("GET", "clusters")
+    assert web.told == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "hub.localhost"])
+def test_no_proxy_gets_the_token(
+    folder: Path, web: Web, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the environment says; the hub of this machine is asked directly."""
+    proxy = Web()
+    try:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        (folder / "url").write_text(f"http://{host}:{web.server_port}")
+        assert HubAPI.of(None, None, {}).ask("GET", "clusters") == {}
+    finally:
+        proxy.end()
+    assert (web.told, proxy.told) == ([f"Bearer {TOKEN}"], [])
+
+
+@pytest.mark.parametrize("url", ["http://hub.example.com", "https://hub.localhost:8888"])
+def test_the_token_leaves_this_machine_to_nobody(folder: Path, url: str) -> None:
+    """A hub that is reached by a name or through TLS asks for a token of one's own."""
+    (folder / "url").write_text(url)
+    with pytest.raises(UsageError, match="/hub/token"):
+        HubAPI.of(None, None, {})
+    assert not HubAPI.of(None, None, {"TFCLUSTER_HUB_TOKEN": "mine"}).own
