@@ -2,10 +2,11 @@
 
 A change is on the disk before it is made: a line `asked`, and with the same `id` a line with what
 came of it. Where no line can be written, nothing is changed and nothing is shown. The file is only
-ever appended to, by one process, each line whole: an end that was cut off by a full disk gets a
-line of its own. One that has grown large is given a number, `audit-1.jsonl`, and the next is begun;
-pages and export go through all of them as one. It owns these files and never rewrites or removes
-one: who moves the oldest away has the rest.
+appended to, each change in one write: by the console, and on this machine also by commands in a
+shell. An end that was cut off by a full disk gets a line of its own. A file that has grown large
+gets a number, `audit-1.jsonl`, from the console, and the next is begun; pages and export read all
+of them as one. This module owns these files and never rewrites or removes one: you may move the
+oldest away.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ _LOOKAHEAD = 1000
 
 
 class AuditEntry(Model, frozen=True, omit_defaults=False):
-    """One line. `source` is the address that the request came from."""
+    """One line. `source` is the address that the request came from, or `shell` if the hub's owner
+    typed it on this machine.
+    """
 
     at: float
     id: str

@@ -13,7 +13,7 @@ from traitlets.config import Config
 
 from tfcluster_magic.hub.console import service
 from tfcluster_magic.hub.console.routes import ROUTES
-from tfcluster_magic.hub.console.routes.base import ConsolePage
+from tfcluster_magic.hub.console.routes.base import ConsoleHandler, ConsolePage
 
 
 @pytest.mark.parametrize("set_before", [{}, {"own_passwords": True}])
@@ -95,6 +95,23 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
     assert environ["JUPYTERHUB_SERVICE_PREFIX"] == "/tf/services/admin/"
     assert environ["JUPYTERHUB_CLIENT_ID"] == "service-admin"
     assert environ["JUPYTERHUB_BASE_URL"] == "/tf/"
+
+
+def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Kubernetes it is one that an administrator has made, and is named as one."""
+    handler = ConsoleHandler.__new__(ConsoleHandler)
+    for owner, kind, who, by_shell in (
+        ("ada", "service", "ada", True),
+        (None, "service", "service shell", False),
+        ("ada", "user", "shell", False),
+    ):
+        monkeypatch.delenv(service.OWNER, raising=False)
+        if owner:
+            monkeypatch.setenv(service.OWNER, owner)
+        handler._hub_auth_user_cache = {"name": "shell", "kind": kind}
+        assert (handler.who, handler.by_shell) == (who, by_shell)
 
 
 def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:

@@ -162,7 +162,15 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
         name = str(user["name"])
         if user.get("kind", "user") == "user":
             return name
-        return os.environ.get(OWNER, name) if name == SHELL else f"service {name}"
+        return os.environ[OWNER] if self.by_shell else f"service {name}"
+
+    @property
+    def by_shell(self) -> bool:
+        """Whether the owner asks in a shell. On Kubernetes nobody does: a service of that name is
+        an administrator's.
+        """
+        user = self._hub_auth_user_cache
+        return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ
 
     def reply(self, data: Model | dict[str, Any]) -> None:
         """Answer with JSON."""
@@ -186,7 +194,7 @@ async def write_audit(
     handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
 ) -> list[AuditEntry]:
     """Write into the audit log what is going to be done; raises when that cannot be written."""
-    source = str(handler.request.remote_ip)
+    source = SHELL if handler.by_shell else str(handler.request.remote_ip)
     made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
     await asyncio.to_thread(handler.console.audit.asked, made)
     return made
