@@ -12,9 +12,9 @@ from support.hub.console_clients import Console, opened, refused, shell
 from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 
 
-def links(console: Console, names: list[str]) -> dict[str, str]:
+def links(console: Console, names: list[str], *, reset: bool = False) -> dict[str, str]:
     """Links of the console for these names, whoever of them has an account of the system."""
-    body = {"names": names, "withoutNotebook": True}
+    body = {"names": names, "reset": reset, "withoutNotebook": True}
     answer = console.ask("POST", "api/users/links", json=body)
     assert answer.status_code == 201, answer.text
     return dict(answer.json()["links"])
@@ -95,10 +95,39 @@ def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admi
     thief = hub.visitor("robbed")
 
     console = opened(admin)
-    assert links(console, ["robbed"]).keys() == {"robbed"}
+    assert links(console, ["robbed"], reset=True).keys() == {"robbed"}
 
     assert not thief.signed_in
     assert hub.visitor().sign_in("robbed", PASSWORD).status_code == 403
+
+
+def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
+    """Whoever has a password keeps it and their sessions, unless a reset is asked for."""
+    hub.visitor().set_password(hub.accounts("invite", "joined").strip())
+    joined, console = hub.visitor("joined"), opened(admin)
+    words = ("admin", "users", "invite", "joined", "--without-notebook")
+
+    alone = console.ask("POST", "api/users/links", json={"names": ["Joined"]})
+    body = {"names": ["joined", "fresh"], "withoutNotebook": True}
+    both = console.ask("POST", "api/users/links", json=body)
+    one = shell(hub, *words)
+    more = shell(hub, *words, "fresh")
+
+    assert refused(alone, 409) and alone.json()["title"] == "HasPassword"
+    assert "joined has a password, and keeps it" in alone.json()["detail"]
+    assert both.status_code == 201, both.text
+    assert both.json()["links"].keys() == {"fresh"} and both.json()["leftAlone"] == ["joined"]
+    assert one.returncode != 0 and "--reset" in one.stderr
+    assert more.stdout.startswith("fresh http") and "joined has a password" in more.stderr
+    assert joined.signed_in and hub.visitor("joined").signed_in
+    noted = console.ask("GET", "api/audit?limit=200").json()["items"]
+    told = [entry["what"] for entry in noted if entry["owner"] == "joined"]
+    assert told == ["invite"]
+
+    reset = shell(hub, *words, "--reset")
+
+    assert reset.stdout.startswith("joined http"), reset.stderr
+    assert not joined.signed_in
 
 
 def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
@@ -164,11 +193,14 @@ def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -
 
 
 def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -> None:
-    """Also while the console writes there, whose own administrator needs no token in a shell."""
+    """Also what the console does for a shell, where its own administrator needs no token; what is
+    clicked has the browser's address.
+    """
     hub.accounts("invite", "noted")
     hub.accounts("reset", "noted")
     hub.accounts("remove", "noted")
     made = shell(hub, "admin", "users", "invite", "noted", "--without-notebook")
+    links(opened(admin), ["noted"])
     audit = shell(hub, "admin", "audit", "-o", "json")
 
     assert made.stdout.startswith(f"noted {hub.url}/hub/set-password?code="), made.stderr
@@ -178,6 +210,7 @@ def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -
         ("new link", OWNER, "shell"),
         ("remove account", OWNER, "shell"),
         ("invite", OWNER, "shell"),
+        ("new link", OWNER, "127.0.0.1"),
     ]
 
 

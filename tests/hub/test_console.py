@@ -308,7 +308,8 @@ def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path
     """`tfcluster admin` with a token; without one it says how to make it."""
     hub.launch(SLEEP, "line", workers=1)
     hub.until(lambda: hub.manager.status("line").status.phase.value == "Running", "running")
-    without = shell(hub, "admin", "clusters")
+    elsewhere = {"TFCLUSTER_STATE_DIR": str(tmp_path), "TFCLUSTER_HUB_URL": hub.url}
+    without = shell(hub, "admin", "clusters", **elsewhere)
     made = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     words = ("admin", "clusters", "--filter", "line", "--phase", "Running", "-o", "json")
     hub.until(lambda: json.loads(shell(hub, *words, **made).stdout)["items"], "listed")

@@ -96,9 +96,8 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
     kim = hub.visitor()
     kim.set_password(str(done["2"]["link"]))
     assert hub.visitor("kim").signed_in
-    hub.until(
-        lambda: "has a password" in str(users(console, "?q=kim")["kim"]["account"]), "a password"
-    )
+    password = {"state": "password", "linkUntil": None}
+    hub.until(lambda: users(console, "?q=kim")["kim"]["account"] == password, "a password")
 
 
 def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console) -> None:
@@ -281,6 +280,17 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.screenshot(path=shots.with_name(f"{shots.name}-invite.png"))
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="New link for tfc-guest")).to_be_visible()
+    expect(page.get_by_role("row", name="tfc-guest").first).to_contain_text("link until")
+
+    page.get_by_role("button", name="Invite…").press("Enter")
+    page.get_by_label("User name").fill(OWNER)
+    page.get_by_label("User name").press("Enter")
+    expect(page.locator("#invite-said")).to_contain_text("has a password, and keeps it")
+    expect(page.get_by_role("button", name="Invite without a notebook")).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name=f"New link for {OWNER}").click()
+    expect(page.locator("#invite-what")).to_contain_text("The password stops working")
+    page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Override for kim").click()
     page.get_by_label("CPU cores").fill("32")

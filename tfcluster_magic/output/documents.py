@@ -78,7 +78,7 @@ def hours_table(
     """A table, with the sum below it where there is more than one row."""
     lines = [_hours_cells(row, _hours_key(row)) for row in rows]
     if len(rows) > 1:
-        lines.append(_hours_cells(total_hours(rows), _("in all")))
+        lines.append(_hours_cells(total_hours(rows), _("in total")))
     head = (hours_headings()[by], _("CPU TIME"), _("GPU TIME"), _("USED (CPU)"))
     return table(head, lines, paint, most)
 

@@ -43,7 +43,7 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
     assert after["budget"] == {"cpuHours": 20}
     assert all(row["used"] > 0 for row in after["items"])
     shown = run("hours").out
-    assert "in all" in shown
+    assert "in total" in shown
     assert "20 of 20 CPU·h left this week" in shown
     (day,) = csv.DictReader(io.StringIO(run("hours", "--by", "day", "-o", "csv").out))
     assert float(day["cpuHours"]) == pytest.approx(sum(r["cpu"] for r in after["items"]), abs=1e-5)

@@ -14,9 +14,9 @@ from .users import servers_command, users_command
 def admin_command() -> None:
     """For administrators of a hub: clusters and users of everyone, leaks, the audit log.
 
-    On the machine of the hub, whoever runs it needs nothing more. Elsewhere a token of an
-    administrator is needed, made on the hub's page /hub/token with the scope
-    access:services!service=admin, in TFCLUSTER_HUB_TOKEN or a file.
+    If you run the hub on this machine, you need no token. Elsewhere, make one as an administrator
+    on the hub's page /hub/token with the scope access:services!service=admin, and put it into
+    TFCLUSTER_HUB_TOKEN or a file.
     """
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from ...errors import Conflict, TFClusterError, UsageError
-from ...i18n import _
+from ...i18n import _, ngettext
 from ...output.text import age, clock, one_line, spreadsheet_cell, table
 from ...spec.quantities import format_bytes
 from .. import grammar
@@ -23,6 +23,7 @@ from ..runs import yes_option
 from ..terminal import Terminal
 from .hub_api import FORMS, AdminGroup, HubAPI, document, hub_options, page_options, show_page
 
+_WITHOUT_NOTEBOOK = "invite people even if they would get no notebook"
 EVERY = 1.0
 """Seconds between two looks at an archive that is being made."""
 
@@ -249,7 +250,7 @@ def _used_of_allowed(used: float | None, allowed: float | None, show: Any) -> st
 @click.option(
     "--links", "links_file", type=click.Path(), help="write name,link of new accounts to this file"
 )
-@click.option("--without-notebook", is_flag=True, help="also people who would get no notebook")
+@click.option("--without-notebook", is_flag=True, help=_WITHOUT_NOTEBOOK)
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -301,24 +302,31 @@ def import_command(
 
 @users_command.command("invite", cls=Command)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--without-notebook", is_flag=True, help="also people who would get no notebook")
+@click.option("--reset", is_flag=True, help="also replace passwords that are there")
+@click.option("--without-notebook", is_flag=True, help=_WITHOUT_NOTEBOOK)
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
 def invite_command(
     terminal: Terminal,
+    /,
     names: tuple[str, ...],
-    without_notebook: bool,
     form: str,
     hub: str | None,
     token_file: str | None,
+    **words: Any,
 ) -> None:
     """Make a link for each NAME that sets a password, once.
 
-    Whoever has no account gets one. Of an account with a password this is a reset: the password
-    opens nothing from then on, and its sessions and tokens end.
+    A NAME without an account gets one. A NAME that has a password keeps it and gets no link. With
+    --reset the password stops working, all sessions and tokens end at once, and the link sets
+    another.
     """
-    body = {"names": list(names), "withoutNotebook": without_notebook}
+    body = {
+        "names": list(names),
+        "reset": words["reset"],
+        "withoutNotebook": words["without_notebook"],
+    }
     told = HubAPI.of(hub, token_file).ask("POST", "users/links", body=body)
     if form != "table":
         terminal.emit(document(told, form))
@@ -327,6 +335,13 @@ def invite_command(
         terminal.emit(f"{one_line(name)} {link}")
     text = _("Each link works once, within {hours} hours, and is shown only now.")
     terminal.note(text.format(hours=told["hours"]))
+    if alone := told["leftAlone"]:
+        text = ngettext(
+            "{names} has a password, and keeps it; `--reset` replaces it",
+            "{names} have passwords, and keep them; `--reset` replaces them",
+            len(alone),
+        )
+        terminal.note(text.format(names=one_line(", ".join(alone))))
 
 
 def _links(lines: list[dict[str, Any]]) -> str:

@@ -288,9 +288,12 @@ class AccountStore:
         *,
         admin: bool = False,
         keep: bool = False,
+        reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
         """The same for several at once, by name: the file is written for all of them or for none.
+
+        Without `reset` an account that has a password stays as it is, and has no code.
 
         Raises:
             InvalidRequest: no account can have one of the names.
@@ -300,8 +303,11 @@ class AccountStore:
         codes = {name: secrets.token_urlsafe(32) for name in names}
         expires = self._clock() + LINK_HOURS * 3600
         with self._change() as file:
-            for name, code in codes.items():
+            for name, code in list(codes.items()):
                 account = file.accounts.setdefault(allowed[name], HubAccount())
+                if account.password and not reset:
+                    del codes[name]
+                    continue
                 _unchanged(account, only_if)
                 account.link = Link(_hash(code), expires, admin)
                 if account.password and not keep:

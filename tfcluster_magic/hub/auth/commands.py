@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 import click
@@ -20,6 +21,7 @@ import click
 from ...errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
 from ...paths import private, state_dir
+from ...spec import Model
 from ..audit import FILE as AUDIT
 from ..audit import AuditLog, new_entry
 from ..shared_settings import DATABASE, base_url, is_open, subdomain_host
@@ -83,7 +85,7 @@ def invite(place: tuple[Path, str | None], name: str, admin: bool, without_noteb
 def reset(place: tuple[Path, str | None], name: str) -> None:
     """Print a link that sets a new password of NAME.
 
-    The old one opens nothing from then on; sessions and tokens end. Notebooks and clusters go on.
+    The old one stops working, and all sessions and tokens end. Notebooks and clusters go on.
     """
     if normalized_name(name) not in _store(place).read():
         raise _unknown(name)
@@ -95,7 +97,7 @@ def reset(place: tuple[Path, str | None], name: str) -> None:
 def show(place: tuple[Path, str | None]) -> None:
     """List the accounts."""
     for name, account in sorted(_store(place).read().items()):
-        click.echo(f"{name}\t{state_of(account)}")
+        click.echo(f"{name}\t{state_of(account).in_words()}")
 
 
 @accounts.command("remove")
@@ -127,14 +129,32 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     click.echo(text.format(name=known))
 
 
-def state_of(account: HubAccount | None) -> str:
-    """In a few words, whether somebody can sign in."""
-    if account and account.link and account.link.expires > time.time():
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(account.link.expires))
-        if account.password:
+class AccountState(Model, frozen=True, omit_defaults=False):
+    """Whether somebody can sign in: with a `password`, soon by a `link`, or by nothing (`none`).
+
+    `link_until`: when a link of theirs expires, also one for another password; Unix seconds.
+    """
+
+    state: Literal["password", "link", "none"] = "none"
+    link_until: float | None = None
+
+    def in_words(self) -> str:
+        """In a few words."""
+        if self.link_until is None:
+            return _("has a password") if self.state == "password" else _("no password")
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.link_until))
+        if self.state == "password":
             return _("has a password; link for another until {time}").format(time=until)
         return _("link until {time}").format(time=until)
-    return _("has a password") if account and account.password else _("no password")
+
+
+def state_of(account: HubAccount | None) -> AccountState:
+    """Return whether somebody can sign in."""
+    link = account.link if account else None
+    until = link.expires if link and link.expires > time.time() else None
+    if account and account.password:
+        return AccountState(state="password", link_until=until)
+    return AccountState(state="none" if until is None else "link", link_until=until)
 
 
 def link(base: str, code: str) -> str:

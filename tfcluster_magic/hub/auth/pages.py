@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 from jupyterhub import orm
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.handlers.base import BaseHandler
@@ -174,26 +175,33 @@ class AccountsPage(_Page):
     @needs_scope("admin:users")
     async def get(self) -> None:
         """Show every user of the hub, and every account."""
-        if console := console_page(self):
-            self.redirect(f"{console}users")
-            return
-        await self._list()
+        if not self._led_to_console():
+            await self._list()
 
     @web.authenticated
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Make a link, and show it this once."""
-        if console := console_page(self):
-            self.redirect(f"{console}users")
+        """Make a link, and show it this once; `reset`: also in place of a password."""
+        if self._led_to_console():
             return
+        reset = self.get_body_argument("reset", "") == "true"
         try:
             name = allowed_name(self.get_body_argument("name", ""))
-            code = (await make_links(self, [name]))[name]
+            code = (await make_links(self, [name], reset=reset)).get(name)
         except InvalidRequest as problem:
             await self._list(400, error=str(problem))
             return
+        if code is None:
+            text = _("{name} has a password, and keeps it. To replace it, choose New link below.")
+            await self._list(409, error=text.format(name=name))
+            return
         self.log.info("%s made a link for %s", self.current_user.name, name)
         await self._list(account=name, link=address(self, code), hours=LINK_HOURS)
+
+    def _led_to_console(self) -> bool:
+        if console := console_page(self):
+            self.redirect(f"{console}users")
+        return bool(console)
 
     async def _list(self, status: int = 200, **words: object) -> None:
         try:
@@ -201,7 +209,8 @@ class AccountsPage(_Page):
         except TFClusterError as problem:
             raise web.HTTPError(503, "%s", problem) from None
         known = {name for (name,) in self.db.query(orm.User.name)}
-        rows = [(name, state_of(accounts.get(name))) for name in sorted(known | {*accounts})]
+        names = sorted(known | {*accounts})
+        rows = [(name, state_of(accounts.get(name)).in_words()) for name in names]
         await self.show("accounts.html", status, rows=rows, **words)
 
 
@@ -210,13 +219,13 @@ class AccountsAPI(APIHandler):
 
     @needs_scope("admin:users")
     async def get(self) -> None:
-        """Answer with {"accounts": {NAME: in a few words}}."""
+        """Answer with {"accounts": {NAME: {"state", "linkUntil"}}}, as `AccountState` has them."""
         try:
             found = await self.authenticator.in_thread(self.authenticator.store.read)
         except TFClusterError as problem:
             raise web.HTTPError(503, "%s", problem) from None
         told = {name: state_of(account) for name, account in sorted(found.items())}
-        self.write({"accounts": told})
+        self.write({"accounts": msgspec.to_builtins(told)})
 
 
 class LinksAPI(APIHandler):
@@ -224,7 +233,9 @@ class LinksAPI(APIHandler):
 
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Answer with {"links": {NAME: link}, "hours"} for {"names": [NAME]}; for all or none."""
+        """Answer with {"links": {NAME: link}, "hours"} for {"names": [NAME], "reset": false}; for
+        all or none, but for those who have a password and keep it: `reset` replaces it.
+        """
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
         if (console := console_page(self)) and not by_console:
@@ -235,7 +246,7 @@ class LinksAPI(APIHandler):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise web.HTTPError(400, "names is a list of names")
         try:
-            codes = await make_links(self, names)
+            codes = await make_links(self, names, reset=said.get("reset") is True)
         except InvalidRequest as problem:
             raise web.HTTPError(400, "%s", problem) from None
         links = {name: address(self, code) for name, code in codes.items()}
@@ -249,10 +260,15 @@ def console_page(handler: Any) -> str:
     return url_path_join(handler.base_url, console) if console else ""
 
 
-async def make_links(handler: Any, names: list[str]) -> dict[str, str]:
-    """Return codes of new links by name; what they reset is ended. Raises InvalidRequest."""
+async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
+    """Return codes of new links by name; what they reset is ended. Raises InvalidRequest.
+
+    Without `reset` whoever has a password keeps it and has no code.
+    """
     authenticator = handler.authenticator
-    codes: dict[str, str] = await authenticator.in_thread(authenticator.store.invite_all, names)
+    codes: dict[str, str] = await authenticator.in_thread(
+        lambda: authenticator.store.invite_all(names, reset=reset)
+    )
     resets = await authenticator.in_thread(authenticator.store.resets)
     ended = {allowed_name(each) for each in names} & {*resets}
     await asyncio.gather(*(authenticator.revoking.reset(name) for name in ended))

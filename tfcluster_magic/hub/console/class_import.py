@@ -22,6 +22,7 @@ from ...errors import InvalidRequest, Problem, TFClusterError
 from ...i18n import _
 from ...spec import Model
 from ..auth.accounts import allowed_name
+from ..auth.commands import AccountState
 from ..user_limits import SitePolicy
 from .hub_users import HubUser, HubUsers
 
@@ -167,7 +168,7 @@ class ClassImport:
     ) -> None:
         self._hub, self._address, self._policy, self._refusal = hub, address, policy, refusal
         self._users: dict[str, HubUser] = {}
-        self._accounts: dict[str, str] | None = None
+        self._accounts: dict[str, AccountState] | None = None
         self._allowed: frozenset[str] | None = None
         self._groups: set[str] = set()
         self._unprepared: frozenset[str] = frozenset()

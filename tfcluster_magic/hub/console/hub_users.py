@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from ...errors import (
@@ -26,6 +27,7 @@ from ...errors import (
 from ...i18n import _
 from ...kube.api.decoding import epoch_seconds
 from ...spec import Model
+from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
 PAGE = 50
@@ -61,7 +63,7 @@ class HubUsers:
         """Every user. Raises BackendUnavailable."""
         return await self._users.seen(FRESH)
 
-    async def recent(self) -> tuple[list[HubUser], dict[str, str] | None]:
+    async def recent(self) -> tuple[list[HubUser], dict[str, AccountState] | None]:
         """Every user, and `accounts`, as they were some seconds ago at most: a hub of hundreds says
         so slower than somebody types. Raises BackendUnavailable.
         """
@@ -76,7 +78,7 @@ class HubUsers:
         """The names of all groups. Raises BackendUnavailable."""
         return sorted(one["name"] for one in await self._pages("groups"))
 
-    async def accounts(self) -> dict[str, str] | None:
+    async def accounts(self) -> dict[str, AccountState] | None:
         """What accounts of the hub's own there are, with their states; None: it has none at all."""
         return await self._accounts.seen(FRESH)
 
@@ -127,9 +129,12 @@ class HubUsers:
         await self.ask("POST", f"groups/{_step(group)}/users", {"users": list(names)})
         self.expire()
 
-    async def links(self, names: Collection[str]) -> dict[str, str]:
-        """Links with which these accounts get a password; all are made if need be, or none."""
-        made = await self.ask("POST", "accounts/links", {"names": list(names)})
+    async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
+        """Links with which these accounts get a password; all are made if need be, or none.
+
+        Whoever has a password keeps it and gets no link; with `reset` the link replaces it.
+        """
+        made = await self.ask("POST", "accounts/links", {"names": list(names), "reset": reset})
         self.expire()
         return dict(made["links"])
 
@@ -172,11 +177,12 @@ class HubUsers:
     async def _all(self) -> list[HubUser]:
         return [_user(one) for one in await self._pages("users")]
 
-    async def _all_accounts(self) -> dict[str, str] | None:
+    async def _all_accounts(self) -> dict[str, AccountState] | None:
         try:
-            return dict((await self.ask("GET", "accounts"))["accounts"])
+            told = (await self.ask("GET", "accounts"))["accounts"]
         except NotFound:
             return None
+        return msgspec.convert(told, dict[str, AccountState])
 
     async def _pages(self, what: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

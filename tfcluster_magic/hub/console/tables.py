@@ -20,6 +20,7 @@ from ...lifecycle.messages import shown
 from ...quota.limits import OverrideTerm
 from ...quota.storage import WARN_FROM, FolderEntry, FolderUsage
 from ...spec import Model, Phase, Reason
+from ..auth.commands import AccountState
 from ..tenancy.entitlements import Entitlement, StorageSizes
 from .hub_users import HubUser
 from .sites.base import SiteRun, SiteStorage
@@ -269,11 +270,13 @@ class UserAmounts(Model, frozen=True, omit_defaults=False):
 
 
 class UserRow(Model, frozen=True, omit_defaults=False):
-    """One user. `group` is the one whose words count, "" where the policy's default does."""
+    """One user. `group` is the one whose words count, "" where the policy's default does. `account`
+    is None where they have none of the hub's own.
+    """
 
     name: str
     admin: bool
-    account: str
+    account: AccountState | None
     groups: tuple[str, ...]
     group: str
     override: OverrideTerm | None
@@ -290,7 +293,7 @@ USERS: Table[UserRow] = Table(
         Column("name", lambda row: row.name, lambda row: (row.name,)),
         Column("admin", lambda row: not row.admin),
         Column("group", lambda row: (row.group, row.groups), lambda row: row.groups),
-        Column("account", text=lambda row: (row.account,)),
+        Column("account", text=lambda row: (row.account.in_words(),) if row.account else ()),
         Column("override", text=lambda row: (row.override.reason,) if row.override else ()),
         Column("seen", lambda row: -(row.last_seen or 0.0)),
         Column("server", lambda row: SERVERS.index(row.server)),
@@ -318,7 +321,7 @@ USERS: Table[UserRow] = Table(
 
 def user_rows(
     users: Iterable[HubUser],
-    accounts: Mapping[str, str],
+    accounts: Mapping[str, AccountState],
     entitlements: Callable[[HubUser], Entitlement],
     runs: Iterable[SiteRun],
     stored: Mapping[str, float],
@@ -338,7 +341,7 @@ def user_rows(
     return [
         _user_row(
             one,
-            accounts.get(name, ""),
+            accounts.get(name),
             entitled := entitlements(one),
             of_owner[name],
             stored.get(name),
@@ -350,7 +353,7 @@ def user_rows(
 
 def _user_row(
     user: HubUser,
-    account: str,
+    account: AccountState | None,
     entitled: Entitlement,
     runs: Sequence[SiteRun],
     stored: float | None,

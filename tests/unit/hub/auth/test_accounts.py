@@ -437,11 +437,25 @@ def test_a_link_from_a_shell_has_the_path_of_the_hub(
     assert hub_address(tmp_path, url) == told
 
 
+def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
+    """Whoever has one has no code, and whoever has none gets one, all in one change."""
+    store.redeem(store.invite("ada"), STORED)
+    ended = store.resets()
+
+    codes = store.invite_all(["ada", "bob"], reset=False)
+
+    assert codes.keys() == {"bob"}
+    assert store.password("ada") == STORED and store.resets() == ended
+    assert store.invited(codes["bob"]) == ("bob", False)
+    assert store.invite_all(["ada", "bob"]).keys() == {"ada", "bob"}
+    assert store.password("ada") is None
+
+
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
     """Whether there is a password, a link, both, or nothing."""
-    assert state_of(None) == "no password"
+    assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
-    assert state_of(store.read()["ada"]) == "has a password"
+    assert state_of(store.read()["ada"]).in_words() == "has a password"
 
 
 def _accounts(state: Path, *words: str) -> subprocess.CompletedProcess[str]:

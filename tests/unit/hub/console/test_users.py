@@ -10,6 +10,7 @@ from support.console_rows import row
 from support.tenancy_world import HOME, World, world
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
+from tfcluster_magic.hub.auth.commands import AccountState
 from tfcluster_magic.hub.console import class_import, tables
 from tfcluster_magic.hub.console.hub_users import HubUser, HubUsers
 from tfcluster_magic.hub.console.on_kubernetes import KubernetesSitePolicy
@@ -40,7 +41,7 @@ def names(**given: str) -> list[str]:
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
 
-    accounts, stored = {"dan": "no password"}, {"ada": 5.0}
+    accounts, stored = {"dan": AccountState()}, {"ada": 5.0}
     rows = tables.user_rows(USERS, accounts, entitlement, RUNS, stored, has_claims=True)
     asked = tables.USERS.query({key: [text] for key, text in given.items()})
     return [one.name for one in tables.USERS.page(rows, asked).items]

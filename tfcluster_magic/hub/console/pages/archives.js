@@ -60,7 +60,7 @@ function draw() {
   );
   const size = fits.reduce((sum, one) => sum + one.size, 0);
   at('count').textContent =
-    `${fits.length} of ${items.length}, ${bytes(size)} in all`;
+    `${fits.length} of ${items.length}, ${bytes(size)} in total`;
   at('empty').hidden = items.length > 0;
   drawRows(fits.map(drawRow));
 }

@@ -5,10 +5,11 @@ import { ask, at, copy } from './shared.js';
 const NEW =
   'The account is made with the link. The link sets a password, once.';
 const RESET =
-  'The password opens nothing from then on, and sessions and tokens end at once. An open notebook ' +
-  'asks for a new sign-in. Running clusters go on.';
+  'The password stops working, and all sessions and tokens end at once. An open notebook asks for ' +
+  'a new sign-in. Running clusters go on.';
 
 let done = () => {};
+let reset = false;
 
 /** Ask for a name; `row` is a user who is here already. */
 export function openInvite(then, row = null) {
@@ -16,8 +17,8 @@ export function openInvite(then, row = null) {
   at('invite-title').textContent = row ? `New link for ${row.name}` : 'Invite';
   at('invitee').value = row?.name ?? '';
   at('invitee').readOnly = row !== null;
-  at('invite-what').textContent =
-    row?.account && row.account.includes('has a password') ? RESET : NEW;
+  reset = row?.account?.state === 'password';
+  at('invite-what').textContent = reset ? RESET : NEW;
   at('invite-said').textContent = '';
   at('invited').hidden = true;
   at('invite-anyway').hidden = true;
@@ -32,7 +33,7 @@ async function invite(withoutNotebook) {
   try {
     const { told } = await ask('api/users/links', {
       method: 'POST',
-      body: { names: [name], withoutNotebook }
+      body: { names: [name], reset, withoutNotebook }
     });
     const [[account, link]] = Object.entries(told.links);
     at('link-label').textContent =
@@ -45,7 +46,7 @@ async function invite(withoutNotebook) {
     done();
   } catch (error) {
     at('invite-said').textContent = error.message;
-    at('invite-anyway').hidden = error.status !== 409;
+    at('invite-anyway').hidden = error.title !== 'Conflict';
   } finally {
     at('invite-now').disabled = at('invite-anyway').disabled = false;
   }

@@ -36,7 +36,8 @@ export async function ask(path, { method = 'GET', body, known } = {}) {
   const told = await answer.json().catch(() => ({}));
   if (!answer.ok) {
     const why = told.detail ?? `${answer.status} ${answer.statusText}`;
-    throw Object.assign(new Error(why), { status: answer.status });
+    const { status } = answer;
+    throw Object.assign(new Error(why), { status, title: told.title });
   }
   return { told, tag: answer.headers.get('Etag') ?? '' };
 }

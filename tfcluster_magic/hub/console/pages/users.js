@@ -32,6 +32,17 @@ function part(used, allowed, text = String) {
 
 const bytes = count => (count ? memory(count) : '0');
 
+/** Whether somebody can sign in with a password of the hub's own. */
+function signIn({ state, linkUntil }) {
+  const until = linkUntil && new Date(linkUntil * 1000).toLocaleString();
+  if (state === 'password') {
+    return until
+      ? `has a password; link for another until ${until}`
+      : 'has a password';
+  }
+  return state === 'link' ? `link until ${until}` : 'no password';
+}
+
 function drawRow(row) {
   const line = make('tr');
   const box = make('input', '', {
@@ -54,7 +65,7 @@ function drawRow(row) {
     );
   }
   if (row.account) {
-    name.append(make('div', row.account, { class: 'fw-normal small' }));
+    name.append(make('div', signIn(row.account), { class: 'fw-normal small' }));
   }
   const groups = make('td');
   row.groups.forEach((group, place) => {

@@ -3,7 +3,7 @@
 GET    api/users                 q, group, server, sort, limit, offset, kept
 GET    api/users/import          how far the one is that is under way
 POST   api/users/import          {"csv", "group", "dryRun", "withoutNotebook"}
-POST   api/users/links           {"names", "withoutNotebook"}
+POST   api/users/links           {"names", "reset", "withoutNotebook"}
 POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
 GET    api/overrides
 PUT    api/overrides/USER        {"until", "reason", "quota", "storage", "budget"}
@@ -20,11 +20,12 @@ from typing import Any, Literal
 from jupyterhub.utils import get_browser_protocol
 
 from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
-from ....i18n import _
+from ....i18n import _, ngettext
 from ....launch import validation
 from ....spec import Model
 from ...audit import AuditEntry
 from ...auth.accounts import LINK_HOURS, allowed_name, normalized_name
+from ...auth.commands import AccountState
 from ...tenancy.policy import Override, checked_override, entitled
 from .. import class_import, tables
 from ..class_import import ClassImport, ImportedLine, browser_link
@@ -143,6 +144,8 @@ class LinksRequest(Model, frozen=True):
     """Who gets a link that sets a password; those without an account get one."""
 
     names: tuple[str, ...]
+    reset: bool = False
+    """Whether a link replaces a password that is there; else its account is left alone."""
     without_notebook: bool = False
     """Whether people get an account who would get no notebook."""
 
@@ -151,7 +154,9 @@ class Links(ConsoleHandler):
     """People are invited, and passwords are reset."""
 
     async def post(self) -> None:
-        """The link of each name, for all of them or for none."""
+        """The link of each name, for all of them or for none; `leftAlone` names those who have a
+        password and keep it. Conflict if nobody else is named.
+        """
         asked = validation.read_model(self.body(), LinksRequest)
         if not 0 < len(asked.names) <= MOST_AT_ONCE:
             rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
@@ -166,20 +171,48 @@ class Links(ConsoleHandler):
             if why := self.console.site.why_no_notebook(name):
                 text = _("{name} would get no notebook. {why}")
                 raise Conflict(text.format(name=name, why=why))
+        keep = [name for name in names if not asked.reset and _has_password(there.get(name))]
+        if keep == names:
+            raise HasPassword(_kept(names))
+        names = [name for name in names if name not in keep]
         again = [name for name in names if name in there]
         entries = await write_audit(self, "invite", [(name, "") for name in new])
         entries += await write_audit(self, "new link", [(name, "") for name in again])
         audit = self.console.audit
         try:
-            made = await people.links(names)
+            made = await people.links(names, reset=asked.reset)
         except TFClusterError as error:
             await asyncio.to_thread(audit.ended, entries, [str(error)] * len(entries))
             raise
-        await asyncio.to_thread(audit.ended, entries, ["done"] * len(entries))
+        # Somebody may have chosen a password meanwhile.
+        results = ["done" if one.owner in made else _kept([one.owner]) for one in entries]
+        await asyncio.to_thread(audit.ended, entries, results)
+        keep += [name for name in names if name not in made]
+        if not made:
+            raise HasPassword(_kept(names))
         address = hub_address(self)
         links = {name: browser_link(link, address) for name, link in made.items()}
         self.set_status(201)
-        self.reply({"links": links, "hours": LINK_HOURS})
+        self.reply({"links": links, "leftAlone": sorted(keep), "hours": LINK_HOURS})
+
+
+class HasPassword(Conflict):
+    """A link would replace a password, and nobody has said that it shall."""
+
+
+def _has_password(account: AccountState | None) -> bool:
+    return account is not None and account.state == "password"
+
+
+def _kept(names: Sequence[str]) -> str:
+    text = ngettext(
+        "{names} has a password, and keeps it. To replace it: New link… on the page Users, or "
+        "`tfcluster admin users invite {names} --reset`",
+        "{names} have passwords, and keep them. To replace them: New link… on the page Users, or "
+        "`tfcluster admin users invite --reset NAME…`",
+        len(names),
+    )
+    return text.format(names=", ".join(names))
 
 
 class ServersRequest(Model, frozen=True):
