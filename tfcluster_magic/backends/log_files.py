@@ -63,7 +63,7 @@ class LineTimes:
         if begins > offset:
             self._until = begins
             return False
-        self._stamp = stamp
+        self._stamp = stamp or None
         self._next += 1
         return True
 

@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 # ---- when lines were printed ----
 # Beside a log, in a folder of its own, so that the log stays what the program printed: records of
 # 16 bytes, (offset in the log, milliseconds since 1970). What lies from this offset to the next
-# one was printed then. `backends/log_files.py` reads them. A log without them stays readable.
+# one was printed then; 0 milliseconds: nobody knows when. `backends/log_files.py` reads them. A log
+# without them stays readable.
 
 
 TIMES_FOLDER = ".tfcluster-times"
 TIMES_RECORD = struct.Struct(">QQ")
 # Pieces that came within so many milliseconds have one record.
 TIMES_STEP = 10
+# Seconds between two tries of a file that fails, the second number at most: each that fails takes
+# twice as long.
+RETRY_SECONDS = (2.0, 60.0)
 
 
 class LineTimes:
@@ -44,37 +48,76 @@ class LineTimes:
         self._fd = -1
         self._end = 0
         self._stamp = 0
-        self._failed = False
+        self._unknown: int | None = None  # since a note failed: the offset of its piece
+        self._pause = RETRY_SECONDS[0]
+        self._next_try = 0.0
 
     def note(self, offset: int, stamp: int) -> None:
-        """What the log has from `offset` on was printed at `stamp`."""
-        if self._failed or (stamp - self._stamp < TIMES_STEP and offset >= self._end):
+        """What the log has from `offset` on was printed at `stamp`. Call it when that is written:
+        a smaller offset than before means that the log was cut there.
+        """
+        if self._unknown is None:
+            # A clock may step back.
+            if offset >= self._end and 0 <= stamp - self._stamp < TIMES_STEP:
+                return
+        elif time.monotonic() < self._next_try:
+            self._unknown = min(self._unknown, offset)
             return
+        begins = offset if self._unknown is None else min(self._unknown, offset)
         try:
             if self._fd < 0:
                 self._open()
-            if offset < self._end:  # the log was begun anew
-                os.ftruncate(self._fd, 0)
-            os.write(self._fd, TIMES_RECORD.pack(offset, stamp))
-            self._end, self._stamp = offset, stamp
+            if begins < self._end:
+                self._cut(begins)
+            gap = TIMES_RECORD.pack(begins, 0) if begins < offset else b""
+            records = gap + TIMES_RECORD.pack(offset, stamp)
+            if os.write(self._fd, records) < len(records):
+                raise OSError  # the disk is full; the part goes when the file is opened again
         except OSError:
-            self._failed = True
+            self.close()
+            self._pause = RETRY_SECONDS[0] if self._unknown is None else 2 * self._pause
+            self._pause = min(self._pause, RETRY_SECONDS[1])
+            self._next_try = time.monotonic() + self._pause
+            self._unknown = begins
+        else:
+            self._end, self._stamp, self._unknown = offset, stamp, None
 
     def close(self) -> None:
         """Close the file; a later note opens it again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # a network volume that failed meanwhile
 
     def _open(self) -> None:
         os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         self._fd = os.open(self._path, flags, 0o644)
         size = TIMES_RECORD.size
-        whole = os.fstat(self._fd).st_size // size * size
-        os.ftruncate(self._fd, whole)  # who wrote a part of a record was killed
-        if whole:
-            self._end = TIMES_RECORD.unpack(os.pread(self._fd, size, whole - size))[0]
+        whole = os.fstat(self._fd).st_size // size
+        os.ftruncate(self._fd, whole * size)  # who wrote a part of a record was killed
+        self._end = self._offset_of(whole - 1) if whole else 0
+
+    def _cut(self, offset: int) -> None:
+        """Remove the records of what lies at `offset` and behind it."""
+        low, high = 0, os.fstat(self._fd).st_size // TIMES_RECORD.size
+        while low < high:
+            middle = (low + high) // 2
+            if self._offset_of(middle) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        os.ftruncate(self._fd, low * TIMES_RECORD.size)
+
+    def _offset_of(self, record: int) -> int:
+        size = TIMES_RECORD.size
+        data = os.pread(self._fd, size, record * size)
+        if len(data) < size:
+            raise OSError  # cut by somebody else meanwhile
+        offset: int = TIMES_RECORD.unpack(data)[0]
+        return offset
 
 
 def now_ms() -> int:
@@ -92,8 +135,6 @@ def now_ms() -> int:
 QUEUE_BYTES = 4 * 1024 * 1024
 HANGS = "the volume does not answer"
 REMOVED = "its file was removed"
-# Seconds between two tries, the second number at most: each that fails takes twice as long.
-RETRY_SECONDS = (2.0, 60.0)
 # A copy that goes on for a line or two, and stops again, would be no news to anybody.
 MIN_FREE_BYTES = 256 * 1024
 
@@ -189,7 +230,7 @@ class LogCopy:
     def _write(self) -> bool:
         """Write until there is no more, which is true; false when the volume fails."""
         rest, fd, tried = memoryview(b""), -1, False
-        times = LineTimes(self.path)
+        times = LineTimes(self.path) if self.path != os.devnull else None
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             fd = os.open(self.path, flags, 0o644)
@@ -200,7 +241,7 @@ class LogCopy:
             while True:
                 if self.problem:
                     tried = True
-                    self._resume(fd)
+                    self._resume(fd, times)
                     tried = False
                 taken = self._take()
                 if taken is None:
@@ -208,11 +249,12 @@ class LogCopy:
                 data, stamps = taken
                 rest = memoryview(data)
                 begins = os.fstat(fd).st_size
-                for before, stamp in stamps if self.path != os.devnull else ():
-                    times.note(begins + before, stamp)
                 while rest:
                     count = os.write(fd, rest)
                     self._last, rest = bytes(rest[count - 1 : count]), rest[count:]
+                    while times and stamps and stamps[0][0] < len(data) - len(rest):
+                        before, stamp = stamps.pop(0)
+                        times.note(begins + before, stamp)
                 self._written(len(data))
                 if linked and not os.fstat(fd).st_nlink:
                     raise OSError(REMOVED)
@@ -222,19 +264,23 @@ class LogCopy:
                     self._give_up(error.strerror or str(error), bytes(rest))
             return False
         finally:
-            times.close()
+            if times:
+                times.close()
             if fd >= 0:
                 os.close(fd)
 
-    def _resume(self, fd: int) -> None:
+    def _resume(self, fd: int, times: LineTimes | None) -> None:
         """Go on with a volume that takes files again. Raises OSError when it does not."""
         room = os.fstatvfs(fd)
         if self.problem != HANGS and room.f_bavail * room.f_frsize < MIN_FREE_BYTES:
             raise OSError(self.problem)
-        note = b"tfcluster: lines are missing here: %d by now\n" % self.dropped
-        left = memoryview(note if self._last == b"\n" else b"\n" + note)
+        end = b"" if self._last == b"\n" else b"\n"
+        begins = os.fstat(fd).st_size + len(end)
+        left = memoryview(end + b"tfcluster: lines are missing here: %d by now\n" % self.dropped)
         while left:
             left = left[os.write(fd, left) :]
+        if times:
+            times.note(begins, now_ms())
         self._last = b"\n"
         with self._changed:
             self.problem = ""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from support.printing_task import EVERYTHING, MANY, run
-from support.task_process import Run
+from support.project import ROOT
+from support.task_process import PATIENCE, Run
+
+from tfcluster_magic.backends.log_files import LineTimes, TaskLog
 
 __all__ = ["run"]  # a fixture, as if written here
 
@@ -138,3 +143,79 @@ def test_short_task_on_a_hanging_volume(run: Run) -> None:
     assert task.process.poll() is None
     task.wait()
     assert task.output.endswith("worker-0.log: 1\n")
+
+
+def noted(log: Path, script: str) -> None:
+    """Note times of a log as a task does; `times` notes them, `output` is its module."""
+    head = "import sys; sys.path.insert(0, sys.argv[1])\nimport output\n"
+    words = [sys.executable, "-c", f"{head}times = output.LineTimes(sys.argv[2])\n{script}"]
+    runtime = ROOT / "tfcluster_magic" / "runtime"
+    subprocess.run([*words, runtime, log], check=True, timeout=PATIENCE)
+
+
+def test_times_of_pieces_that_were_queued_when_the_disk_filled_up(tmp_path: Path) -> None:
+    """The times of a copy stay when its disk fills up while several pieces of output wait."""
+    log = tmp_path / "worker-0.log"
+    noted(
+        log,
+        "import resource, time\n"
+        "def until(true):\n"
+        "    while not true(): time.sleep(0.01)\n"
+        "output.RETRY_SECONDS = (0.01, 0.01)\n"
+        "copy = output.LogCopy(sys.argv[2], lambda: None)\n"
+        "for n in range(5):\n"
+        "    begun = output.now_ms()\n"
+        "    until(lambda: output.now_ms() >= begun + output.TIMES_STEP)\n"
+        "    copy.put(b'x' * 99 + b'\\n')\n"
+        "most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (250, most))\n"
+        "copy.start()\n"
+        "until(lambda: copy.problem)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))\n"
+        "until(lambda: not copy.problem)\n"
+        "copy.put(b'later\\n')\n"
+        "copy.close(60)\n",
+    )
+    lines = list(TaskLog("worker-0", [log]).read())
+    assert [len(line.text) for line in lines[:3]] == [99, 99, 50]
+    assert lines[-1].text == "later"
+    times = [line.at for line in lines if line.at is not None]
+    assert len(times) == len(lines) == 5
+    assert times == sorted(times)
+    assert len(set(times[:4])) == 4
+
+
+def test_times_when_the_clock_steps_back(tmp_path: Path) -> None:
+    """What is printed after a clock stepped back has the new time, not the last one before."""
+    log = tmp_path / "worker-0.log"
+    noted(log, "times.note(0, 50_000); times.note(10, 20_000); times.note(20, 21_000)")
+    times = LineTimes(log)
+    assert [times.at(offset) for offset in (5, 15, 25)] == [50.0, 20.0, 21.0]
+
+
+def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
+    """A log that was cut keeps the times of what it still has."""
+    log = tmp_path / "worker-0.log"
+    noted(log, "for n in range(9): times.note(10 * n, 1000 * n + 1000)\ntimes.note(35, 20_000)")
+    times = LineTimes(log)
+    assert [times.at(offset) for offset in (5, 15, 25, 32, 36, 85)] == [1, 2, 3, 4, 20, 20]
+
+
+def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
+    """Lines whose times could not be noted have none, and later ones have theirs again."""
+    log = tmp_path / "worker-0.log"
+    noted(
+        log,
+        "import resource, time\n"
+        "output.RETRY_SECONDS = (0.01, 0.01)\n"
+        "times = output.LineTimes(sys.argv[2])\n"
+        "times.note(0, 1000); times.note(10, 2000)\n"
+        "most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40, most))  # half of the next one fits\n"
+        "times.note(20, 3000); times.note(30, 4000)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))\n"
+        "time.sleep(0.02)\n"
+        "times.note(40, 5000)\n",
+    )
+    times = LineTimes(log)
+    assert [times.at(offset) for offset in (5, 15, 25, 35, 45)] == [1, 2, None, None, 5]
