@@ -87,19 +87,26 @@ class PollSchedule:
 
 # -- lines of tasks that are asked in turn, put in order -------------------------------------------
 
-HOLD = 1.0
+PATIENCE = 1.0
 """Seconds that a line waits for the answers of other tasks, which may have earlier ones."""
-HOLD_FIRST = 3.0
+FIRST_PATIENCE = 3.0
 """The same until every task has answered once."""
+MOST_WAITING = 100_000
+"""Lines that wait; beyond, the earliest go on however short they waited."""
+MOST_CHARACTERS = 64 << 20
+"""Of these lines together."""
 
 
-class HeldLines:
-    """Lines on their way, until the tasks were all asked after they came."""
+class TimeSorter:
+    """Lines that wait until the other tasks were asked after they came; bounded in number and
+    size: the backlog of one chatty task may be larger than memory.
+    """
 
     def __init__(self, tasks: int) -> None:
         self._asked = [float("-inf")] * tasks
         self._printed = [0.0] * tasks
-        self._held: list[tuple[float, int, float, LogLine]] = []
+        self._waiting: list[tuple[float, int, float, LogLine]] = []
+        self._characters = 0
         self._number = itertools.count()
 
     def put(self, task: int, lines: Sequence[LogLine], asked: float, now: float) -> None:
@@ -107,19 +114,30 @@ class HeldLines:
         self._asked[task] = asked
         for line in lines:
             at = self._printed[task] = max(self._printed[task], line.at or 0.0)
-            heapq.heappush(self._held, (at, next(self._number), now, line))
+            heapq.heappush(self._waiting, (at, next(self._number), now, line))
+            self._characters += len(line.text)
 
     def due(self, now: float) -> Iterator[LogLine]:
         """The lines that need not wait any more."""
         all_asked = min(self._asked)
-        hold = HOLD_FIRST if all_asked == float("-inf") else HOLD
-        while self._held and (self._held[0][2] <= max(all_asked, now - hold)):
-            yield heapq.heappop(self._held)[-1]
+        patience = FIRST_PATIENCE if all_asked == float("-inf") else PATIENCE
+        until = max(all_asked, now - patience)
+        while self._waiting and (
+            self._waiting[0][2] <= until
+            or len(self._waiting) > MOST_WAITING
+            or self._characters > MOST_CHARACTERS
+        ):
+            yield self._pop()
 
     def rest(self) -> Iterator[LogLine]:
         """All of them: nobody is asked any more."""
-        while self._held:
-            yield heapq.heappop(self._held)[-1]
+        while self._waiting:
+            yield self._pop()
+
+    def _pop(self) -> LogLine:
+        line = heapq.heappop(self._waiting)[-1]
+        self._characters -= len(line.text)
+        return line
 
 
 # -- tasks that cannot be read ---------------------------------------------------------------------
@@ -278,7 +296,7 @@ class RunLogs:
     ) -> Lines:
         turns, silent = PollSchedule(len(self._logs)), UnreadableTasks()
         asked: dict[Future[list[LogLine]], tuple[int, float]] = {}
-        held = HeldLines(len(self._logs))
+        sorter = TimeSorter(len(self._logs))
         said_at = time.monotonic()
         numbers = {log.task: number for number, log in enumerate(self._logs)}
         while True:
@@ -296,12 +314,12 @@ class RunLogs:
             for future in done:
                 each, at = asked.pop(future)
                 log, lines = self._logs[each], future.result()
-                held.put(each, lines, at, time.monotonic())
+                sorter.put(each, lines, at, time.monotonic())
                 turns.answered(each, time.monotonic(), bool(lines), log.behind)
                 silent.record(log.task, self._why(log.problem), time.monotonic())
-            yield from held.due(time.monotonic())
+            yield from sorter.due(time.monotonic())
             if over and not asked:
-                yield from held.rest()
+                yield from sorter.rest()
                 return
             silent.record("", self._why(self._problem(runs, pods)), time.monotonic())
             if news := silent.next_notice(time.monotonic()):

@@ -16,12 +16,13 @@ from support.node_logs import NAMESPACE, NodeLog, put_pod, put_run
 from tfcluster_magic.backends.base import LogLine
 from tfcluster_magic.backends.kubernetes import log_following
 from tfcluster_magic.backends.kubernetes.log_following import (
-    HOLD,
     LONGEST_PAUSE,
+    MOST_CHARACTERS,
+    PATIENCE,
     REQUESTS_PER_SECOND,
-    HeldLines,
     PollSchedule,
     RunLogs,
+    TimeSorter,
 )
 from tfcluster_magic.kube.api.client import ApiError, path
 
@@ -100,21 +101,38 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
     """Lines stand in the order of time although tasks answer in turn; none waits for long."""
-    held = HeldLines(2)
-    held.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
-    assert [line.text for line in held.due(20.2)] == []
-    held.put(1, [LogLine("worker-1", "1", 11.0), LogLine("worker-1", "3", 13.0)], 20.2, 20.3)
-    held.put(0, [], 20.4, 20.5)
-    assert [line.text for line in held.due(20.6)] == []  # worker-1 may have more from before 20.3
-    held.put(1, [], 20.5, 20.6)
-    assert [line.text for line in held.due(20.7)] == ["1", "2", "3", "4"]
-    held.put(0, [LogLine("worker-0", "5", 15.0)], 21.0, 21.1)
-    assert [line.text for line in held.due(21.2)] == []
-    assert [line.text for line in held.due(21.2 + HOLD)] == ["5"]
+    sorter = TimeSorter(2)
+    sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
+    assert [line.text for line in sorter.due(20.2)] == []
+    sorter.put(1, [LogLine("worker-1", "1", 11.0), LogLine("worker-1", "3", 13.0)], 20.2, 20.3)
+    sorter.put(0, [], 20.4, 20.5)
+    assert [line.text for line in sorter.due(20.6)] == []  # worker-1 may have more from before 20.3
+    sorter.put(1, [], 20.5, 20.6)
+    assert [line.text for line in sorter.due(20.7)] == ["1", "2", "3", "4"]
+    sorter.put(0, [LogLine("worker-0", "5", 15.0)], 21.0, 21.1)
+    assert [line.text for line in sorter.due(21.2)] == []
+    assert [line.text for line in sorter.due(21.2 + PATIENCE)] == ["5"]
     # a clock that stepped back changes nothing within a task
-    held.put(0, [LogLine("worker-0", "7", 9.0)], 30.0, 30.0)
-    held.put(1, [LogLine("worker-1", "6", 14.5)], 30.0, 30.0)
-    assert [line.text for line in held.rest()] == ["6", "7"]
+    sorter.put(0, [LogLine("worker-0", "7", 9.0)], 30.0, 30.0)
+    sorter.put(1, [LogLine("worker-1", "6", 14.5)], 30.0, 30.0)
+    assert [line.text for line in sorter.rest()] == ["6", "7"]
+
+
+def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog of one task goes on, the earliest lines first, before it fills the memory."""
+    monkeypatch.setattr(log_following, "MOST_WAITING", 1000)
+    sorter, given = TimeSorter(2), 0
+    for part in range(6):
+        lines = [LogLine("worker-0", "x", 1.0 + 500 * part + n) for n in range(500)]
+        sorter.put(0, lines, 20.0 + part / 10, 20.0 + part / 10)
+        for line in sorter.due(20.0 + part / 10):
+            given += 1
+            assert line.at == float(given)
+    assert given == 2000
+    assert len(list(sorter.rest())) == 1000
+    long = "x" * (MOST_CHARACTERS // 100)
+    sorter.put(0, [LogLine("worker-0", long)] * 150, 30.0, 30.0)
+    assert len(list(sorter.due(30.0))) == 50
 
 
 def test_quiet_tasks_are_asked_seldom() -> None:
