@@ -32,7 +32,7 @@ _RECORDS = 4096
 """Records of times that are read together."""
 
 
-class LineTimes:
+class RecordedTimes:
     """When the lines of the log at `path` were printed, asked for in the order of the file."""
 
     def __init__(self, path: Path) -> None:
@@ -101,7 +101,7 @@ class TaskLog:
         self.task = task
         self._places, self._counts = places, counts
         self._path: Path | None = None
-        self._times: LineTimes | None = None
+        self._times: RecordedTimes | None = None
         self._offset = 0
         self._partial = b""
         self.behind = False
@@ -149,7 +149,7 @@ class TaskLog:
         if end == self._offset:
             return
         if self._times is None:
-            self._times = LineTimes(path)
+            self._times = RecordedTimes(path)
         self._times.reread()
         # No file stays open between two blocks: hundreds of logs are read side by side.
         while block := self._block(path, end):

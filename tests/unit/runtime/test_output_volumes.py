@@ -11,7 +11,7 @@ from support.printing_task import EVERYTHING, MANY, run
 from support.project import ROOT
 from support.task_process import PATIENCE, Run
 
-from tfcluster_magic.backends.log_files import LineTimes, TaskLog
+from tfcluster_magic.backends.log_files import RecordedTimes, TaskLog
 
 __all__ = ["run"]  # a fixture, as if written here
 
@@ -189,7 +189,7 @@ def test_times_when_the_clock_steps_back(tmp_path: Path) -> None:
     """What is printed after a clock stepped back has the new time, not the last one before."""
     log = tmp_path / "worker-0.log"
     noted(log, "times.note(0, 50_000); times.note(10, 20_000); times.note(20, 21_000)")
-    times = LineTimes(log)
+    times = RecordedTimes(log)
     assert [times.at(offset) for offset in (5, 15, 25)] == [50.0, 20.0, 21.0]
 
 
@@ -197,7 +197,7 @@ def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
     """A log that was cut keeps the times of what it still has."""
     log = tmp_path / "worker-0.log"
     noted(log, "for n in range(9): times.note(10 * n, 1000 * n + 1000)\ntimes.note(35, 20_000)")
-    times = LineTimes(log)
+    times = RecordedTimes(log)
     assert [times.at(offset) for offset in (5, 15, 25, 32, 36, 85)] == [1, 2, 3, 4, 20, 20]
 
 
@@ -217,5 +217,5 @@ def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
         "time.sleep(0.02)\n"
         "times.note(40, 5000)\n",
     )
-    times = LineTimes(log)
+    times = RecordedTimes(log)
     assert [times.at(offset) for offset in (5, 15, 25, 35, 45)] == [1, 2, None, None, 5]
