@@ -6,7 +6,9 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,14 @@ from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
 from tfcluster_magic.server import log_streams, runs
-from tfcluster_magic.server.log_streams import LogStreams
+from tfcluster_magic.server.log_streams import (
+    LOOK_UP,
+    MOST_CHARACTERS_AROUND,
+    LogStreams,
+    NumberedLine,
+    Search,
+    around,
+)
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
@@ -221,6 +230,42 @@ async def test_too_many_at_once(
     browser.socket.close()
     await wait_until_async(lambda: reading() == 0)
     assert (await api("GET", "clusters/digits/logs")).status == 200
+
+
+def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long lines without a match take, a search sees soon that its browser has gone, and
+    what was found before is on its way.
+    """
+    now = [0.0]
+    monkeypatch.setattr(log_streams, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow_lines() -> Iterator[LogLine | None]:
+        for n in range(1000):
+            now[0] += 0.01
+            yield LogLine("worker-0", "found" if n == 0 else "x")
+
+    for part in (
+        Search("found", ["worker-0"])(slow_lines()),
+        around(slow_lines(), "worker-0", 999, 1),
+    ):
+        begun = now[0]
+        looks = [now[0] - begun for line in part if line is None]
+        assert len(looks) >= 30
+        assert max(b - a for a, b in pairwise([0.0, *looks])) <= LOOK_UP + 0.011
+
+
+def test_lines_around_one_are_bounded_in_size() -> None:
+    """Of lines of megabytes fewer are given around one; that one always is."""
+    long = "x" * (MOST_CHARACTERS_AROUND // 8)
+    every = [LogLine("worker-0", f"{n} {long}") for n in range(100)]
+    given = [line for line in around(every, "worker-0", 50, 60) if line is not None]
+    numbers = [int(line.text.split()[0]) for line in given]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert 46 <= numbers[0] < 50 < numbers[-1] <= 54
+    huge = [LogLine("worker-0", long * 10), LogLine("worker-0", long * 10)]
+    assert list(around(huge, "worker-0", 1, 60)) == [
+        NumberedLine("worker-0", long * 10, None, number) for number in (0, 1)
+    ]
 
 
 async def test_the_end_of_the_server(

@@ -101,4 +101,45 @@ async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
     asked = "clusters/digits/logs?task=worker-1&around=worker-1:299&lines=4"
     near = items(await api("GET", asked))
     assert [line[3] for item in near for line in item.get("lines", ())] == [297, 298, 299, 300]
-    assert_problem(await api("GET", "clusters/digits/logs?around=worker-1:x"), 422, "around")
+    for lines_, numbers in ((1, [299]), (2, [298, 299]), (3, [298, 299, 300])):
+        asked = f"clusters/digits/logs?task=worker-1&around=worker-1:299&lines={lines_}"
+        near = items(await api("GET", asked))
+        assert [line[3] for item in near for line in item.get("lines", ())] == numbers
+    gone = items(await api("GET", "clusters/digits/logs?around=worker-1:3000"))
+    assert lines(gone) == []
+
+
+async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Launch) -> None:
+    """A wrong part is refused: nobody gets the whole log, or numbers of another part, instead."""
+    await ended("print('hello')")
+    for query, problem in {
+        "around=worker-1:x": "around",
+        "around=worker-1": "around",
+        "around=:3": "around",
+        "around=worker-1:3&tail=5": "tail",
+        "search=step&tail=5": "tail",
+        "search=step&most=few": "most",
+        "search=step&before=now": "before",
+    }.items():
+        assert_problem(await api("GET", f"clusters/digits/logs?{query}"), 422, problem)
+
+
+async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: Launch) -> None:
+    """A search ends after so many matches, at lines that were printed at a time or later, and says
+    how many lines it has read.
+    """
+    noise = "2026-11-21 16:36:34.123456: I tensorflow/core/cpu_feature_guard.cc:210] turn"
+    await ended(TURNS + f"\nif me == 0: print({noise!r})", workers=2)
+    whole = items(await api("GET", "clusters/digits/logs"))
+    times = [line[2] for item in whole for line in item.get("lines", ())]
+
+    async def found(query: str) -> tuple[list[str], dict[str, int]]:
+        answer = items(await api("GET", f"clusters/digits/logs?search=turn{query}"))
+        return [text for _task, text in lines(answer)], answer[-1]["printed"]
+
+    every = [f"turn {n}" for n in range(6)]
+    assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
+    assert (await found("&hide_tensorflow_logs=1"))[0] == every
+    assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
+    # it reads on until both tasks have come to that time
+    assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 2, "worker-1": 2})

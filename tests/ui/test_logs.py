@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import expect
 from support.ui import flows
@@ -246,6 +247,14 @@ def test_a_search_finds_what_has_scrolled_out(lab: LabPage) -> None:
     tab(lab).get_by_role("button", name="Back to the newest").click()
     expect(log).to_contain_text("line 200999 of")
     log.press("/")
-    lab.page.keyboard.type("line 78")
+    lab.page.keyboard.type("line 78 of")
     tab(lab).get_by_role("button", name="Use a regular expression").click()
-    expect(tab(lab)).to_contain_text("Older lines: plain text only")
+    expect(tab(lab)).to_contain_text("Older lines are not searched: turn off regular expressions.")
+    tab(lab).get_by_role("button", name="Use a regular expression").click()
+    expect(match).to_contain_text("line 78 of")
+    status = lab.server.manager.status("talk-1").status
+    (Path(status.paths["logs"]) / "worker-0.log").write_text("another log\n")
+    match.press("Enter")
+    expect(tab(lab)).to_contain_text("This line can no longer be read. Search again.")
+    expect(tab(lab)).to_contain_text("line 200999 of")
+    lab.screenshot("missed")

@@ -53,6 +53,9 @@ def logs_command(
 ) -> None:
     """Show what the tasks of REF printed, in order of time; all of them, or those that are named.
 
+    On Kubernetes the whole logs of more than 16 tasks come task by task; with --tail or --follow
+    they come in order of time.
+
     What TensorFlow's C++ code remarks (I and W) is left out, and told in number.
 
     A terminal gets the text and its colours; nothing else that a task printed acts on it. A pipe

@@ -13,12 +13,13 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..backends.base import LogLine
 from ..errors import BackendUnavailable, last_overwrite, strip_controls
 from ..i18n import _
+from ..output.text import is_tensorflow_log
 from ..spec import TFCluster
 
 MOST_LINES = 500
@@ -30,8 +31,12 @@ HANGS_AFTER = 2.0
 
 MOST_SEARCHED = 20_000
 """Characters of a line in which a text is looked for."""
-LOOK_UP = 5000
-"""Lines without a match after which a search says that it goes on."""
+MOST_AROUND = 20_000
+"""Lines that are given around one of them."""
+MOST_CHARACTERS_AROUND = 8 << 20
+"""Of these, beyond the first and the last one."""
+LOOK_UP = 0.3
+"""Seconds after which a reader that skips lines looks whether somebody still waits for others."""
 
 Lines = Iterable[LogLine | None]
 Encode = Callable[[list[LogLine]], bytes]
@@ -159,45 +164,91 @@ class NumberedLine(LogLine):
     number: int = 0
 
 
-def matching(lines: Lines, wanted: str, case: bool) -> Lines:
-    """The lines that have a text, as a page shows them; upper and lower case differ with `case`."""
-    text = wanted if case else wanted.casefold()
-    for place, line in enumerate(_numbered(lines)):
-        if line is None:
-            yield None
-            continue
-        shown = strip_controls(last_overwrite(line.text[:MOST_SEARCHED]))
-        if text in (shown if case else shown.casefold()):
-            yield line
-        elif place % LOOK_UP == 0:
-            yield None
+class Search:
+    """Gives the lines that have a text, as a page shows them.
+
+    Args:
+        text: what is searched.
+        tasks: those that are read.
+        case: whether upper and lower case differ.
+        most: matches after which it stops.
+        before: only lines that were printed before this, in seconds since 1970, and those of which
+            nobody knows when; it stops when all tasks have come so far.
+        tensorflow_logs: with what TensorFlow's C++ code logs.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tasks: Collection[str],
+        *,
+        case: bool = False,
+        most: int | None = None,
+        before: float | None = None,
+        tensorflow_logs: bool = True,
+    ) -> None:
+        self._case, self._most, self._before = case, most, before
+        self._text = text if case else text.casefold()
+        self._tasks, self._tensorflow_logs = tasks, tensorflow_logs
+        self.printed: Counter[str] = Counter()
+        """The lines of each task that it has read."""
+
+    def __call__(self, lines: Lines) -> Lines:
+        """The matches among `lines`."""
+        found, earlier = 0, set(self._tasks)
+        for line in _numbered(lines, self.printed):
+            if line is None:
+                yield None
+            elif self._before is not None and line.at is not None and line.at >= self._before:
+                earlier.discard(line.task)
+                if not earlier:
+                    return
+            elif self._matches(line.text[:MOST_SEARCHED]):
+                yield line
+                found += 1
+                if found == self._most:
+                    return
+
+    def _matches(self, shown: str) -> bool:
+        if not shown.isprintable():  # to look for control characters takes longer than the search
+            shown = strip_controls(last_overwrite(shown))
+        has_text = self._text in (shown if self._case else shown.casefold())
+        return has_text and (self._tensorflow_logs or not is_tensorflow_log(shown))
 
 
 def around(lines: Lines, task: str, number: int, most: int) -> Lines:
-    """At most so many lines, in the middle of which is line `number` of a task."""
-    before: deque[LogLine] = deque(maxlen=most // 2)
-    left = most - most // 2
-    for place, line in enumerate(_numbered(lines)):
-        if line is None:
-            continue
-        if before.maxlen and left == most - most // 2:
-            if line.task != task or line.number < number:
-                before.append(line)
-                if place % LOOK_UP == 0:
-                    yield None
-                continue
-            yield from before
-        yield line
-        left -= 1
-        if not left:
-            return
-
-
-def _numbered(lines: Lines) -> Iterator[NumberedLine | None]:
-    given: Counter[str] = Counter()
-    for line in lines:
+    """At most so many lines, in the middle of which is line `number` of a task; none where the task
+    has no such line.
+    """
+    before: deque[LogLine] = deque()
+    found, size, left = False, 0, most - most // 2
+    for line in _numbered(lines, Counter()):
         if line is None:
             yield None
             continue
-        yield NumberedLine(line.task, line.text, line.at, given[line.task])
-        given[line.task] += 1
+        if not found and (line.task, line.number) == (task, number):
+            yield from before
+            found, size = True, 0
+        size += len(line.text)
+        if found:
+            yield line
+            left -= 1
+            if not left or size > MOST_CHARACTERS_AROUND // 2:
+                return
+            continue
+        before.append(line)
+        while len(before) > most // 2 or (len(before) > 1 and size > MOST_CHARACTERS_AROUND // 2):
+            size -= len(before.popleft().text)
+
+
+def _numbered(lines: Lines, given: Counter[str]) -> Iterator[NumberedLine | None]:
+    """The lines with their numbers, and None when it is time to look up."""
+    looked_up = time.monotonic()
+    for line in lines:
+        if line is None or time.monotonic() - looked_up >= LOOK_UP:
+            yield None
+            looked_up = time.monotonic()
+        if line is not None:
+            number = given[line.task]
+            given[line.task] += 1
+            yield NumberedLine(line.task, line.text, line.at, number)

@@ -25,13 +25,11 @@ from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import NOTE_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
-from .log_streams import Encode, Lines, LogStream, NumberedLine, around, matching
+from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Search, around
 from .worker import READ_WITHIN
 
 HEARTBEAT = 15.0
 """Seconds after which a log that prints nothing gives a sign of life."""
-MOST_AROUND = 20_000
-"""Lines that are shown around one of them."""
 GONE_WITHIN = 2.0
 """Seconds in which a removal is waited for; one that takes longer is told when it is done."""
 
@@ -134,6 +132,7 @@ class LogsHandler(TFClusterHandler):
     """`/clusters/{ref}/logs`."""
 
     _stream: LogStream | None = None
+    _search: Search | None = None
 
     @guarded
     async def get(self, ref: str) -> None:
@@ -143,8 +142,9 @@ class LogsHandler(TFClusterHandler):
         follow, download = self.flag("follow"), self.flag("download")
         cluster = await self.call(manager.status, ref)
         name = cluster.metadata.name
-        show = Prefixer(tasks or task_names(cluster), PLAIN)
-        part = self._part()
+        names = tasks or task_names(cluster)
+        show = Prefixer(names, PLAIN)
+        part = self._part(names)
 
         def read() -> Lines:
             return part(manager.logs(name, tasks, follow=follow and not download, tail=tail))
@@ -210,7 +210,8 @@ class LogsHandler(TFClusterHandler):
                     await self.flush()
                     told_at = clock()
                 batch = await self._next(stream, told_at + HEARTBEAT - clock())
-            self.write(b'{"end":true}\n')
+            printed = {} if self._search is None else {"printed": self._search.printed}
+            self.write(msgspec.json.encode({"end": True} | printed) + b"\n")
         except TFClusterError as error:
             self.write(msgspec.json.encode({"problem": problem(error)}) + b"\n")
         self.finish(set_content_type="application/x-ndjson")
@@ -221,35 +222,58 @@ class LogsHandler(TFClusterHandler):
         except asyncio.TimeoutError:
             return b""  # a volume that hangs: it is waited for, and the browser hears that it is
 
-    def _part(self) -> Callable[[Lines], Lines]:
-        """Which of the lines are wanted: those with `?search=`, those around `?around=`, or all."""
-        wanted, case = self.get_query_argument("search", "", strip=False), self.flag("case")
-        task, _colon, said = self.get_query_argument("around", "").partition(":")
-        number, most = self._number("around", said), self._number("lines") or MOST_AROUND
-        if wanted:
-            return lambda lines: matching(lines, wanted, case)
-        if number is not None:
-            return lambda lines: around(lines, task, number, min(most, MOST_AROUND))
+    def _part(self, tasks: list[str]) -> Callable[[Lines], Lines]:
+        """Which of the lines are wanted: those with `?search=`, those around `?around=`, or all.
+
+        Raises:
+            InvalidRequest: a part of the query is wrong.
+        """
+        text = self.get_query_argument("search", "", strip=False)
+        place = self.get_query_argument("around", "")
+        if (text or place) and (tail := self.get_query_argument("tail", "")):
+            why = _("leave it out with `search` and `around`, which read the whole log")
+            raise _refused("tail", tail, why)
+        if text:
+            before = self._number("before")
+            self._search = Search(
+                text,
+                tasks,
+                case=self.flag("case"),
+                most=self._number("most") or None,
+                before=None if before is None else before / 1000,
+                tensorflow_logs=not self.flag("hide_tensorflow_logs"),
+            )
+            return self._search
+        if place:
+            task, _colon, number = place.rpartition(":")
+            if not (task and _is_number(number)):
+                words = _("a task and the number of one of its lines, such as `worker-0:1200`")
+                raise _refused("around", place, _("use {words}").format(words=words))
+            most = min(self._number("lines") or MOST_AROUND, MOST_AROUND)
+            return lambda lines: around(lines, task, int(number), most)
         return lambda lines: lines
 
     def _tail(self) -> int | None:
         return self._number("tail")
 
-    def _number(self, name: str, said: str | None = None) -> int | None:
+    def _number(self, name: str) -> int | None:
         """A whole number of the query, None without one.
 
         Raises:
             InvalidRequest: it is none.
         """
-        said = self.get_query_argument(name, "") if said is None else said
-        if not said:
-            return None
-        if not (said.isascii() and said.isdigit() and len(said) < 10):
-            raise InvalidRequest(
-                [Problem(name, said, _("use {words}").format(words=_("a whole number >= 0")))],
-                _("the request was refused"),
-            )
-        return int(said)
+        said = self.get_query_argument(name, "")
+        if said and not _is_number(said):
+            raise _refused(name, said, _("use {words}").format(words=_("a whole number >= 0")))
+        return int(said) if said else None
+
+
+def _is_number(said: str) -> bool:
+    return said.isascii() and said.isdigit() and len(said) < 16
+
+
+def _refused(name: str, said: str, why: str) -> InvalidRequest:
+    return InvalidRequest([Problem(name, said, why)], _("the request was refused"))
 
 
 def _launch_text(cluster: TFCluster) -> dict[str, Any]:

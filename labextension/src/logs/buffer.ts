@@ -86,10 +86,37 @@ export class LineBuffer {
     this._begins.clear();
   }
 
-  /** Whether a line of a task was printed before the first one of it that is kept. */
-  isBefore([task, , at]: TaskLine): boolean {
+  /** Lines that are not kept were printed before this, in milliseconds since 1970; null if nobody knows. */
+  get begin(): number | null {
+    return this._begins.size > 0 ? Math.max(...this._begins.values()) : null;
+  }
+
+  /**
+   * Whether a line of a task was printed before the first one of it that is kept.
+   *
+   * One without a time is known by its number, where it is known how many lines the task has `printed`.
+   */
+  isBefore([task, , at, number]: TaskLine, printed?: number): boolean {
+    if (at == null) {
+      const kept = this._counts.get(task)?.lines ?? 0;
+      return (
+        number !== undefined && printed !== undefined && number < printed - kept
+      );
+    }
     const begins = this._begins.get(task);
-    return begins === undefined || at == null || at < begins;
+    return begins === undefined || at < begins;
+  }
+
+  /** Whether lines of different tasks stand in the order in which they were printed. */
+  get isInTimeOrder(): boolean {
+    for (let number = this.first + 1; number < this.end; number++) {
+      const [before, line] = [this.line(number - 1), this.line(number)];
+      const isKnown = before.at !== null && line.at !== null;
+      if (isKnown && line.task !== before.task && line.at < before.at) {
+        return false;
+      }
+    }
+    return true;
   }
 
   append(batch: ReadonlyArray<TaskLine>): void {

@@ -7,9 +7,10 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 import type { IClusters } from '../api/state';
+import { ServerProblem } from '../api/problem';
 import { openLogs } from '../api/rest';
 import type { IRun } from '../api/types';
-import { LineBuffer, MOST_LINES, MOST_SHOWN, TaskLine } from './buffer';
+import { ILine, LineBuffer, MOST_LINES, MOST_SHOWN, TaskLine } from './buffer';
 import { Follower } from './follower';
 import { OlderSearch } from './older';
 import { Rows } from './rows';
@@ -37,7 +38,8 @@ export class LogsModel implements IDisposable {
     );
     this.older = new OlderSearch({
       open: (query, tasks, signal) => this._open(query, tasks, signal),
-      isOlder: line => this._newest.isBefore(line),
+      isOlder: (line, printed) => this._newest.isBefore(line, printed),
+      before: () => this._newest.begin,
       onChange: () => this._change()
     });
     _clusters.changed.connect(this._onClusters, this);
@@ -73,6 +75,7 @@ export class LogsModel implements IDisposable {
     this._follower?.dispose();
     this.searcher.dispose();
     this.older.dispose();
+    this._asked?.abort();
     clearTimeout(this._timer);
     Signal.clearData(this);
   }
@@ -127,6 +130,7 @@ export class LogsModel implements IDisposable {
   }
 
   search(query: IQuery, from: number): void {
+    this._patch = { ...this._patch, missed: null };
     this.searcher.start(query, this._rows, from);
     this._change();
   }
@@ -134,43 +138,64 @@ export class LogsModel implements IDisposable {
   /**
    * Show the lines around an older one, which a search has found.
    *
-   * A line that cannot be read any more leaves the view as it is, and says so as the problem of the search.
+   * A line that cannot be read any more leaves the view as it is, and a sentence there says so.
    */
   async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
-    const { signal } = new AbortController();
+    this._asked?.abort();
+    const { signal } = (this._asked = new AbortController());
     const found = new LineBuffer();
+    let problem: ServerProblem | null = null;
     try {
       const where = { around: `${task}:${number}`, lines: String(AROUND) };
-      for await (const batch of messages(
-        await this._open(where, this.shown, signal)
-      )) {
-        batch.forEach(({ lines = [] }) => found.append(lines));
+      const response = await this._open(where, this.shown, signal);
+      for await (const batch of messages(response)) {
+        for (const message of batch) {
+          if (message.problem) {
+            throw new ServerProblem(message.problem);
+          }
+          found.append(message.lines ?? []);
+        }
       }
-    } catch {
-      this.older.state = 'failed';
+    } catch (error) {
+      problem = error instanceof ServerProblem ? error : null;
+      found.clear();
+    }
+    if (signal.aborted) {
+      return; // something else is wanted by now
+    }
+    let place = found.first;
+    while (place < found.end && !isLine(found.line(place), task, number)) {
+      place += 1;
+    }
+    if (place === found.end) {
+      this._patch = { ...this._patch, missed: { problem } };
       this._change();
       return;
     }
+    const { isInTimeOrder } = found;
     this._around = found;
     this._clearedBelow = 0;
-    this._patch = { ...this._patch, around: { at }, follows: false };
+    this._patch = {
+      ...this._patch,
+      around: { at, isInTimeOrder },
+      missed: null,
+      follows: false
+    };
     this._rebuild();
-    let place = found.first;
-    while (place < found.end) {
-      const line = found.line(place);
-      if (line.task === task && line.number === number) {
-        break;
-      }
-      place += 1;
-    }
     this.searcher.start(this.searcher.query, this._rows, place);
     this._change();
   }
 
   /** Show the newest lines again, and follow them. */
   showNewest(): void {
+    this._asked?.abort();
     this._around = null;
-    this._patch = { ...this._patch, around: null, follows: true };
+    this._patch = {
+      ...this._patch,
+      around: null,
+      missed: null,
+      follows: true
+    };
     this._rebuild();
   }
 
@@ -325,6 +350,7 @@ export class LogsModel implements IDisposable {
   private _state: ILogsState = INITIAL;
   private readonly _newest = new LineBuffer();
   private _around: LineBuffer | null = null;
+  private _asked: AbortController | null = null;
   private _rows = new Rows();
   private _run: IRun | undefined;
   private _follower: Follower | null = null;
@@ -336,3 +362,6 @@ export class LogsModel implements IDisposable {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private readonly _changed = new Signal<LogsModel, ILogsState>(this);
 }
+
+const isLine = (line: ILine, task: string, number: number): boolean =>
+  line.task === task && line.number === number;

@@ -22,7 +22,7 @@ export function Notices({
   state,
   trans
 }: INoticesProps): React.JSX.Element {
-  const { lacksOlder, around, cleared, connection, problem } = state;
+  const { lacksOlder, around, missed, cleared, connection, problem } = state;
   return (
     <>
       {connection === 'lost' && (
@@ -45,21 +45,33 @@ export function Notices({
         <Notice
           kind="warning"
           text={
-            around.at === null
+            (around.at === null
               ? trans.__('These are older lines.')
               : trans.__(
                   'These are older lines, printed around %1.',
                   clock(around.at / 1000, Date.now(), true)
-                )
+                )) +
+            (around.isInTimeOrder
+              ? ''
+              : ` ${trans.__('They come task by task, not in order of time.')}`)
           }
           action={trans.__('Back to the newest')}
           onAction={() => model.showNewest()}
         />
       )}
+      {missed && (
+        <Notice
+          kind="warning"
+          text={
+            missed.problem?.message ??
+            trans.__('This line can no longer be read. Search again.')
+          }
+        />
+      )}
       {lacksOlder && !around && (
         <Notice
           text={trans.__(
-            'Only the newest lines are shown. A search looks in all of them, and a download has all of them.'
+            'Only the newest lines are shown. Search and download cover the whole log.'
           )}
         />
       )}

@@ -7,9 +7,8 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ServerProblem } from '../api/problem';
 import type { TaskLine } from './buffer';
-import { isNoise } from './noise';
 import type { IQuery } from './search';
-import { messages } from './stream';
+import { messages, StreamLost } from './stream';
 
 /** Milliseconds without another key, after which the server is asked. */
 const PAUSE = 400;
@@ -32,8 +31,10 @@ export interface IOlderOptions {
     tasks: ReadonlyArray<string>,
     signal: AbortSignal
   ) => Promise<Response>;
-  /** Whether the view does not have this line. */
-  readonly isOlder: (line: TaskLine) => boolean;
+  /** Whether the view does not have this line; `printed` is how many its task has, once that is known. */
+  readonly isOlder: (line: TaskLine, printed?: number) => boolean;
+  /** Lines that the view does not have were printed before this; null if nobody knows. */
+  readonly before: () => number | null;
   readonly onChange: () => void;
 }
 
@@ -43,6 +44,8 @@ export class OlderSearch implements IDisposable {
   state: OlderState = 'off';
   /** Matches in the order in which they were printed; the server's line numbers with them. */
   matches: ReadonlyArray<TaskLine> = [];
+  /** Whether there may be more. */
+  hasMore = false;
   problem: ServerProblem | null = null;
 
   get isDisposed(): boolean {
@@ -63,6 +66,7 @@ export class OlderSearch implements IDisposable {
     this._key = key;
     this._end();
     this.matches = [];
+    this.hasMore = false;
     this.problem = null;
     this.state = !wanted ? 'off' : wanted.query.isRegExp ? 'text-only' : 'busy';
     if (wanted && this.state === 'busy') {
@@ -72,35 +76,44 @@ export class OlderSearch implements IDisposable {
 
   private async _ask({ query, tasks, showsNoise }: IOlderQuery): Promise<void> {
     const abort = (this._abort = new AbortController());
-    const found: TaskLine[] = [];
+    const { isOlder, before, onChange } = this._options;
+    const limit = before();
+    let [found, untimed]: [TaskLine[], TaskLine[]] = [[], []];
+    let [count, isWhole] = [0, false];
     try {
       const asked = {
         search: query.text,
-        case: query.isCaseSensitive ? '1' : '0'
+        case: query.isCaseSensitive ? '1' : '0',
+        most: String(MOST_OLDER),
+        hide_tensorflow_logs: showsNoise ? '0' : '1',
+        ...(limit !== null && { before: String(limit) })
       };
       const response = await this._options.open(asked, tasks, abort.signal);
       for await (const batch of messages(response)) {
-        for (const { lines = [], problem } of batch) {
+        for (const { lines = [], printed = {}, problem, end } of batch) {
           if (problem) {
             throw new ServerProblem(problem);
           }
-          found.push(
-            ...lines.filter(
-              line =>
-                this._options.isOlder(line) && (showsNoise || !isNoise(line[1]))
-            )
-          );
+          count += lines.length;
+          untimed = [...untimed, ...lines.filter(line => line[2] == null)];
+          found = [
+            ...found,
+            ...lines.filter(line => line[2] != null && isOlder(line)),
+            ...(end ? untimed.filter(one => isOlder(one, printed[one[0]])) : [])
+          ];
+          isWhole ||= end === true;
         }
         if (abort.signal.aborted) {
           return;
         }
-        this.matches = found.slice(0, MOST_OLDER);
-        this._options.onChange();
-        if (found.length >= MOST_OLDER) {
-          abort.abort();
-          break;
-        }
+        this.matches = found;
+        this.hasMore = count >= MOST_OLDER;
+        onChange();
       }
+      if (!isWhole) {
+        throw new StreamLost('closed');
+      }
+      this.matches = inTimeOrder(found);
       this.state = 'done';
     } catch (error) {
       if (this._abort !== abort || this._isDisposed) {
@@ -109,7 +122,7 @@ export class OlderSearch implements IDisposable {
       this.state = 'failed';
       this.problem = error instanceof ServerProblem ? error : null;
     }
-    this._options.onChange();
+    onChange();
   }
 
   private _end(): void {
@@ -122,4 +135,11 @@ export class OlderSearch implements IDisposable {
   private _abort: AbortController | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
+}
+
+/** On Kubernetes the lines of many tasks come task by task. Lines without a time stay where they are. */
+function inTimeOrder(lines: ReadonlyArray<TaskLine>): ReadonlyArray<TaskLine> {
+  return lines.every(([, , at]) => at != null)
+    ? [...lines].sort(([, , a], [, , b]) => (a ?? 0) - (b ?? 0))
+    : lines;
 }

@@ -7,7 +7,6 @@ import { plain, settled } from './ansi';
 import type { TaskLine } from './buffer';
 import { stamp } from './line';
 import type { LogsModel } from './model';
-import { MOST_OLDER } from './older';
 import { expression, ranges } from './search';
 
 /** Matches that are listed; the newest. */
@@ -30,11 +29,13 @@ export function OlderCount({
   readonly isOpen: boolean;
   readonly onToggle: () => void;
 }): React.JSX.Element | null {
-  const { state, matches, problem } = model.older;
+  const { state, matches, hasMore, problem } = model.older;
   const count = matches.length;
   const words = {
     off: '',
-    'text-only': trans.__('Older lines: plain text only'),
+    'text-only': trans.__(
+      'Older lines are not searched: turn off regular expressions.'
+    ),
     busy: trans.__('searching older lines…'),
     done: trans.__('none in older lines'),
     failed: problem?.message ?? trans.__('Older lines could not be searched.')
@@ -46,7 +47,7 @@ export function OlderCount({
       </span>
     ) : null;
   }
-  const total = `${count}${count >= MOST_OLDER ? '+' : ''}`;
+  const total = `${count}${hasMore ? '+' : ''}`;
   return (
     <button
       type="button"
@@ -103,8 +104,8 @@ export function OlderMatches({
       {left > 0 && (
         <p>
           {trans._n(
-            'and %1 before: look for a longer text, or choose a task.',
-            'and %1 before: look for a longer text, or choose a task.',
+            '%1 older match is not listed. Search for a longer text, or select one task.',
+            '%1 older matches are not listed. Search for a longer text, or select one task.',
             left
           )}
         </p>

@@ -31,8 +31,13 @@ export interface ILogsState {
   readonly lacksOlder: boolean;
   /** Whether each line begins with the time when it was printed. */
   readonly showsTimes: boolean;
-  /** When the line was printed around which older lines are shown; null while the newest are. */
-  readonly around: { readonly at: number | null } | null;
+  /** When the line was printed around which older lines are shown, and their order; null while the newest are. */
+  readonly around: {
+    readonly at: number | null;
+    readonly isInTimeOrder: boolean;
+  } | null;
+  /** Why the lines around a match are not shown, null inside if the line is gone; null while nothing failed. */
+  readonly missed: { readonly problem: ServerProblem | null } | null;
   /** When the stream was lost, in milliseconds since 1970. */
   readonly lostAt: number;
   /** Another one whenever lines came or went, or others are shown. */
@@ -53,6 +58,7 @@ export const INITIAL: ILogsState = {
   lacksOlder: false,
   showsTimes: true,
   around: null,
+  missed: null,
   lostAt: 0,
   revision: 0
 };

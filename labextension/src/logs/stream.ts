@@ -8,6 +8,8 @@ import type { TaskLine } from './buffer';
 export interface IMessage {
   readonly lines?: ReadonlyArray<TaskLine>;
   readonly end?: boolean;
+  /** With the end of a search: how many lines of each task it has read. */
+  readonly printed?: Readonly<Record<string, number>>;
   readonly problem?: IProblem;
 }
 
