@@ -47,7 +47,7 @@ from ...spec import (
     resource_form,
 )
 from ...spec.record_size import STATUS_BYTES, json_bytes
-from ...spec.spec import fields_of
+from ...spec.spec import ASKER_LENGTH, fields_of
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
@@ -66,7 +66,8 @@ INFERRED = f"{GROUP}/inferred"
 
 
 def read(thing: Mapping[str, Any]) -> TFCluster:
-    """The record of an object of kind TFCluster.
+    """The record of an object of kind TFCluster. Of one that has a status no size is judged: an
+    operator has taken it, by the bounds of its own release.
 
     Raises:
         InvalidRequest: its name or its spec is not one that a run may have; every problem.
@@ -79,7 +80,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
         problems.append(Problem("metadata.name", name, names.RUN_NAME_RULE))
     spec = Spec()
     try:
-        spec = _spec(thing.get("spec") or {}, told)
+        spec = _spec(thing.get("spec") or {}, told, is_launch=not thing.get("status"))
     except InvalidRequest as error:
         problems += [
             changed(each, where=resource_form.field_path(each.field)) for each in error.problems
@@ -384,13 +385,17 @@ def split_name(name: str) -> tuple[str, int]:
 # -- what another version wrote ------------------------------------------------------------------
 
 
-def _spec(found: Mapping[str, Any], told: list[str]) -> Spec:
+def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec:
     content = resource_form.read(Spec, found)
+    stop = content.get("stop")
+    if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
+        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases took longer ones
     try:
         spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
     except msgspec.ValidationError:
-        return validation.validate(_known(content, Spec, "spec", told))
-    if problems := validation.check_rules(spec):
+        known = _known(content, Spec, "spec", told)
+        return validation.validate(known, is_launch=is_launch)
+    if problems := validation.check_rules(spec, is_launch=is_launch):
         raise InvalidRequest(problems)
     return replace(spec, program=snapshots.completed(spec.program))
 
