@@ -122,6 +122,36 @@ class InvalidRequest(TFClusterError):
         super().__init__(str(self.message))
 
 
+MOST_PROBLEMS = (20, 10, 5, 3, 1)
+"""How many problems a refusal keeps that is too long with all of them: the first number that does.
+"""
+
+
+def with_few_problems(refusal: Clause, most: int) -> Clause:
+    """Return a refusal with so many problems at most, the first ones, and how many more there
+    were; anything else as it is.
+    """
+    if isinstance(refusal, str):
+        return refusal
+    values = {
+        name: with_few_problems(value, most) if isinstance(value, Message) else value
+        for name, value in refusal.params.items()
+    }
+    problems = values.get("problems")
+    if refusal.code == "RefusedForReasons" and isinstance(problems, list | tuple):
+        *first, last = problems
+        more = int(last.params["count"]) if _counts_more(last) else 0
+        found = first if more else problems
+        if len(found) > most:
+            rest = Message("More", {"count": len(found) - most + more})
+            values["problems"] = [*found[:most], rest]
+    return Message(refusal.code, values)
+
+
+def _counts_more(problem: Clause) -> bool:
+    return isinstance(problem, Message) and problem.code == "More"
+
+
 class PreflightRefused(InvalidRequest):
     """Well formed, but there is no room; each problem names the number that fits."""
 

@@ -179,6 +179,45 @@ def test_what_can_never_fit_is_refused_by_apply(bounded: Tenant, kube: Kubectl) 
     kube("create", "--dry-run=server", "-f", "-", stdin=large)
 
 
+ADVICE = (
+    (({"count": 5, "gpu": 1},), "Set worker.count in spec.replicas to at most 2, or ask"),
+    (({"count": 2, "gpu": 1}, {"count": 1, "gpu": 1}), "to at most 1, or ask"),
+    (({"count": 1}, {"count": 3, "gpu": 1}), "allows 2. Ask for less"),
+    (({"count": 200}, {"count": 3, "gpu": 1}), "allows 2. Ask for less"),
+    (({"count": 5, "gpu": 1}, {"count": 2, "gpu": 1}), "allows 2. Ask for less"),
+)
+"""Sizes of workers and parameter servers, and what is advised where a run may have 2 GPUs."""
+
+
+def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
+    """Of a resource that workers do not ask for, no number of them leaves enough: then none is
+    named. Here nobody but the test publishes limits.
+    """
+    kube("create", "namespace", "advice")
+    place = kube.within("advice")
+    limits = {"run.tasks": 130, "run.tasks.text": "at most 130 run here", "run.gpu": 2}
+    said = {**limits, "run.gpu.text": "a quota allows 2", "default.cpu": 0.1}
+    place(
+        "create",
+        "configmap",
+        "tfcluster-options",
+        *(f"--from-literal={k}={v}" for k, v in said.items()),
+    )
+
+    def told(*tasks: Object) -> str:
+        spec = Spec(mode=Mode.IN_GRAPH, replicas=sized(*map(dict, tasks)))
+        text = json.dumps(custom_resource.write("large", 1, spec))
+        try:
+            return place("create", "--dry-run=server", "-f", "-", stdin=text)
+        except NodeError as error:
+            return str(error)
+
+    wait_until(lambda: "never start" in told({"count": 9, "gpu": 1}), "limits count", seconds=90)
+    for tasks, words in ADVICE:
+        assert words in told(*tasks)
+    kube("delete", "namespace", "advice", "--wait=false")
+
+
 def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> None:
     """Who may edit everything in their namespace may not write or delete what the operator says
     that runs may ask for there.

@@ -125,6 +125,23 @@ def test_the_border_is_at_the_same_byte_as_in_a_launch(
         api.create(where, record("border-1", filled(SPECS[what], bytes_left=-1)), dryRun="All")
 
 
+def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Tenant) -> None:
+    """Texts of a spec are counted at launch, and labels and annotations where they grow: what was
+    taken under other bounds, here by an account that the policy leaves alone, is no trap.
+    """
+    spec, marks = running(env={"A": "<" * 20_000}), {"a": "x" * 40_000, "b": ""}
+    text = json.dumps(record("early-1", spec, annotations=marks))
+    past = ("--as=system:kube-controller-manager", "--as-group=system:masters")
+    bounded.kubectl("create", "-f", "-", *past, stdin=text)
+    bounded.kubectl("annotate", "tfcluster", "early-1", "b-")
+    with pytest.raises(NodeError, match="32 KiB together"):
+        bounded.kubectl("annotate", "tfcluster", "early-1", "c=more")
+    bounded.kubectl("annotate", "tfcluster", "early-1", "a-", "c=less")
+    stop = json.dumps({"spec": {"stop": {"reason": "enough"}}})
+    bounded.kubectl("patch", "tfcluster", "early-1", "--type=merge", f"--patch={stop}")
+    bounded.kubectl("delete", "tfcluster", "early-1")
+
+
 def test_the_largest_record_takes_what_is_said(bounded: Tenant, api: Api) -> None:
     """A program and annotations as large as they may be, in characters that take six bytes, and as
     many who wrote it as may: the record has no more bytes than the budget of etcd counts.

@@ -833,8 +833,12 @@ class _Draft:
                 told = _("the last retry may succeed; a TFJob fails when it begins")
             if count:
                 self.notes.remark(path, limit, told.format(count=count))
-        if any(each.restart == _BY_EXIT_CODE for each in self.types) and limit is not None:
+        by_exit_code = any(each.restart == _BY_EXIT_CODE for each in self.types)
+        if by_exit_code and limit is not None:
             self._put(("lifecycle", "heals"), min(limit, _MOST_RETRIES), path)
+        if limit and not (retried or by_exit_code):
+            why = _("it limits nothing: neither the chief nor the workers are retried")
+            self.notes.remark(path, limit, why)
         for each in self.types:
             if why := _restart_remark(each, again, retried):
                 self.notes.remark(f"{each.path}.restartPolicy", each.restart, why)

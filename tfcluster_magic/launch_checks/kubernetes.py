@@ -31,7 +31,7 @@ from ..spec import Message, Model, Spec
 from ..spec.message_table import format_duration
 from ..spec.quantities import parse_memory
 from . import policy_check, quota_and_node_fit
-from .namespace_quota import TaskDemand
+from .namespace_quota import TaskDemand, quota_keys
 from .policy_check import NamespaceObjects
 from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity
 
@@ -229,7 +229,7 @@ def _limit(place: NamespaceCapacity, name: str) -> Limit:
         totals.append(sum(n.count * n.total.get(name, 0.0) for n in place.nodes))
         frees.append(sum(n.count * n.free.get(name, 0.0) for n in place.nodes))
     for quota in place.quotas:
-        for key in {name, f"requests.{name}", f"limits.{name}"} & quota.hard.keys():
+        for key in quota_keys(name) & quota.hard.keys():
             totals.append(quota.hard[key])
             frees.append(quota.free(key))
     return Limit(total=min(totals, default=0.0), free=min(frees, default=0.0))
@@ -264,7 +264,7 @@ def admission_limits(facts: LaunchFacts) -> dict[str, str]:
             found = [
                 (quota.hard[key], f"ResourceQuota {quota.name} allows")
                 for quota in place.quotas
-                for key in _quota_keys(resource) & quota.hard.keys()
+                for key in quota_keys(resource) & quota.hard.keys()
             ]
             if nodes:
                 every = sum(each.count * each.total.get(resource, 0.0) for each in nodes)
@@ -282,10 +282,3 @@ def admission_limits(facts: LaunchFacts) -> dict[str, str]:
                 found.append((largest, "the largest node has"))
             write(f"task.{name}", resource, found)
     return said
-
-
-def _quota_keys(resource: str) -> set[str]:
-    """The keys under which a quota counts a resource. A limit is never below its request, so what
-    tasks request is within both.
-    """
-    return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}

@@ -302,7 +302,6 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
     """What is slow or may run out of memory, at the option that asks for most of it."""
     replicas = spec.replicas
     counts = replicas.counts
-    most = max(counts, key=lambda t: counts[t])
     cpu = total_request(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
@@ -314,7 +313,8 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
         largest = max(counts, key=lambda t: counts[t] * cpu_of(replicas.of(t).resources))
         asked = cpu_of(replicas.of(largest).resources)
         yield Problem(f"replicas.{largest.value}.resources.cpu", asked, slower)
-    unlimited = sum(n for t, n in counts.items() if not replicas.of(t).resources.memory)
+    without = {t: n for t, n in counts.items() if not replicas.of(t).resources.memory}
+    unlimited = sum(without.values())
     need = unlimited * _TYPICAL[spec.mode]
     if need > room.memory.free:
         holds = int(room.memory.free // _TYPICAL[spec.mode])
@@ -327,6 +327,7 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
             free=format_bytes(room.memory.free),
             fits=holds,
         )
+        most = max(without, key=lambda t: without[t])
         fits = counts[most] - (unlimited - holds)
         fits_here = fits if most in FLAGS and fits >= 1 else None
         yield Problem(f"replicas.{most.value}.count", counts[most], crowded, fits_here)

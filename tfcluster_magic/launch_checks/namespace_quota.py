@@ -20,6 +20,13 @@ from ..spec import Model
 Object = Mapping[str, Any]
 
 
+def quota_keys(resource: str) -> set[str]:
+    """Return the keys under which a quota counts a resource; `TaskDemand.counted_as` says how much.
+    A limit is never below its request, so what tasks request is within both.
+    """
+    return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}
+
+
 class TaskDemand(Model, frozen=True):
     """What one task asks for (`requests`), and may use at most (`limits`)."""
 

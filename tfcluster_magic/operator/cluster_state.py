@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidRequest
+from ..errors import MOST_PROBLEMS, InvalidRequest, with_few_problems
 from ..i18n import _
 from ..kube.api import decoding, labels
 from ..kube.api.client import Api, ApiError, Object, may_create, path
@@ -25,7 +25,7 @@ from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
 from ..launch_checks.quota_and_node_fit import room_taken_by_pod
 from ..program.snapshots import checksum_problems
-from ..spec import Message, TaskType, TFCluster
+from ..spec import Clause, Message, TaskType, TFCluster
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
@@ -121,8 +121,8 @@ class ClusterCaches(InformerGroup):
 REFUSED = "refused"
 """Key of a new record in the cache that no run can be made of: why, as a message."""
 _LONGEST_REFUSAL = 4000
-"""Characters of a refusal above which only their beginning is kept, in English: a record can have
-thousands of problems.
+"""Characters of a refusal above which only its first problems are kept: a record can have
+thousands.
 """
 
 
@@ -141,9 +141,7 @@ def trim_run(found: Object, known: Object | None = None) -> Object:
                 raise InvalidRequest(wrong)
         except InvalidRequest as error:
             if is_new:
-                words = str(error)
-                short = len(words) <= _LONGEST_REFUSAL
-                kept[REFUSED] = error.message if short else words[:_LONGEST_REFUSAL]
+                kept[REFUSED] = _short_refusal(error)
         except Exception as error:
             # One tenant's record must not keep the caches of all from being read.
             head = found["metadata"]
@@ -153,6 +151,14 @@ def trim_run(found: Object, known: Object | None = None) -> Object:
             if by_hand:
                 kept["spec"]["program"] = custom_resource.program_without_texts(spec)
     return kept
+
+
+def _short_refusal(error: InvalidRequest) -> Clause:
+    for most in (len(error.problems), *MOST_PROBLEMS):
+        told = with_few_problems(error.message, most)
+        if len(str(told)) <= _LONGEST_REFUSAL:
+            return told
+    return str(error)[:_LONGEST_REFUSAL]  # one problem of that length
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:

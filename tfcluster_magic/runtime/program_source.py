@@ -460,13 +460,17 @@ def _copy(stream: Any, file: Any, most: int) -> int:
     return count
 
 
+NO_GZIP = "Not a gzipped file"
+"""What Python says of bytes that do not begin as gzip's do."""
+
+
 def _damage(error: Exception) -> str:
     """What is wrong with an archive, in words."""
     import gzip
     import tarfile
     import zipfile
 
-    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+    if isinstance(error, gzip.BadGzipFile) and NO_GZIP in str(error):
         return "not a gzip file"
     told = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, RuntimeError)
     if isinstance(error, told) and str(error):
@@ -497,10 +501,7 @@ def _too_many(name: str) -> ConfigError:
 def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
     import zipfile
 
-    # Each entry begins so in the list of them, which zipfile reads whole: 50 MiB of it fill 1 GiB.
-    if content.count(b"PK\1\2") > MOST_FILES:
-        raise _too_many(name)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with zipfile.ZipFile(_ListedFiles(content, name)) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -508,6 +509,42 @@ def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
             if not info.is_dir():
                 with archive.open(info) as stream:
                     yield _relative(info.filename), bool(mode & stat.S_IXUSR), stream
+
+
+class _ListedFiles(io.BytesIO):
+    """A .zip that gives its list of entries only where they are as few as a program may have:
+    zipfile reads the list at once, and 50 MiB of it fill 1 GiB. The number that an archive says of
+    itself may be another.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content)
+        self._name = name
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes. Raises ConfigError for a list with too many entries."""
+        block = super().read(size)
+        if _count_listed(block) > MOST_FILES:
+            raise _too_many(self._name)
+        return block
+
+
+LISTED, LISTED_BYTES = b"PK\1\2", 46
+"""How an entry begins in the list of a .zip, and its bytes before its name.
+Ref: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)"""
+
+
+def _count_listed(block: bytes) -> int:
+    """How many entries of a .zip's list stand one after another, hardly more than may be."""
+    import struct
+
+    count = place = 0
+    while count <= MOST_FILES and block.startswith(LISTED, place):
+        if len(block) < place + LISTED_BYTES:
+            break
+        place += LISTED_BYTES + sum(struct.unpack_from("<3H", block, place + 28))
+        count += 1
+    return count
 
 
 def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
@@ -540,12 +577,20 @@ class _Unzipped:
         self._most = MOST_BYTES + MOST_FILES * 2048  # headers and padding come on top of files
 
     def read(self, size: int) -> bytes:
-        """The next bytes. Raises ReadError for too large a header, ConfigError at the limit."""
+        """The next bytes, without what follows the compressed ones and is none of them: tar leaves
+        that alone. Raises ReadError for too large a header, ConfigError at the limit.
+        """
+        import gzip
         import tarfile
 
         if size > MOST_HEADER:
             raise tarfile.ReadError(f"an entry has a header of {size} bytes")
-        block = self._stream.read(size)
+        try:
+            block = self._stream.read(size)
+        except gzip.BadGzipFile as error:
+            if not self._at or NO_GZIP not in str(error):
+                raise
+            return b""
         self._at += len(block)
         if self._at > self._most:
             raise _too_large(self._name)

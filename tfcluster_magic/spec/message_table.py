@@ -134,6 +134,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     "Where a run is, and why": {
         "Queued": mark("Waiting for {what}."),
         "QueuePlace": mark("{what} (place {place} in the queue)"),
+        "QueuePlaceWithin": mark("{what} (among the next {place} in the queue)"),
         "QueueTimeout": mark(
             "No room within {time:duration}: it waited for {what}. Ask for less, or raise "
             "--queue-timeout."

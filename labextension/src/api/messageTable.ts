@@ -20,6 +20,7 @@ export const TEXTS: Readonly<
   None: "none",
   Queued: "Waiting for {what}.",
   QueuePlace: "{what} (place {place} in the queue)",
+  QueuePlaceWithin: "{what} (among the next {place} in the queue)",
   QueueTimeout: "No room within {time:duration}: it waited for {what}. Ask for less, or raise --queue-timeout.",
   Starting: "Starting {count} tasks.",
   WaitingForTasks: "Waiting for {tasks:commas} to start ({ready} of {total} ready).",

@@ -189,6 +189,8 @@ def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path
         ("OnFailure", "OnFailure", 0, 0, 3, ""),
         ("OnFailure", "Never", 1000, 100, 3, "at most 100 times"),
         ("Never", "OnFailure", 4, 0, 3, "it is not retried: the chief and the workers are not"),
+        ("Never", "OnFailure", 4, 0, 3, "it limits nothing: neither the chief nor the workers"),
+        ("Never", "Never", 4, 0, 3, "it limits nothing: neither the chief nor the workers"),
         ("Never", "Always", None, 0, 3, "a task that was killed or lost is started again"),
         ("ExitCode", "Never", 4, 0, 4, "a crash, too little memory and an exit code of 128"),
         ("ExitCode", "Never", None, 0, 3, "as often as `heals` says"),
@@ -215,6 +217,16 @@ def test_workers_decide_whether_a_run_is_retried(
     assert (found.spec.lifecycle.restarts, found.spec.lifecycle.heals) == (restarts, heals)
     said = [r.why for r in found.remarks if r.path.endswith(("restartPolicy", "backoffLimit"))]
     assert [each for each in said if told in each] or (said, told) == ([], "")
+
+
+@pytest.mark.parametrize("limit", [None, 0])
+def test_a_limit_of_nothing_is_no_remark(tmp_path: Path, limit: int | None) -> None:
+    """A job that is never retried loses nothing without its limit of no retries."""
+    made = worker()
+    made["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
+    made["spec"]["runPolicy"] = {} if limit is None else {"backoffLimit": limit}
+    (found,) = read(tmp_path, made)
+    assert [each for each in remarks_of(found) if each.endswith("backoffLimit")] == []
 
 
 def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> None:

@@ -110,6 +110,16 @@ def test_tasks_without_a_limit_are_warned_of() -> None:
     assert check_fit(cluster(Resources(), Mode.IN_GRAPH, worker=4), room(memory=1)).warnings == ()
 
 
+def test_the_number_that_fits_is_of_the_tasks_without_a_limit() -> None:
+    """More workers with a memory limit are none of those whose number would have to be smaller."""
+    limited, free = Resources(memory="64Mi"), Resources()
+    replicas = ReplicaSet(
+        worker=Replicas(count=6, resources=limited), ps=Replicas(count=4, resources=free)
+    )
+    (caution,) = check_fit(Spec(replicas=replicas), room(memory=1)).cautions
+    assert (caution.field, caution.value, caution.fits) == ("replicas.ps.count", 4, 2)
+
+
 @pytest.mark.parametrize("count", [21, 1000])
 def test_too_many_tasks(count: int) -> None:
     """More tasks than run here are refused with the most that do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster_magic.operator.cluster_state import trim_run
+from tfcluster_magic.operator.cluster_state import REFUSED, trim_run
 
 
 def written(generation: int, phase: str, text: str = "print(1)\n" * 1000) -> dict[str, Any]:
@@ -25,3 +25,21 @@ def test_a_program_written_by_hand_is_read_once() -> None:
     assert "print" not in str(first)
     other = trim_run(written(2, "Running", "print(2)\n"), again)
     assert other["spec"]["program"]["sha256"] != first["spec"]["program"]["sha256"]
+
+
+def test_a_record_of_an_earlier_release_keeps_its_program() -> None:
+    """Text that takes more in etcd than a launch may have is read when the record has a status."""
+    kept = trim_run(written(1, "Running", "print('a')\n" * 5900))
+    assert kept["spec"]["program"]["sha256"]
+
+
+def test_a_refusal_of_many_problems_names_the_first_and_counts_the_rest() -> None:
+    """A record can have thousands of problems; its status says the first, in every language."""
+    found = written(1, "")
+    found["spec"]["env"] = {f"TFCLUSTER_{n}": "x" for n in range(200)}
+    del found["status"]
+    lines = str(trim_run(found)[REFUSED]).splitlines()
+    assert lines[0] == "the TFCluster digits-1 is wrong for 200 reasons:"
+    assert "TFCLUSTER_0" in lines[1]
+    assert lines[-1] == f"  - {200 - (len(lines) - 2)} more"
+    assert len(lines) > 10

@@ -220,6 +220,26 @@ def test_an_archive_is_unpacked(run: Run, site: Site, home: Path, end: str) -> N
     assert "packed" in task.output
 
 
+@pytest.mark.parametrize("end", [".zip", ".tar.gz"])
+def test_an_archive_with_what_others_take_is_unpacked(
+    run: Run, site: Site, home: Path, end: str
+) -> None:
+    """A stored archive of very many entries is one file of the archive that holds it, and bytes
+    behind a .tar.gz are left alone, as tar does it.
+    """
+    if end == ".zip":
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("main.py", HELLO)
+            archive.writestr("data.zip", large("zip"))
+        packed = stream.getvalue()
+    else:
+        packed = tarred({"main.py": HELLO.encode()}) + b"a signature"
+    task = started(run, url=site.add(f"/a{end}", packed), dir=str(home))
+    assert task.wait()["cause"] == "Completed", task.output
+    assert "hello from" in task.output
+
+
 def test_an_archive_that_leads_outside_is_refused(run: Run, site: Site, home: Path) -> None:
     """An entry that would be written outside of the archive's folder stops the task."""
     packed = io.BytesIO()
@@ -364,6 +384,10 @@ def large(what: str) -> bytes:
             for number in range(10_001):
                 archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
         return stream.getvalue()
+    if what == "zip that says less":  # its end says how many entries there are, twice
+        packed = large("zip")
+        end = packed.rindex(b"PK\5\6") + 8
+        return packed[:end] + b"\1\0\1\0" + packed[end + 4 :]
     if what == "folders":
         return zeros_behind(head("more", tarfile.DIRTYPE) * 10_001, 0)
     kinds = {"pax": tarfile.XHDTYPE, "name": tarfile.GNUTYPE_LONGNAME, "skipped": tarfile.DIRTYPE}
@@ -379,6 +403,7 @@ def large(what: str) -> bytes:
         ("skipped", "ArchiveTooLarge", {"most": "50"}),
         ("folders", "ArchiveHoldsTooMany", {"most": "10000"}),
         ("zip", "ArchiveHoldsTooMany", {"most": "10000"}),
+        ("zip that says less", "ArchiveHoldsTooMany", {"most": "10000"}),
     ],
 )
 def test_a_small_archive_fills_neither_memory_nor_disk(
@@ -387,7 +412,7 @@ def test_a_small_archive_fills_neither_memory_nor_disk(
     """Headers, skipped entries and many empty ones are bounded as files are, and said to be so; a
     task with 200 MiB of memory gets that far.
     """
-    name = "a.zip" if what == "zip" else "a.tgz"
+    name = "a.zip" if what.startswith("zip") else "a.tgz"
     url = site.add(f"/{name}", large(what))
     told = refused(started(run, ["prlimit", f"--data={200 << 20}"], url=url, dir=str(home)))
     assert told == (code, {"archive": name, **values})

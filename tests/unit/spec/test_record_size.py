@@ -11,12 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.payloads import SPECS, TEXT, filled, size
 
-from tfcluster_magic.errors import InvalidRequest
+from tfcluster_magic.errors import InvalidRequest, Problem, with_few_problems
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.objects import crd, custom_resource
 from tfcluster_magic.launch.validation import validate
+from tfcluster_magic.lifecycle.messages import english
+from tfcluster_magic.operator.reconcile.status_rules import failed_status
 from tfcluster_magic.spec import (
     Cause,
     Event,
@@ -310,6 +313,52 @@ def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     assert len(kept.failures[-1].exit.last_lines) == last
     assert len(kept.failures[-1].exit.error) == words
     assert len(kept.events) == events
+
+
+def refusal(count: int, length: int = 300) -> Status:
+    """The status of a run that is refused for so many reasons."""
+    problems = [Problem(f"spec.env.A{n}", "x" * length, "use less") for n in range(count)]
+    said = InvalidRequest(problems, Message("RecordWrong", {"name": "digits-1"})).message
+    told = Message("Refused", {"why": said})
+    queued = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
+    return failed_status(queued, Reason.START_FAILED, told, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(5, 5), (12, 12), (30, 30), (60, 60), (110, 20), (1000, 20)]
+)
+def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown: int) -> None:
+    """The text stands in a status several times: what repeats it goes before a problem does, and of
+    a hundred the first are told and how many more there are, in every language.
+    """
+    written = custom_resource.write_status(refusal(count))
+    assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES
+    kept = custom_resource.read_status({"status": written})
+    lines = kept.message.splitlines()
+    assert lines[0] == f"the TFCluster digits-1 is wrong for {count} reasons:"
+    rest = [f"  - {count - shown} more."] if shown < count else []
+    assert len(lines) == 1 + shown + len(rest)
+    assert lines[shown + 1 :] == rest
+    assert english(kept.messages) == kept.message
+    failed = written["conditions"][-1]
+    assert failed["type"] == "Failed"
+    assert failed["message"].startswith("the TFCluster digits-1 is wrong for")
+
+
+def test_one_problem_of_any_length_is_told_as_far_as_there_is_room() -> None:
+    """A status whose one sentence is too long keeps the first thousand characters of it."""
+    (told,) = refusal(1).messages
+    status = replace(refusal(1), message="<" * 6000, messages=(told,) * 100)
+    kept = custom_resource.read_status({"status": custom_resource.write_status(status)})
+    assert kept.message == "<" * 1000
+
+
+def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> None:
+    """What is left out is added up."""
+    (told,) = refusal(1000).messages
+    for most in (20, 5, 7):
+        told = with_few_problems(told, most)
+    assert str(told).endswith("\n  - 995 more")
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:

@@ -155,11 +155,15 @@ class CelRule:
     rule: str
     message: Clause
     field: str = ""
+    is_for_new: bool = False
+    """Whether it holds for new objects alone: of one that exists nothing of this may change."""
 
     def as_object(self) -> Object:
         """As it stands in a schema."""
         with language(ENGLISH):
-            made = {"rule": self.rule, "message": str(self.message)}
+            made: Object = {"rule": self.rule, "message": str(self.message)}
+        if self.is_for_new:
+            made |= {"rule": f"oldSelf.hasValue() || {self.rule}", "optionalOldSelf": True}
         return made | ({"fieldPath": f".{self.field}"} if self.field else {})
 
 
@@ -225,7 +229,7 @@ count at too high a price here, is said by `k8s/base/admission.yaml`.
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, in CEL: the texts of the
     table and the contents of files, what they count for, what base64 adds to that, and what labels
-    and annotations take.
+    and annotations take: now, and before the change.
     """
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
     size, around = stored_bytes_in_cel("t"), f"{AROUND}"
@@ -239,7 +243,8 @@ def policy_variables() -> dict[str, str]:
         "payload": f"variables.texts.map(t, {size} + {around}).sum() + "
         f"variables.files.map(t, ({size}) * 3 / 4 + {around}).sum()",
         "base64": f"variables.files.map(t, ({size} + 3) / 4).sum()",
-        "marks": f"({_lists('object.metadata', marks)}).map(t, {size} + {around}).sum()",
+        "marks": f"[object, oldObject].map(o, o == null ? 0 : ({_lists('o.metadata', marks)})"
+        f".map(t, {size} + {around}).sum())",
     }
 
 
@@ -333,7 +338,7 @@ SPEC_RULES = (
     ),
     CelRule("env", f"self.all(k, {cel_matches('k', ENV_NAME_PATTERN)})", rules.ENV_NAME),
     CelRule("env", _free("self", rules.RESERVED_ENV), rules.RESERVED_NAME),
-    CelRule("", f"{_PAYLOAD} <= {PAYLOAD_BYTES}", rules.PAYLOAD_AT_MOST),
+    CelRule("", f"{_PAYLOAD} <= {PAYLOAD_BYTES}", rules.PAYLOAD_AT_MOST, is_for_new=True),
     CelRule(
         "program",
         f"[{', '.join(f'has(self.{each})' for each in rules.PROGRAM_FORMS)}]"

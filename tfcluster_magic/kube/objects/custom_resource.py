@@ -14,17 +14,18 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import InvalidRequest, Problem, one_line
+from ...errors import MOST_PROBLEMS, InvalidRequest, Problem, one_line, with_few_problems
 from ...i18n import _
 from ...launch import validation
 from ...launch.validation.schema import element_type, model_type
+from ...lifecycle import messages
 from ...program import snapshots
 from ...spec import (
     API_VERSION,
@@ -47,7 +48,7 @@ from ...spec import (
     resource_form,
 )
 from ...spec.record_size import STATUS_BYTES, json_bytes
-from ...spec.spec import fields_of
+from ...spec.spec import ASKER_LENGTH, fields_of
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
@@ -66,7 +67,8 @@ INFERRED = f"{GROUP}/inferred"
 
 
 def read(thing: Mapping[str, Any]) -> TFCluster:
-    """The record of an object of kind TFCluster.
+    """The record of an object of kind TFCluster. Of one that has a status no size is judged: an
+    operator has taken it, by the bounds of its own release.
 
     Raises:
         InvalidRequest: its name or its spec is not one that a run may have; every problem.
@@ -79,7 +81,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
         problems.append(Problem("metadata.name", name, names.RUN_NAME_RULE))
     spec = Spec()
     try:
-        spec = _spec(thing.get("spec") or {}, told)
+        spec = _spec(thing.get("spec") or {}, told, is_launch=not thing.get("status"))
     except InvalidRequest as error:
         problems += [
             changed(each, where=resource_form.field_path(each.field)) for each in error.problems
@@ -189,16 +191,17 @@ def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] 
         generation: `metadata.generation` of the spec that the status is about; 0 to leave it out.
         before: the status in the resource; its conditions keep their times.
     """
-    written = _written(status, generation, before)
+    written = _written(status, generation, before, status.message)
     for shorter in _SHORTER:
         if json_bytes(written) <= STATUS_BYTES:
             break
         status = shorter(status)
-        written = _written(status, generation, before)
+        written = _written(status, generation, before, _first_line(status.message))
     return written
 
 
-def _written(status: Status, generation: int, before: Mapping[str, Any]) -> Object:
+def _written(status: Status, generation: int, before: Mapping[str, Any], words: str) -> Object:
+    """A status with its conditions, whose message is `words`."""
     told = resource_form.write(Status, msgspec.to_builtins(replace(status, addresses={})))
     counts = status.counts.values()
     ready = sum(c.running + c.succeeded for c in counts)
@@ -207,7 +210,7 @@ def _written(status: Status, generation: int, before: Mapping[str, Any]) -> Obje
         **told,
         "ready": f"{ready}/{sum(c.desired for c in counts)}",
         **observed,
-        "conditions": _conditions(status, observed, before.get("conditions") or ()),
+        "conditions": _conditions(status, words, observed, before.get("conditions") or ()),
     }
 
 
@@ -216,8 +219,25 @@ def _written(status: Status, generation: int, before: Mapping[str, Any]) -> Obje
 # least goes first, and what can be read elsewhere: in logs, or in annotations of the launch. What
 # decides on the run stays.
 
-_FEW, _SHORT = 10, 80
-"""Events, and characters of a text, that the shorter forms keep."""
+_FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
+"""Events, characters of a text, those of a first line, and of what the status says itself, that the
+shorter forms keep.
+"""
+
+
+def _told_once(status: Status) -> Status:
+    """What the status says, without what repeats it: events, beside the conditions."""
+    events = (
+        replace(each, message=_first_line(each.message), messages=())
+        if each.message == status.message
+        else each
+        for each in status.events
+    )
+    return replace(status, events=tuple(events))
+
+
+def _first_line(text: str) -> str:
+    return text[:_LINE].partition("\n")[0].removesuffix(":")
 
 
 def _without_lines_of_others(status: Status) -> Status:
@@ -243,6 +263,20 @@ def _in_few_words_of_others(status: Status) -> Status:
     )
 
 
+def _with_problems(most: int) -> Callable[[Status], Status]:
+    """Keep so many problems of a refusal."""
+
+    def shorter(status: Status) -> Status:
+        parts = tuple(
+            each
+            for part in status.messages
+            if isinstance(each := with_few_problems(part, most), Message)
+        )
+        return status if parts == status.messages else messages.with_messages(status, *parts)
+
+    return shorter
+
+
 def _in_short(status: Status) -> Status:
     told = replace(
         status,
@@ -255,10 +289,23 @@ def _in_short(status: Status) -> Status:
         warnings=(),
         inferred=(),
     )
-    return replace(_short(told), paths=status.paths)
+    words = status.message[:_SENTENCES]
+    return replace(_short(replace(told, message="")), paths=status.paths, message=words)
 
 
-_SHORTER = (_without_lines_of_others, _with_few_events, _in_few_words_of_others, _in_short)
+def _in_one_line(status: Status) -> Status:
+    return replace(status, message=_cut(status.message))
+
+
+_SHORTER = (
+    _told_once,
+    _without_lines_of_others,
+    _with_few_events,
+    _in_few_words_of_others,
+    *map(_with_problems, MOST_PROBLEMS),
+    _in_short,
+    _in_one_line,
+)
 
 
 def _without_lines(failure: TaskFailure) -> TaskFailure:
@@ -324,11 +371,11 @@ _UNSUCCESSFUL = (Phase.FAILED, Phase.STOPPED)
 
 
 def _conditions(
-    status: Status, observed: Mapping[str, int], before: Sequence[Mapping[str, Any]]
+    status: Status, words: str, observed: Mapping[str, int], before: Sequence[Mapping[str, Any]]
 ) -> list[Object]:
-    """Return the conditions of a run."""
+    """Return the conditions of a run, which `words` explain."""
     admitted, phase = status.started_at is not None, status.phase
-    why, words = status.reason.value, status.message
+    why = status.reason.value
     told = (
         (
             _ADMITTED,
@@ -384,13 +431,17 @@ def split_name(name: str) -> tuple[str, int]:
 # -- what another version wrote ------------------------------------------------------------------
 
 
-def _spec(found: Mapping[str, Any], told: list[str]) -> Spec:
+def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec:
     content = resource_form.read(Spec, found)
+    stop = content.get("stop")
+    if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
+        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases took longer ones
     try:
         spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
     except msgspec.ValidationError:
-        return validation.validate(_known(content, Spec, "spec", told))
-    if problems := validation.check_rules(spec):
+        known = _known(content, Spec, "spec", told)
+        return validation.validate(known, is_launch=is_launch)
+    if problems := validation.check_rules(spec, is_launch=is_launch):
         raise InvalidRequest(problems)
     return replace(spec, program=snapshots.completed(spec.program))
 

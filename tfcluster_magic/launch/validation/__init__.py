@@ -34,14 +34,16 @@ __all__ = [
 M = TypeVar("M", bound=Model)
 
 
-def validate(data: Mapping[str, Any]) -> Spec:
-    """Build a Spec from JSON-like data. Raises InvalidRequest with every problem."""
+def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
+    """Build a Spec from JSON-like data, for a launch or of a run that was taken. Raises
+    InvalidRequest with every problem.
+    """
     problems: list[Problem] = []
     clean = schema.check_schema(data, Spec, "spec", problems)
     spec: Spec | None = None
     if not problems:
         spec = msgspec.convert(clean, Spec)
-        problems += check_rules(spec)
+        problems += check_rules(spec, is_launch=is_launch)
         spec = replace(spec, program=completed(spec.program))
     if problems or spec is None:
         raise InvalidRequest(problems)

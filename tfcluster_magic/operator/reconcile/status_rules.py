@@ -38,6 +38,8 @@ QUIET_PAUSE_SUSPECTED = 10.0
 
 def waiting_message(verdict: Waiting) -> Message:
     """What a queued run waits for, and its place."""
+    if verdict.is_coarse:
+        return Message("QueuePlaceWithin", {"what": verdict.sentence, "place": verdict.place})
     return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
 
 

@@ -44,6 +44,8 @@ class Waiting:
 
     sentence: Message
     place: int = 1
+    is_coarse: bool = False
+    """Whether its place is the given one or one before that."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class Admission:
             return Waiting(Message("PolicyCheckPending"))
         queue = self._queue(cluster.metadata.owner, uid)
         if place := runs_ahead(queue, uid):
+            if self.pace.is_holding(cluster.metadata.owner):
+                return _held_by_pace(place + 1)
             told = Message("TurnAfter", {"name": queue[place - 1].key[1]})
             return Waiting(told, place + 1)
         return self._first(cluster)
@@ -207,6 +211,15 @@ class Admission:
                 # The look may be older than a run that another thread just decides on.
                 if since < snapshot.at and uid not in waiting:
                     kept.pop(uid, None)
+
+
+def _held_by_pace(place: int) -> Waiting:
+    """All that wait move up each second, and each change is a write: far behind, places are told in
+    tens or hundreds.
+    """
+    step = 10 ** (len(str(place)) - 1)
+    told = -(-place // step) * step
+    return Waiting(Message("LaunchPace", {"count": AT_ONCE}), told, is_coarse=step > 1)
 
 
 def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:

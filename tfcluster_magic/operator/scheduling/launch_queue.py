@@ -81,6 +81,8 @@ AT_ONCE = 30
 """Runs of one namespace that may begin at once, after a while without any."""
 EVERY = 1.0
 """Seconds after which one more may."""
+NEARLY = 6
+"""As long as fewer than so many may begin at once, the pace is what the queue waits for."""
 
 
 class LaunchPace:
@@ -95,6 +97,13 @@ class LaunchPace:
         """Whether one may begin now."""
         now = self._clock()
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
+
+    def is_holding(self, namespace: str) -> bool:
+        """Whether the queue of a namespace moves no faster than this, also in the moment in which
+        the next one may begin.
+        """
+        now = self._clock()
+        return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY
 
     def note(self, namespace: str) -> None:
         """One begins now; the caller takes care that one thread at a time says so."""

@@ -241,6 +241,16 @@ def test_everything_but_stop_is_kept_from_changing() -> None:
     assert {r["fieldPath"] for r in rules_} == {f".spec.{f.encode_name}" for f in fields(Spec)}
 
 
+def test_what_an_earlier_release_took_can_be_stopped() -> None:
+    """How much texts have together is asked of new records alone: a stop changes the spec, and with
+    it every rule of the whole spec is asked again.
+    """
+    rules = SCHEMA["properties"]["spec"]["x-kubernetes-validations"]
+    (bound,) = (each for each in rules if "64 KiB together" in each["message"])
+    assert bound["optionalOldSelf"] is True
+    assert bound["rule"].startswith("oldSelf.hasValue() || ")
+
+
 def test_the_resource_is_in_english_whatever_the_language() -> None:
     """A definition made under another language is the same."""
     with language("zh_CN"):

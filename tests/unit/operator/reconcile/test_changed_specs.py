@@ -61,6 +61,42 @@ def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
     assert status["paths"]["output"] == "/log/digits/1"
 
 
+LINE = "print('step', step)  # of an ordinary program\n"
+OLD_TEXT = LINE * (65_400 // len(LINE))
+"""Less than 64 KiB, of which the quotation marks and ends of lines take more in etcd: no release
+that counts these takes it.
+"""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: bool) -> None:
+    """Bounds that a release has made lower hold for launches alone: an operator that is upgraded
+    takes a running run as it is, also after a stop whose asker was told at length.
+    """
+    up(world, ps=1, reclaim_after=0.0)
+    if restarted:
+        world.rest()
+    run = copy.deepcopy(world.run("digits-1"))
+    run["spec"]["program"] = {"inline": OLD_TEXT}
+    run["metadata"]["generation"] = 2
+    world.server.put(f"{RUNS}/digits-1", run)
+    if restarted:
+        world.operate()
+    world.pod("digits-1-worker", "running", 0, "digits-1-worker-0-first")
+    run = copy.deepcopy(world.run("digits-1"))
+    run["spec"]["stop"] = {"reason": "enough", "by": "a" * 1000}
+    run["metadata"]["generation"] = 3
+    world.server.put(f"{RUNS}/digits-1", run)
+    status = world.wait("digits-1", lambda s: s["phase"] in ("Stopping", "Stopped", "Failed"))
+    assert status["reason"] == "StopRequested", status["message"]
+
+
+def test_a_new_record_of_that_size_is_refused(world: World) -> None:
+    """A record that no operator has taken has to keep the bounds of a launch."""
+    world.server.put(f"{RUNS}/digits-1", {"spec": {"program": {"inline": OLD_TEXT}}})
+    assert "64 KiB together" in world.phase("digits-1", "Failed")["message"]
+
+
 def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
     """A program in the record with another checksum than is said is Failed before anything is made,
     with the checksum that it has.

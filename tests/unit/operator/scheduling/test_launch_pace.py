@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from support.admission_cluster import Place
+from support.polling import wait_until
 
+from tfcluster_magic.operator.reconcile.status_rules import waiting_message
 from tfcluster_magic.operator.scheduling.admission import Admitted, Waiting
 from tfcluster_magic.operator.scheduling.launch_queue import AT_ONCE, EVERY, LaunchPace
 
@@ -50,6 +52,42 @@ def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> No
     assert there.decide("bob", "digits-1") == Admitted()
     clock.now += EVERY
     assert there.decide("alice", f"digits-{AT_ONCE + 1}") == Admitted()
+
+
+def test_a_place_does_not_change_each_second(there: Place) -> None:
+    """While the pace holds the queue, runs far behind are told tens and hundreds: with each of them
+    that begins, few records are written.
+    """
+    clock = Clock()
+    there.admission.pace = LaunchPace(clock)
+    waiting = [f"later-{number}" for number in range(1, 151)]
+    for name in waiting:
+        there.run("alice", name, 1, 1)
+    begun = [f"digits-{number}" for number in range(1, AT_ONCE + 2)]
+    for name in begun[:AT_ONCE]:
+        there.decide("alice", name)
+    wait_until(lambda: told(there, waiting[0])[1] == 2)
+
+    before = {name: told(there, name) for name in waiting}
+    clock.now += EVERY
+    assert there.decide("alice", begun[-1]) == Admitted()
+    wait_until(lambda: told(there, waiting[1])[1] == 2)
+    after = {name: told(there, name) for name in waiting}
+
+    assert before[waiting[98]] == (f"{PACED} (among the next 100 in the queue)", 100)
+    assert before[waiting[60]] == (f"{PACED} (among the next 70 in the queue)", 70)
+    assert before[waiting[5]] == (f"{PACED} (place 7 in the queue)", 7)
+    assert sum(before[name] != after[name] for name in waiting) < 20
+
+
+PACED = f"its turn: after {AT_ONCE} clusters of this namespace one begins each second"
+
+
+def told(there: Place, name: str) -> tuple[str, int]:
+    """What a run that waits is told, and the place in it."""
+    verdict = there.decide("alice", name)
+    assert isinstance(verdict, Waiting)
+    return str(waiting_message(verdict)), verdict.place
 
 
 def test_what_was_used_is_made_up_for() -> None:
