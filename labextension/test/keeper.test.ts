@@ -212,6 +212,7 @@ it.each([
       ])
   });
   await reach('Succeeded');
-  shown.context.saveState.emit('started');
   await vi.waitFor(() => expect(shown.phase).toBe(phase));
+  shown.context.saveState.emit('started');
+  expect(shown.phase).toBe(phase);
 });
