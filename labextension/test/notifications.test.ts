@@ -51,6 +51,20 @@ it('a notification goes with its run', async () => {
   await tells();
 });
 
+it('a notification stays when the name of its run is launched again', async () => {
+  fail('a');
+  await tells('a-1 failed. a is Failed.');
+  server.push('a-2', aRun('a', 2, 'Running', LATER));
+  const changed = vi.fn();
+  server.model.changed.connect(changed);
+  server.runs = [aRun('a', 2, 'Running', LATER)]; // as the server lists them
+  await server.model.refresh();
+  expect(changed).toHaveBeenCalled();
+  expect(told()).toEqual(['a-1 failed. a is Failed.']);
+  server.push('a-1', null);
+  await tells();
+});
+
 it('successes and failures are told apart', async () => {
   fail('a');
   server.push('b-1', aRun('b', 1, 'Succeeded', LATER));

@@ -56,7 +56,7 @@ def test_the_wheel_holds_everything_that_is_started_or_read_by_path(wheel: Path)
     source = {
         path.relative_to(ROOT).as_posix()
         for path in PACKAGE.rglob("*")
-        if path.suffix in {".py", ".j2"} or path.name == "py.typed"
+        if path.suffix in {".py", ".j2", ".bash"} or path.name == "py.typed"
     }
     assert source <= names
     assert "tfcluster_magic/runtime/libloopback_guard.so" in names

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,7 +15,7 @@ import pytest
 from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
-from tfcluster_magic.server.app import login_shell
+from tfcluster_magic.server.app import BASH_LOGIN_FILE, login_shell
 
 PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
 """What /etc/profile does."""
@@ -76,3 +78,56 @@ def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> Non
         "-c",
         f'exec env PATH={before}:{tmp_path}:"$PATH" /bin/zsh',
     ]
+
+
+PERSONAL = """echo read >> ~/reads
+alias ll='echo an alias'
+hello() { echo a function; }
+PS1='mine> '
+export PATH=/usr/local/bin:/usr/bin:/bin
+"""
+"""A profile with what only an interactive shell keeps."""
+
+
+def in_bash(home: Path, typed: str, **environ: str) -> str:
+    """Return what a terminal's bash prints in this home until it ends."""
+    environ = {"SHELL": str(shutil.which("bash")), "HOME": str(home), "TERM": "dumb"} | environ
+    command = login_shell(environ, home / "programs")
+    assert command is not None
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvpe(command[0], command, {"PATH": os.environ["PATH"], **environ})
+    os.write(terminal, f"{typed}; exit\n".encode())
+    printed = b""
+    try:
+        while some := os.read(terminal, 4096):
+            printed += some
+    except OSError:  # Linux's end of a terminal
+        pass
+    os.close(terminal)
+    os.waitpid(child, 0)
+    return printed.decode()
+
+
+@pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
+@pytest.mark.parametrize("name", [".bash_profile", ".bash_login", ".profile", ".bashrc"])
+def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
+    """Aliases, functions and prompt are there, PATH begins with the server's, read once."""
+    later = [".bash_profile", ".bash_login", ".profile", ".bashrc"]
+    for other in later[later.index(name) :]:
+        (tmp_path / other).write_text(PERSONAL)
+    said = in_bash(tmp_path, 'll; hello; echo "<$PATH>"')
+    for wanted in ("an alias\r\n", "a function\r\n", "mine> ", f"<{tmp_path}/programs:/usr/local"):
+        assert wanted in said
+    assert (tmp_path / "reads").read_text() == "read\n"
+
+
+@pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
+def test_bash_is_a_login_shell_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The profile may ask for a login shell; ENV is the server's own, history bash's."""
+    (tmp_path / ".bash_profile").write_text("shopt -q login_shell && echo a login shell\n")
+    typed = 'echo "<$ENV $HISTFILE $(shopt -o posix)>"; set | grep -ci ^_*tfcluster'
+    said = in_bash(tmp_path, typed, ENV="production")
+    assert "a login shell\r\n" in said
+    assert f"<production {tmp_path}/.bash_history posix          \toff>\r\n0\r\n" in said
+    assert BASH_LOGIN_FILE.name not in in_bash(tmp_path, "env")

@@ -132,6 +132,16 @@ def is_dirty(lab: LabPage) -> bool:
     return dirty
 
 
+def see(lab: LabPage, seen: bool) -> None:
+    """Come to the tab of the browser, or leave it for another one."""
+    lab.page.evaluate(
+        "value => {"
+        " Object.defineProperty(document, 'hidden', { value, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        not seen,
+    )
+
+
 def outdated(run: TFCluster) -> list[dict[str, Any]]:
     """The output of a cell as it was when its run had just been launched."""
     queued = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, message="It waits.")
@@ -139,7 +149,9 @@ def outdated(run: TFCluster) -> list[dict[str, Any]]:
 
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
-    """Each phase is written into the document: saved at any time, it is how the run was last."""
+    """Each phase is written into the document: saved at any time, it is how the run was last. A
+    window that nobody looks at waits until somebody does.
+    """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
     expect(card(lab)).to_contain_text("2/2 ready")
     wait_until(lambda: "Running" in kept_html(lab), lambda: f"Running is kept: {kept(lab)}")
@@ -150,7 +162,13 @@ def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> N
     assert "%tfcluster status digits-1" in running["text/html"]
     assert not is_dirty(lab)
 
-    lab.server.manager.stop("digits-1", "enough")
+    see(lab, False)
+    with lab.page.expect_response(re.compile("tfcluster/api/outputs")) as answered:
+        lab.server.manager.stop("digits-1", "enough")
+    answered.value.finished()
+    expect(card(lab)).to_contain_text("Stopped")
+    assert not is_dirty(lab)  # it may be at work in another window
+    see(lab, True)
     wait_until(lambda: "Stopped" in kept_html(lab), lambda: f"Stopped is kept: {kept(lab)}")
     assert is_dirty(lab)  # so JupyterLab saves it by itself
     save(lab)

@@ -100,7 +100,7 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
     assert "_tb_global_settings" not in settings or "autoReload" not in str(settings)
     lab.screenshot("reloads")
     lab.server.manager.stop("digits", "seen")
-    expect(said).to_have_text("Does not reload: no run here is active")
+    expect(said).to_have_text("Not reloading: no run shown here is active")
 
 
 def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:

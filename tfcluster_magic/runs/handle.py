@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TFClusterError, WaitInterrupted
 from ..i18n import _
 from ..output import report
-from ..output.report import run_bundle
+from ..output.report import ready_count, run_bundle
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Status, TFCluster
 from .manager import ClusterManager, Until
@@ -41,9 +41,10 @@ class Cluster:
 
     def __repr__(self) -> str:
         try:
-            return report.headline(self.record)
+            record = self.record
         except TFClusterError as gone:  # deleted since: a repr that raises is shown three times
-            return f"{self.name}: {gone}"
+            return f"<Cluster {self.name}: {gone}>"
+        return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 
     @property
     def record(self) -> TFCluster:

@@ -115,12 +115,16 @@ def translate_settings() -> bool:
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
 """Shells that read their profile with `-l -c`, and have "$PATH" in quotes with colons."""
 
+BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
+"""Reads a login shell's files and then puts TFCLUSTER_TERMINAL_PATH in front of PATH."""
+
 
 def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
-    """Return the command of a shell that reads the profile and still finds this server's programs.
+    """Return the command of a login shell that still finds this server's programs.
 
-    The profile is read by a login shell. That one becomes an interactive shell, with the beginning
-    of the server's PATH, up to `programs`, in front.
+    The beginning of the server's PATH, up to `programs`, comes in front of what the profile sets.
+    Bash keeps all of the profile: variables, aliases, functions and prompt. Of another shell a
+    login shell reads the profile and becomes an interactive shell, which keeps the variables.
 
     Args:
         environ: the server's environment; SHELL wins over the shell of the account.
@@ -130,12 +134,19 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
         The command; None if SHELL is a shell that this does not fit.
     """
     shell = environ.get("SHELL") or _account_shell()
-    if Path(shell).name not in SHELLS:
+    name = Path(shell).name
+    if name not in SHELLS:
         return None
     path = environ.get("PATH", "").split(os.pathsep)
     front = path[: path.index(str(programs)) + 1] if str(programs) in path else [str(programs)]
-    found = shlex.quote(os.pathsep.join(front))
-    return [shell, "-l", "-c", f'exec env PATH={found}:"$PATH" {shlex.quote(shell)}']
+    found = os.pathsep.join(front)
+    if name == "bash":
+        variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
+        if "ENV" in environ:  # other shells read it; it is given back
+            variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
+        return ["env", *variables, shell, "--posix", "-l"]
+    becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'
+    return [shell, "-l", "-c", becomes]
 
 
 def _account_shell() -> str:

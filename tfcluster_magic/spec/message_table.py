@@ -546,11 +546,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PolicyCheckPending": mark("the check that NetworkPolicies are enforced on this cluster"),
         "TurnAfter": mark("its turn after {name}"),
         "LaunchPace": mark(
-            "its turn: after {count} clusters of this namespace one begins each second"
+            "its turn: this namespace has started {count} clusters; the others start one per second"
         ),
         "EarlierOffer": mark(
-            "what the cluster had when it was queued ({problems:clauses}); it fails if that does "
-            "not return"
+            "capacity that was there when the run was queued ({problems:clauses}); the run fails "
+            "if it does not come back"
         ),
         "Missing": "{parts:commas}{held}",
         "NodesWithRoom": mark("nodes with {amount} free for a task"),
@@ -819,12 +819,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     "What a spec may have": {
         "OneAtMost": mark("there is at most 1"),
         "WorkerNeeded": mark("at least 1 worker (or a chief) is needed"),
-        "TasksAtMost": mark("at most {most} tasks in all"),
+        "TasksAtMost": mark("at most {most} tasks in total"),
         "ProgramNeeded": mark(
             "between-graph runs a program: name a file, a folder, a URL or a cell"
         ),
         "ProgramUnused": mark("in-graph runs no program: the notebook is the client"),
-        "NoSuchTasks": mark("in-graph has ps and workers only: 0"),
+        "NoSuchTasks": mark("in-graph has only parameter servers and workers: use 0"),
         "MemoryAtLeast": mark("TensorFlow cannot start below {least}"),
         "EnvironmentName": mark("a name has letters, digits and '_', and no digit first"),
         "ReservedName": mark("this name is set by TFCluster itself; choose another"),
@@ -852,7 +852,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "MountedTwice": mark("something else is mounted there: use each path once"),
         "NamedTwice": mark("it is named twice: once is enough"),
         "FilesOrVariables": mark(
-            "a secret is files at a path or variables: name it twice to have both"
+            "a secret becomes files at a path, or variables: list it twice to get both"
         ),
         "ClaimAtLeast": mark("a claim has at least {least}"),
         "OnlyServersInGraph": mark("only in-graph clusters have servers"),
@@ -933,7 +933,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{count} ps of {each} fits", "{count} parameter servers of {each} fit"
         ),
         "LessForEach": mark("less for each"),
-        "NoFit": mark("it does not fit in all, and {free}: use fewer tasks, or less for each"),
+        "NoFit": mark("the tasks do not fit together: {free}. Use fewer tasks, or less for each"),
         "FreeBut": "{parts:clauses}{held}",
         "FreeOnNodes": mark("{free} of {total} is free on the nodes"),
         "LeftInQuota": mark("quota {quota} has {free} of {total} left ({key})"),

@@ -3,12 +3,15 @@
  *
  * A phase that a run reaches while the notebook is open is written into the document at once, as if the cell had printed
  * it. What happened before is written when the document is saved for another reason: opening a notebook never makes it
- * dirty. It works on the document, not on what is drawn: cells out of view have outputs, too.
+ * dirty, nor does it in a window that nobody looks at, nor where the file has changed since: the person at work in another
+ * window would be asked which version is right. It works on the document, not on what is drawn: cells out of view have
+ * outputs, too.
  */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { INotebookModel } from '@jupyterlab/notebook';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { Contents } from '@jupyterlab/services';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Throttler } from '@lumino/polling';
@@ -26,6 +29,8 @@ const PAUSE = 2_000;
 const FIGURES = 20_000;
 /** Milliseconds after a request that failed. */
 const FAILED = 30_000;
+/** Milliseconds by which two times of the same file may differ, as JupyterLab itself compares them. */
+const SAME_FILE = 500;
 
 export type IBundle = ReadonlyPartialJSONObject;
 
@@ -46,7 +51,8 @@ interface IFresh {
 export class OutputKeeper implements IDisposable {
   constructor(
     private readonly _clusters: IClusters,
-    private readonly _context: DocumentRegistry.IContext<INotebookModel>
+    private readonly _context: DocumentRegistry.IContext<INotebookModel>,
+    private readonly _contents: Pick<Contents.IManager, 'get'>
   ) {
     this._soon = new Throttler(() => this._look(), {
       limit: TOGETHER,
@@ -54,12 +60,12 @@ export class OutputKeeper implements IDisposable {
     });
     this._context.saveState.connect(this._onSaveState, this);
     this._clusters.changed.connect(this._onChanged, this);
+    this._context.pathChanged.connect(this._takeTurn, this);
+    document.addEventListener('visibilitychange', this._takeTurn);
     void this._context.ready.then(() => {
       if (!this.isDisposed) {
         this._context.model.contentChanged.connect(this._onChanged, this);
-        this._turn = takeTurn(
-          `tfcluster:${this._clusters.caller.settings.baseUrl}${this._context.path}`
-        );
+        this._takeTurn();
         this._onChanged();
       }
     });
@@ -74,6 +80,8 @@ export class OutputKeeper implements IDisposable {
     clearTimeout(this._timer);
     this._soon.dispose();
     this._turn?.dispose();
+    document.removeEventListener('visibilitychange', this._takeTurn);
+    this._context.pathChanged.disconnect(this._takeTurn, this);
     this._context.saveState.disconnect(this._onSaveState, this);
     this._clusters.changed.disconnect(this._onChanged, this);
     this._context.model.contentChanged.disconnect(this._onChanged, this);
@@ -87,10 +95,25 @@ export class OutputKeeper implements IDisposable {
 
   /** Before the document is read to be saved: nothing that is known is left out. */
   private _onSaveState(_: unknown, state: DocumentRegistry.SaveState): void {
-    if (state === 'started') {
+    const isShared = this._context.model.collaborative;
+    if (state === 'started' && (!isShared || this._isMyTurn)) {
       this._write(() => true);
     }
   }
+
+  /** Ask for the turn while somebody may look at this window, by the name that the document has now. */
+  private readonly _takeTurn = (): void => {
+    this._turn?.dispose();
+    this._turn = null;
+    if (this._isDisposed || !this._context.isReady || document.hidden) {
+      return;
+    }
+    const { baseUrl } = this._clusters.caller.settings;
+    const keep = (): void => void this._keep();
+    const name = `tfcluster:${baseUrl}${this._context.path}`;
+    this._turn = takeTurn(name, keep);
+    keep();
+  };
 
   private _look(): void {
     if (this._isDisposed || this._clusters.state.state !== 'live') {
@@ -158,9 +181,40 @@ export class OutputKeeper implements IDisposable {
         this._fresh.set(uidOf(found.run), fresh);
       }
     }
-    const { model, contentsModel } = this._context;
-    const mayWrite = contentsModel?.writable !== false && this._isMyTurn;
-    this._write((old, now) => mayWrite && (model.dirty || this._saw(old, now)));
+    void this._keep();
+  }
+
+  /** Write what is known, as far as this window may. */
+  private async _keep(): Promise<void> {
+    const { model } = this._context;
+    if (!this._mayWrite) {
+      return;
+    }
+    if (model.dirty) {
+      this._write(() => true);
+      return;
+    }
+    const saw = (old: IRun, now: IRun): boolean => this._saw(old, now);
+    const isMeant = this._outdated().some(({ stored, fresh }) =>
+      saw(stored.run, fresh.stored.run)
+    );
+    if (isMeant && (model.collaborative || (await this._isSameFile()))) {
+      if (this._mayWrite) {
+        this._write(saw); // still
+      }
+    }
+  }
+
+  /** Whether nobody has saved the file since this window read or saved it. */
+  private async _isSameFile(): Promise<boolean> {
+    const { path, contentsModel } = this._context;
+    try {
+      const found = await this._contents.get(path, { content: false });
+      const ours = Date.parse(contentsModel?.last_modified ?? '');
+      return Math.abs(Date.parse(found.last_modified) - ours) <= SAME_FILE;
+    } catch {
+      return false; // it is away; the next save says so
+    }
   }
 
   /** Whether the run came to its phase while this document was open. */
@@ -175,17 +229,23 @@ export class OutputKeeper implements IDisposable {
     if (this._isDisposed) {
       return;
     }
-    for (const { output, stored } of this._held()) {
-      const fresh = this._fresh.get(uidOf(stored.run));
-      if (
-        fresh &&
-        fresh.stored.at > stored.at &&
-        differ(stored.run, fresh.stored.run) &&
-        isMeant(stored.run, fresh.stored.run)
-      ) {
+    for (const { output, stored, fresh } of this._outdated()) {
+      if (isMeant(stored.run, fresh.stored.run)) {
         output.setData({ data: fresh.bundle });
       }
     }
+  }
+
+  /** The outputs of which something newer is known. */
+  private _outdated(): ReadonlyArray<IHeld & { readonly fresh: IFresh }> {
+    return this._held().flatMap(held => {
+      const fresh = this._fresh.get(uidOf(held.stored.run));
+      return fresh &&
+        fresh.stored.at > held.stored.at &&
+        differ(held.stored.run, fresh.stored.run)
+        ? [{ ...held, fresh }]
+        : [];
+    });
   }
 
   /** The outputs of the document that hold a run. */
@@ -207,14 +267,20 @@ export class OutputKeeper implements IDisposable {
     return held;
   }
 
+  private get _mayWrite(): boolean {
+    const isWritable = this._context.contentsModel?.writable !== false;
+    return !this._isDisposed && isWritable && this._isMyTurn;
+  }
+
   /** Of those who have the document open together, one writes: two would write an output twice. */
   private get _isMyTurn(): boolean {
     const { model } = this._context;
     if (!model.collaborative) {
-      return this._turn?.isMine ?? true;
+      return this._turn?.isMine ?? false;
     }
     const { awareness } = model.sharedModel as unknown as IShared;
-    return Math.min(...awareness.getStates().keys()) === awareness.clientID;
+    const people = [...awareness.getStates()].filter(([, state]) => state.user);
+    return Math.min(...people.map(([id]) => id)) === awareness.clientID;
   }
 
   /** The phase in which this page saw a run first while the document was open, by uid. */
@@ -233,7 +299,8 @@ export class OutputKeeper implements IDisposable {
 interface IShared {
   readonly awareness: {
     readonly clientID: number;
-    getStates(): ReadonlyMap<number, unknown>;
+    /** By client; the server is one, too, and has no user. */
+    getStates(): ReadonlyMap<number, { readonly user?: unknown }>;
   };
 }
 
@@ -269,22 +336,23 @@ interface ITurn extends IDisposable {
 }
 
 /** Two windows that write the same file would each ask a person which version is right. */
-function takeTurn(name: string): ITurn {
+function takeTurn(name: string, onTurn: () => void): ITurn {
   const { locks } = navigator as { readonly locks?: LockManager };
+  const waiting = new AbortController();
   let isMine = !locks; // where a page has no locks, on plain http, nobody is told of others
-  let isOver = false;
   let release = (): void => undefined;
-  void locks?.request(name, () => {
+  const hold = async (): Promise<void> => {
+    if (waiting.signal.aborted) {
+      return;
+    }
     isMine = true;
-    return new Promise<void>(resolve => {
-      release = resolve;
-      if (isOver) {
-        resolve();
-      }
-    });
-  });
+    onTurn();
+    return new Promise<void>(resolve => (release = resolve));
+  };
+  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // it was given up while another window has it
   const end = new DisposableDelegate(() => {
-    isOver = true;
+    isMine = false;
+    waiting.abort();
     release();
   });
   return {

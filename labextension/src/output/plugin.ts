@@ -32,7 +32,8 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
       rendererFactory({ clusters, commands: app.commands, trans })
     );
     const keep = (panel: NotebookPanel): void => {
-      const keeper = new OutputKeeper(clusters, panel.context);
+      const { contents } = app.serviceManager;
+      const keeper = new OutputKeeper(clusters, panel.context, contents);
       panel.disposed.connect(() => keeper.dispose());
     };
     notebooks?.forEach(keep);

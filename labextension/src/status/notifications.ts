@@ -64,6 +64,8 @@ class Notices {
 
   /** Tell of a run, together with those that ended a moment ago. */
   tell(run: IRun): void {
+    // Lists leave out an ended run whose name is launched again: this one is kept until it is deleted.
+    void this._context.model.ensure(nameOf(run)).catch(() => undefined);
     const now = Date.now();
     const last = this._groups[this._groups.length - 1];
     const joins =

@@ -290,7 +290,7 @@ export function tabOf(
         ? ''
         : content.reloads
           ? trans.__('Reloads every %1 s while a run is active', RELOAD / 1000)
-          : trans.__('Does not reload: no run here is active');
+          : trans.__('Not reloading: no run shown here is active');
   };
   content.reloadsChanged.connect(say);
   const able = (): void => {

@@ -173,7 +173,7 @@ def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
 
     assert made["text/plain"].startswith("hello-1 Succeeded")
     assert made[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
-    assert repr(cluster).startswith("hello-1 Succeeded")
+    assert repr([cluster]) == "[<Cluster hello-1 Succeeded 1/1>]"
 
 
 def test_a_handle_of_a_deleted_run_says_so_once(
@@ -187,7 +187,7 @@ def test_a_handle_of_a_deleted_run_says_so_once(
 
     assert shown.success
     assert capsys.readouterr().out.count("there is no run hello-1") == 1
-    assert repr(shell.user_ns["cluster"]).startswith("hello-1: there is no run hello-1")
+    assert repr(shell.user_ns["cluster"]).startswith("<Cluster hello-1: there is no run hello-1")
 
 
 def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:

@@ -48,7 +48,7 @@ def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> No
         assert there.decide("alice", f"digits-{number}") == Admitted()
     told = there.decide("alice", f"digits-{AT_ONCE + 1}")
     assert isinstance(told, Waiting)
-    assert f"after {AT_ONCE} clusters of this namespace" in str(told.sentence)
+    assert f"this namespace has started {AT_ONCE} clusters" in str(told.sentence)
     assert there.decide("bob", "digits-1") == Admitted()
     clock.now += EVERY
     assert there.decide("alice", f"digits-{AT_ONCE + 1}") == Admitted()
