@@ -215,7 +215,7 @@ def test_stop_and_start_again(lab: LabPage) -> None:
 def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
     """The tab says why, as text, and has a way to try again."""
     lab.console.allow(
-        r"api/tensorboards|/tfcluster/tensorboard/[0-9a-f]+/:"
+        r"api/tensorboards|/tfcluster/tensorboard/[0-9a-f]+/(\?darkMode=\w+)?:"
     )  # what is refused, and the page of a board that is not known
     name = "<img src=x onerror='window.__pwned=1'>"
     lab.execute("tfcluster:tensorboard", folder=name)

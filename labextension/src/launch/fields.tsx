@@ -45,13 +45,17 @@ interface IMarksProps extends IFormProps {
 export function Marks(props: IMarksProps): React.JSX.Element | null {
   const { id, marks, cautions, option, model, trans } = props;
   const against = marks.get(option) ?? [];
+  const beside = cautions.get(option) ?? [];
+  const isWrong = against.some(mark => mark.wrong);
   const found = [
     ...against.map(mark => ({
       ...mark,
       look: mark.wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'
     })),
-    ...(cautions.get(option) ?? []).map(mark => ({
+    // Another number for what is refused anyway would be one too many.
+    ...beside.map(mark => ({
       ...mark,
+      fits: isWrong ? null : mark.fits,
       look: 'tfc-Mark tfc-mod-warning'
     }))
   ];
