@@ -84,7 +84,7 @@ def forged_address(target: Target, drawn: random.Random) -> None:
     headers = {"X-XSRFToken": token, "Sec-Fetch-Mode": "cors"}
     headers |= {"X-Real-Ip": address, "X-Forwarded-For": address}
     name = _name(drawn)
-    body = {"csv": f"name,group\n{name},class\n", "dryRun": False}
+    body = {"csv": f"name,group\n{name},class\n", "dryRun": False, "withoutNotebook": True}
     ports = drawn.choice(("front", "console"))
     base = f"http://127.0.0.1:{target.doors[ports][0]}/"
     told = owner.session.post(

@@ -186,6 +186,7 @@ def stop_all(page: Page, count: int, shots: Path) -> None:
     page.screenshot(path=shots.with_name(f"{shots.name}-stop.png"))
     asking.get_by_role("button", name="Stop", exact=True).click()
     expect(asking).to_be_hidden(timeout=PATIENCE)
+    page.get_by_role("button", name="Show ended").click()
     expect(stopped).to_have_text(f"Stopped {count}", timeout=PATIENCE)
     expect(page.get_by_text(f"Ended by admin {OWNER}: {OVER}.")).to_have_count(count)
 

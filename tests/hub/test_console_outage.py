@@ -8,8 +8,8 @@ from support.hub import ports
 from support.hub.real_hub import RealHub
 
 ENDS_AT_ONCE = """
-process, service = c.JupyterHub.services.get_value([])[-2:]
-process["command"], service["timeout"] = ["false"], 1
+services = {each["name"]: each for each in c.JupyterHub.services.get_value([])}
+services["admin-process"]["command"], services["admin"]["timeout"] = ["false"], 1
 """
 
 

@@ -155,7 +155,7 @@ def test_a_class_that_the_console_imports_may_sign_in(dex: tuple[Provider, RealH
     does everybody after a dry run. Groups are the provider's.
     """
     ops, _ = signed_in(dex[1], "ops")
-    asked = {"csv": "name,full name\nKim,Kim\na/b,Nobody\n"}
+    asked = {"csv": "name,full name\nKim,Kim\na/b,Nobody\n", "withoutNotebook": True}
     named = console(ops, "POST", "users/import", json={**asked, "group": "ml101"})
     assert named.status_code == 422
     assert "says who is in which group" in named.text
