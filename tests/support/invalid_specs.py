@@ -64,12 +64,14 @@ BETWEEN_FIELDS = (
     Wrong({"mode": "between-graph"}, "spec.program", "a file, a folder, a URL or a cell"),
     Wrong({"mode": "in-graph", "program": CELL}, "spec.program", "the notebook is the client"),
     Wrong(
-        {"mode": "in-graph", "replicas": {"chief": {"count": 1}}}, "chief.count", "ps and workers"
+        {"mode": "in-graph", "replicas": {"chief": {"count": 1}}},
+        "chief.count",
+        "parameter servers and workers",
     ),
     Wrong(
         {"mode": "in-graph", "replicas": {"evaluator": {"count": 1}}},
         "evaluator.count",
-        "ps and workers",
+        "parameter servers and workers",
     ),
     Wrong({"mode": "in-graph", "passFlags": "none"}, "spec.passFlags", "no program that"),
     Wrong(running(server="python"), "spec.server", "only in-graph"),
@@ -189,7 +191,7 @@ PODS = (
     Wrong(
         using(secrets=[{"name": "s3", "path": "/mnt/s3", "variables": {"A": "a"}}]),
         "secrets[0].variables",
-        "to have both",
+        "to get both",
     ),
     Wrong(using(imagePullSecrets=["a", "a"]), "imagePullSecrets[1]", "twice"),
     Wrong(
