@@ -50,7 +50,8 @@ class Hub(HubUsers):
         if what == "groups":
             return {"items": [], "_pagination": {"next": None}}
         if what == "accounts":
-            return {"accounts": dict.fromkeys(self.codes, "link")}
+            state = {"state": "link", "linkUntil": 1e10}
+            return {"accounts": dict.fromkeys(self.codes, state)}
         raise NotFound(what)
 
     def _changed(self, method: str, *steps: str, **body: Any) -> Any:

@@ -80,7 +80,7 @@ def test_a_place_does_not_change_each_second(there: Place) -> None:
     assert sum(before[name] != after[name] for name in waiting) < 20
 
 
-PACED = f"its turn: after {AT_ONCE} clusters of this namespace one begins each second"
+PACED = f"its turn: this namespace has started {AT_ONCE} clusters; the others start one per second"
 
 
 def told(there: Place, name: str) -> tuple[str, int]:
