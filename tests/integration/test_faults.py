@@ -51,7 +51,7 @@ def _launched(runs: Runs, name: str, fault: Fault) -> Run:
 
 
 def _what_is_wrong(run: Run, expected: Fault) -> str:
-    """What is not so of a run with a fault, after its end."""
+    """Return how a run with a fault differs from what is expected, after its end."""
     try:
         _is_told(run, expected)
     except AssertionError as error:

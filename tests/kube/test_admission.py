@@ -190,8 +190,8 @@ ADVICE = (
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
-    """Of a resource that workers do not ask for, no number of them leaves enough: then none is
-    named. Here nobody but the test publishes limits.
+    """No number of workers is named where fewer of them would not help, because they do not ask
+    for the resource that is short. Only the test publishes limits here.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -219,8 +219,8 @@ def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
 
 
 def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> None:
-    """Who may edit everything in their namespace may not write or delete what the operator says
-    that runs may ask for there.
+    """An account that may edit everything in its namespace may neither write nor delete the limits
+    that the operator publishes there.
     """
     tenant = new_tenant()
     user = f"editor-{tenant.name}"

@@ -97,16 +97,16 @@ os._exit(int(code))
 
 @dataclass(frozen=True)
 class Case:
-    """What the tasks of a job do, one step for each start, and what becomes of the job."""
+    """A small job: the steps of its tasks, one for each start, and the end that it should have."""
 
     tasks: str
     steps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By task; the last step is repeated, and other tasks exit 0."""
     end: str = SUCCEEDED
     starts: Mapping[str, int] = field(default_factory=dict)
-    """Of those that start more than once."""
+    """Expected number of starts, by task, of the tasks that start more than once."""
     run_policy: Mapping[str, object] = field(default_factory=dict)
-    """What replaces the manifest's."""
+    """Fields that replace those of the manifest."""
     here: str = ""
     """The end of the TFCluster, where it is another one."""
     starts_here: Mapping[str, int] | None = None
@@ -358,7 +358,7 @@ def secret(name: str, **keys: str) -> Object:
 
 
 def surroundings(storage_class: str) -> list[Object]:
-    """What the manifests name."""
+    """Return the secrets, claims and other objects that the manifests name."""
     login = secret("registry-login", **{".dockerconfigjson": '{"auths": {}}'})
     config = {"apiVersion": "v1", "kind": "ConfigMap"}
     wanted = {
@@ -494,7 +494,7 @@ class TFJobs:
 
 
 def imported(tenant: Tenant, jobs: Mapping[str, Object], folder: Path) -> tuple[str, str]:
-    """What the import of all jobs prints, and what it says is not carried over."""
+    """Import all jobs: return the printed files, and the fields that are not carried over."""
     file, kubeconfig = folder / "jobs.yaml", folder / "kubeconfig"
     file.write_text(yaml.safe_dump_all(jobs.values()))
     tenants.kubeconfig(tenant.kubectl, kubeconfig)
@@ -507,7 +507,7 @@ def imported(tenant: Tenant, jobs: Mapping[str, Object], folder: Path) -> tuple[
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not as expected: (is, should be)."""
+    """Return each value that is not as expected, as (found, expected)."""
     return {
         name: (found.get(name), should)
         for name, should in expected.items()

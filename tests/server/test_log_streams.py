@@ -255,7 +255,7 @@ def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_around_one_are_bounded_in_size() -> None:
-    """Of lines of megabytes fewer are given around one; that one always is."""
+    """Around a line that is megabytes long fewer lines are given, and always the line itself."""
     long = "x" * (MOST_CHARACTERS_AROUND // 8)
     every = [LogLine("worker-0", f"{n} {long}") for n in range(100)]
     given = [line for line in around(every, "worker-0", 50, 60) if line is not None]

@@ -76,7 +76,7 @@ for turn in range(6):
 
 
 async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch) -> None:
-    """What tasks printed in turn is given in turn, with the time of each line, also afterwards."""
+    """Lines that tasks printed by turns come in that order, with their times, also at the end."""
     before = time.time() * 1000
     await ended(TURNS, workers=2)
     found = items(await api("GET", "clusters/digits/logs"))

@@ -18,7 +18,7 @@ from traitlets.config import Config
 from tfcluster_magic.server.app import BASH_LOGIN_FILE, login_shell
 
 PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
-"""What /etc/profile does."""
+"""As /etc/profile sets PATH."""
 
 
 @pytest.fixture(autouse=True, params=["bash", "sh"])
