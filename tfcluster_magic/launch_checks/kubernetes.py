@@ -9,7 +9,6 @@ operator judges again, and decides in the end.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,7 @@ from ..spec.quantities import parse_memory
 from . import policy_check, quota_and_node_fit
 from .namespace_quota import TaskDemand, quota_keys
 from .policy_check import NamespaceObjects
-from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity
+from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity, node_kinds
 
 FACTS_KEY = "offer.json"
 """Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
@@ -49,16 +48,16 @@ class LaunchFacts(Model, frozen=True):
     names: NamespaceObjects = NamespaceObjects()
     enforced: bool | None = None
 
-    def published(self) -> LaunchFacts:
-        """What clients get: what there is when nothing runs, which seldom changes."""
-        place = self.place.empty()
-        if place.nodes is not None:
-            kinds = Counter(tuple(sorted(n.total.items())) for n in place.nodes)
-            nodes = [
-                NodeCapacity(total=dict(t), free=dict(t), count=n) for t, n in sorted(kinds.items())
-            ]
-            place = replace(place, nodes=tuple(nodes))
-        return replace(self, place=place)
+    def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
+        """Return what clients get: what there is when nothing runs, which seldom changes.
+
+        `kinds` are the `node_kinds` of its nodes, where they are known already.
+        """
+        nodes = self.place.nodes
+        if nodes is not None:
+            nodes = node_kinds(nodes) if kinds is None else kinds
+        place = replace(self.place, nodes=None).empty()
+        return replace(self, place=replace(place, nodes=nodes))
 
 
 _FACTS = msgspec.json.Decoder(LaunchFacts)

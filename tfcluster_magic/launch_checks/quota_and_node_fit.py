@@ -7,6 +7,7 @@ would ever fit. Limits of nodes are checked only where the nodes are known (`nod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
@@ -400,26 +401,52 @@ def room_taken_by_pod(pod: Object) -> BoundPod | None:
     return BoundPod(node=node, asked=asked, stays=bool(owners & {*_STAYS}))
 
 
-def task_nodes(
-    found: Iterable[Object], pods: Iterable[BoundPod], policy: Policy
-) -> tuple[NodeCapacity, ...]:
-    """The nodes that task pods may be placed on, with what is free there now."""
-    taken: dict[str, list[BoundPod]] = {}
-    for pod in pods:
-        taken.setdefault(pod.node, []).append(pod)
-    return tuple(
-        _node_capacity(each, taken.get(each["metadata"]["name"], []))
-        for each in found
-        if _for_tasks(each, policy)
+class TaskNode(Model, frozen=True):
+    """A node that task pods may be placed on; `is_available` is False while it is away."""
+
+    name: str
+    allocatable: Amounts
+    is_available: bool = True
+
+
+def read_task_node(found: Object, policy: Policy) -> TaskNode | None:
+    """Read a Node; return None if task pods may never be placed on it."""
+    if not _for_tasks(found, policy):
+        return None
+    return TaskNode(
+        name=found["metadata"]["name"],
+        allocatable=parse_amounts(found["status"].get("allocatable")),
+        is_available=_available(found),
     )
 
 
-def _node_capacity(found: Object, pods: list[BoundPod]) -> NodeCapacity:
-    allocatable = parse_amounts(found["status"].get("allocatable"))
-    total = minus(allocatable, plus(*(pod.asked for pod in pods if pod.stays)))
-    if not _available(found):
+def node_capacities(
+    nodes: Iterable[TaskNode], pods: Iterable[BoundPod]
+) -> tuple[NodeCapacity, ...]:
+    """Return what each node has for task pods, and what is free there now."""
+    taken: dict[str, list[BoundPod]] = {}
+    for pod in pods:
+        taken.setdefault(pod.node, []).append(pod)
+    return tuple(_node_capacity(each, taken.get(each.name, [])) for each in nodes)
+
+
+def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
+    """Return the nodes as they are when nothing runs: equal ones as one, with their number."""
+    kinds: Counter[tuple[tuple[str, float], ...]] = Counter()
+    for node in nodes:
+        kinds[tuple(sorted(node.total.items()))] += node.count
+    return tuple(
+        NodeCapacity(total=dict(total), free=dict(total), count=count)
+        for total, count in sorted(kinds.items())
+    )
+
+
+def _node_capacity(node: TaskNode, pods: list[BoundPod]) -> NodeCapacity:
+    total = minus(node.allocatable, plus(*(pod.asked for pod in pods if pod.stays)))
+    if not node.is_available:
         return NodeCapacity(total=total, free={})
-    return NodeCapacity(total=total, free=minus(allocatable, plus(*(pod.asked for pod in pods))))
+    free = minus(node.allocatable, plus(*(pod.asked for pod in pods)))
+    return NodeCapacity(total=total, free=free)
 
 
 def _available(node: Object) -> bool:

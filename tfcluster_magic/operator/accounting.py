@@ -33,8 +33,8 @@ from .cluster_state import OWN_OBJECTS, ClusterCaches, ClusterState
 LEDGER_PERIOD = 2.0
 """Seconds between two looks."""
 WRITES_A_SECOND = 50.0
-LEDGER_DELAY = 10.0
-"""Seconds after which a run is written down that still goes on: who launches with many others does
+LEDGER_DELAY = 30.0
+"""Seconds after which a run is written down that still goes on: a launch of many users at once does
 not wait for their ledgers, and a short run costs one write instead of two.
 """
 

@@ -6,10 +6,14 @@ from typing import Any
 
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch_checks.quota_and_node_fit import (
+    BoundPod,
     EqualTasks,
+    NodeCapacity,
     free_after,
+    node_capacities,
+    node_kinds,
+    read_task_node,
     room_taken_by_pod,
-    task_nodes,
 )
 from tfcluster_magic.spec import TaskType
 
@@ -24,6 +28,14 @@ def node(name: str = "node-1", ready: str = "True", **spec: Any) -> dict[str, An
             "conditions": [{"type": "Ready", "status": ready}],
         },
     }
+
+
+def capacities(
+    found: list[dict[str, Any]], pods: list[BoundPod], policy: Policy
+) -> tuple[NodeCapacity, ...]:
+    """What nodes and pods leave, as the operator works it out."""
+    nodes = [read_task_node(each, policy) for each in found]
+    return node_capacities([each for each in nodes if each is not None], pods)
 
 
 def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, str]:
@@ -49,7 +61,7 @@ def test_what_pods_ask_for_is_not_free() -> None:
         pod("9", name=""),
     ]
     taken = [each for each in map(room_taken_by_pod, found) if each is not None]
-    (only,) = task_nodes([node()], taken, Policy())
+    (only,) = capacities([node()], taken, Policy())
     assert (only.total["cpu"], only.free["cpu"]) == (3.5, 2.5)
     assert (only.total["pods"], only.free["pods"]) == (109, 108)
 
@@ -58,7 +70,7 @@ def test_nodes_that_are_away() -> None:
     """A node that is not ready, or cordoned, counts as one that has nothing free for now."""
     away = taint("node.kubernetes.io/unreachable", "NoExecute")
     for found in (node(ready="Unknown"), node(unschedulable=True), node(taints=[away])):
-        (only,) = task_nodes([found], [], Policy())
+        (only,) = capacities([found], [], Policy())
         assert (only.total["cpu"], only.free) == (4.0, {})
 
 
@@ -68,16 +80,16 @@ def test_nodes_that_are_for_others() -> None:
     gpus = node(taints=[taint("gpu", value="yes"), taint("rather-not", "PreferNoSchedule")])
     tolerant = Policy(tolerations=({"key": "gpu", "value": "yes"},))
     careless = Policy(tolerations=({"operator": "Exists"},))
-    assert [len(task_nodes([control, gpus], [], p)) for p in (Policy(), tolerant, careless)] == [
+    assert [len(capacities([control, gpus], [], p)) for p in (Policy(), tolerant, careless)] == [
         0,
         1,
         2,
     ]
     for effect, count in (("NoSchedule", 1), ("NoExecute", 0)):
         tolerations = ({"key": "gpu", "operator": "Exists", "effect": effect},)
-        assert len(task_nodes([gpus], [], Policy(tolerations=tolerations))) == count
+        assert len(capacities([gpus], [], Policy(tolerations=tolerations))) == count
     for label, count in (("tasks", 1), ("hub", 0)):
-        assert len(task_nodes([node()], [], Policy(node_selector={"pool": label}))) == count
+        assert len(capacities([node()], [], Policy(node_selector={"pool": label}))) == count
 
 
 def test_what_is_promised_is_not_free() -> None:
@@ -87,3 +99,16 @@ def test_what_is_promised_is_not_free() -> None:
     assert [n["cpu"] for n in free_after(groups, free)] == [0.0, 0.0]
     too_large = [EqualTasks(TaskType.WORKER, 3, {"cpu": 8.0})]
     assert free_after(too_large, free) == free
+
+
+def test_equal_nodes_are_one_kind() -> None:
+    """Nodes that offer the same when nothing runs are published as one, with their number."""
+    taken = room_taken_by_pod(pod("1"))
+    assert taken is not None
+    there = capacities([node(), node("node-2"), node("node-3", pool="x")], [taken], Policy())
+    small = NodeCapacity(total={"cpu": 1.0}, free={}, count=2)
+    kinds = node_kinds([*there, small])
+    assert [(kind.total["cpu"], kind.free["cpu"], kind.count) for kind in kinds] == [
+        (1.0, 1.0, 2),
+        (4.0, 4.0, 3),
+    ]

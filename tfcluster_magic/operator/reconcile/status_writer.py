@@ -132,7 +132,7 @@ SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
 """Seconds that a write takes of the limit, and each task of its run: five small runs a second, or
 one of 800 tasks.
 """
-BURST, LONGEST_WAIT = 1.0, 5.0
+BURST, LONGEST_WAIT = 1.0, 10.0
 """Seconds that may be used at once after a rest, and that a write waits at the longest."""
 
 

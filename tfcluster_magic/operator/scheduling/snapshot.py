@@ -21,14 +21,23 @@ from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, tim
 from ...kube.objects import custom_resource
 from ...kube.objects.policy import Policy
 from ...launch_checks.kubernetes import LaunchFacts, task_demands
-from ...launch_checks.namespace_quota import NamespaceQuota, TaskDemand, namespace_quotas
+from ...launch_checks.namespace_quota import (
+    ContainerBounds,
+    NamespaceQuota,
+    TaskDemand,
+    namespace_quotas,
+)
 from ...launch_checks.quota_and_node_fit import (
     BoundPod,
+    DemandByType,
     EqualTasks,
     NamespaceCapacity,
     NodeCapacity,
+    TaskNode,
     free_after,
-    task_nodes,
+    node_capacities,
+    node_kinds,
+    read_task_node,
 )
 from ...spec import Phase, Spec, TaskType
 from ..cluster_state import ClusterCaches, ClusterState, Key, is_forbidden, owner_uid
@@ -51,6 +60,8 @@ class ClusterSnapshot:
     """What pods that are there leave of each node, whatever was reserved beside them."""
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
+    kinds: tuple[NodeCapacity, ...] | None = None
+    """The nodes as they are when nothing runs."""
 
 
 class Snapshotter:
@@ -68,7 +79,10 @@ class Snapshotter:
         self._lock = threading.RLock()
         self._snapshot: ClusterSnapshot | None = None
         self._specs: dict[str, Spec | None] = {}
+        self._demands: dict[str, tuple[ContainerBounds, DemandByType]] = {}
         self._asked: dict[str, Amounts] = {}
+        self._task_nodes: dict[str, tuple[Object, TaskNode | None]] = {}
+        """By uid: the Node that was read, and what was read of it."""
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
         """Uids of runs that were admitted, and whose record does not say so yet."""
@@ -141,7 +155,10 @@ class Snapshotter:
         snapshot = self.current()
         known = self._published.get(namespace)
         if known is None or known[0] != snapshot.at:
-            known = self._published[namespace] = snapshot.at, self.offer(namespace).published()
+            known = self._published[namespace] = (
+                snapshot.at,
+                self.offer(namespace).published(snapshot.kinds),
+            )
         return known[1]
 
     def admit(self, key: Key, uid: str) -> None:
@@ -200,6 +217,7 @@ class Snapshotter:
         self._queue.keep(uids)
         for uid in self._specs.keys() - uids:
             del self._specs[uid]
+            self._demands.pop(uid, None)
         there = self._nodes()
         left = None if there is None else tuple(node.free for node in there)
         return ClusterSnapshot(
@@ -208,6 +226,7 @@ class Snapshotter:
             left,
             reservations,
             {namespace: in_order(waiting) for namespace, waiting in queues.items()},
+            None if there is None else node_kinds(there),
         )
 
     def _reserved_for(self, found: Object) -> Reservation | None:
@@ -237,10 +256,7 @@ class Snapshotter:
             return None
         head, counts = found["metadata"], (found.get("status") or {}).get("counts") or {}
         key = (head["namespace"], head["name"])
-        limits = self._cluster_state.bounds(head["namespace"])
-        asked = task_demands(
-            spec, LaunchFacts(policy=self.policy, place=NamespaceCapacity(bounds=limits))
-        )
+        asked = self._demands_of(head, spec)
         alive: dict[str, list[Object]] = {}
         for pod in self._caches.pods.of(key):
             if (pod.get("status") or {}).get("phase") not in _ENDED:
@@ -264,6 +280,16 @@ class Snapshotter:
             unbound={t: max(0, holding[t] - bound[t]) if on_nodes else 0 for t in asked},
         )
 
+    def _demands_of(self, head: Object, spec: Spec) -> DemandByType:
+        """What its tasks ask for; read again only when the limits of its namespace changed."""
+        limits = self._cluster_state.bounds(head["namespace"])
+        known = self._demands.get(head["uid"])
+        if known is None or known[0] != limits:
+            place = NamespaceCapacity(bounds=limits)
+            asked = task_demands(spec, LaunchFacts(policy=self.policy, place=place))
+            known = self._demands[head["uid"]] = limits, asked
+        return known[1]
+
     def _spec(self, found: Object) -> Spec | None:
         uid = found["metadata"]["uid"]
         if uid not in self._specs:
@@ -277,7 +303,15 @@ class Snapshotter:
         if any(is_forbidden(each) for each in (self._caches.nodes, self._cluster_state.others)):
             return None
         taken = [each["bound"] for each in self._cluster_state.others.every() if each["bound"]]
-        return task_nodes(self._caches.nodes.every(), [*taken, *self._own()], self.policy)
+        known, self._task_nodes = self._task_nodes, {}
+        for found in self._caches.nodes.every():
+            uid = found["metadata"]["uid"]
+            read = known.get(uid)
+            if read is None or read[0] is not found:  # the cache has another object of each change
+                read = found, read_task_node(found, self.policy)
+            self._task_nodes[uid] = read
+        nodes = [node for _found, node in self._task_nodes.values() if node is not None]
+        return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
         """What pods of runs take of nodes; what one asks for never changes, and is read once."""

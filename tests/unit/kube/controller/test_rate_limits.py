@@ -38,12 +38,12 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 
 def test_many_runs_have_a_place_each() -> None:
-    """Fifty that change together: each has its own moment, later than the one before, none after
+    """Sixty that change together: each has its own moment, later than the one before, none after
     more than the longest; a large run takes the time of several.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)
-    slots = [pace.slot(10) for _ in range(50)]
+    slots = [pace.slot(10) for _ in range(60)]
     assert slots == sorted(slots)
     assert sum(1 for slot in slots if slot <= clock.now) == 1 + BURST // (
         SECONDS_A_WRITE + 10 * SECONDS_A_TASK

@@ -5,11 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from support.admission_cluster import RUNS, Place, there
+from support.admission_cluster import NODES, RUNS, Place, there
 from support.kube_server import Refusal
 from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.quota_and_node_fit import node_kinds
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Message, Pods, SecretUse
 
@@ -196,3 +197,16 @@ def test_network_policies(there: Place) -> None:
     there.snapshotter.policy = Policy(require_network_policy=False)
     there.look()
     assert there.decide("alice", "a-1") == Admitted()
+
+
+def test_a_node_that_changes_is_read_again(there: Place) -> None:
+    """What was read of a node counts until the node changes."""
+    there.begin()
+    assert [node.total["cpu"] for node in there.look().nodes or ()] == [4, 4]
+    there.node("node-1", cpu=6)
+    there.seen()
+    look = there.look()
+    assert sorted(node.total["cpu"] for node in look.nodes or ()) == [4, 6]
+    assert look.kinds == node_kinds(look.nodes or ())
+    there.server.remove(f"{NODES}/node-1")
+    wait_until(lambda: [node.total["cpu"] for node in there.look().nodes or ()] == [4])
