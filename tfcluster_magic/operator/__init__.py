@@ -1,9 +1,9 @@
-"""The operator: one process that makes TFClusters of a Kubernetes cluster true.
+"""The operator: one process that runs the TFClusters of a Kubernetes cluster.
 
-It is the only writer of status and objects (`kube.controller.leader_election`). It acts on what it
-sees alone, so that a restart at any moment changes nothing, and needs no finalizer: a TFCluster
-that is deleted takes all with it by ownership. `lifecycle` decides; `reconcile` carries out.
+Only the leader writes status and objects (`kube.controller.leader_election`). It acts only on what
+it observes, so a restart at any moment changes nothing. It needs no finalizer: when a TFCluster is
+deleted, Kubernetes deletes what it owns.
 
 `cluster_state` reads, `accounting` counts, `pending_tasks` explains, `scheduling` admits,
-`reconcile` changes.
+`lifecycle` decides and `reconcile` changes.
 """

@@ -1,7 +1,7 @@
-"""Starts the operator: `python -m tfcluster_magic.operator`.
+"""Entry point of the operator: `python -m tfcluster_magic.operator`.
 
-It ends in order on SIGTERM (turns end, the Lease is freed), and at once when it may not act any
-more. Logs go to standard error, one line each.
+On SIGTERM it finishes the current turns and releases its Lease. When it loses the Lease it exits at
+once. Logs go to standard error, one line each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("tfcluster")
 
 
 def parse_options(words: list[str]) -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tfcluster_magic.operator",
         description="Makes TFClusters of a Kubernetes cluster true.",
@@ -37,7 +37,7 @@ def parse_options(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Work until somebody says that it is enough."""
+    """Run until a signal ends the process; return the exit code."""
     asked = parse_options(words)
     process.apply_options(asked)
     try:
@@ -49,7 +49,12 @@ def main(words: list[str]) -> int:
 
 
 def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProcess:
-    """Connect. Raises BackendUnavailable; OSError when the port is taken."""
+    """Connect to the API server and build the operator.
+
+    Raises:
+        BackendUnavailable: the cluster cannot be reached.
+        OSError: the health port is taken.
+    """
     api, own = access.connect(asked.context, asked.namespace)
     home = asked.lease_namespace or (
         own if access.in_pod() or asked.namespace else OPERATOR_NAMESPACE
@@ -64,7 +69,7 @@ def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProc
 
 
 def controller_metrics(controller: Controller, lease: Leader) -> str:
-    """What Prometheus is told."""
+    """Return the metrics in the text format of Prometheus."""
     turns, caches, scheduler = controller.turns, controller.caches, controller.scheduler
     recorded = controller.context.metrics
     numbers = {

@@ -1,11 +1,11 @@
-"""Keeps the ledgers of hours, and samples what tasks really use of their CPU.
+"""Ledgers of the hours that runs use, and samples of their real CPU usage.
 
-There is one ledger object for each user's namespace, in the operator's own namespace. A run is
-written down soon after it began to hold something and when it is over or its record is gone, each
-once whatever is restarted in between, and with its number, which no later run of its name gets.
-That costs no turns: it is one pass over the caches every two seconds. Budgets count what is not
-written yet, too. A run that was deleted while no operator was there counts until the last one
-acted, if it was LEDGER_DELAY old by then.
+Each user's namespace has one ledger object in the operator's own namespace. A run is recorded soon
+after it takes resources, and again when it ends or its record is deleted. Each is recorded once,
+whatever restarts in between, together with the run's number, which no later run of that name gets.
+This costs no turns: one pass over the caches runs every two seconds. Budgets also count what is not
+written yet. A run deleted while no operator was running counts until the last operator acted, if
+the run was LEDGER_DELAY old by then.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ..spec import TFCluster
 from .cluster_state import OWN_OBJECTS, ClusterCaches, ClusterState
 
 LEDGER_PERIOD = 2.0
-"""Seconds between two looks."""
+"""Seconds between two passes."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
-"""Seconds after which a run is written down that still goes on: a launch of many users at once does
-not wait for their ledgers, and a short run costs one write instead of two.
+"""Seconds after which a run that still goes on is recorded. Many launches at once do not wait for
+their ledgers, and a short run costs one write instead of two.
 """
 
 log = logging.getLogger(__name__)
@@ -43,25 +43,25 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class NamespaceLedger:
-    """The ledger of one namespace as the API has it; `open` are the runs that it does not have."""
+    """The ledger of one namespace as the API has it; `open` holds the runs that are not in it."""
 
     user: str = ""
     kept: Ledger = field(default_factory=Ledger)
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """What was told last, and of what."""
+    """The text published last, with the values it was made of."""
 
 
 class Accountant(BackgroundThread):
-    """All ledgers.
+    """Keeper of all ledgers.
 
     Args:
         api: the connection.
-        namespace: that of the runs; empty for all.
-        home: the operator's own.
-        caches: of the runs.
-        cluster_state: of the namespaces, which say whose they are and what is allowed there.
+        namespace: the namespace of the runs; empty for all.
+        home: the operator's own namespace.
+        caches: the runs.
+        cluster_state: the namespaces, which name their user and budget.
         leads: whether this process may write.
         unwatched: seconds for which no operator acted before this one did.
     """
@@ -84,21 +84,21 @@ class Accountant(BackgroundThread):
         self._books: dict[str, NamespaceLedger] = {}
         self._gone: dict[str, tuple[str, AccountedRun, float]] = {}
         self._numbers: dict[str, dict[str, int]] = {}
-        """By namespace: the highest run number of each name of which a record has gone."""
+        """By namespace: the highest run number of each name whose record was deleted."""
         self._runs: dict[str, tuple[str, AccountedRun | None, float]] = {}
-        """By uid: the version that was read, what it says, and when that was first something."""
+        """By uid: the version that was read, the run, and when the run first took resources."""
         self._last_seen = 0.0
         self.loaded = False
-        """Whether the ledgers were read."""
+        """Whether the ledgers have been read."""
         self.writes = 0
         caches.gone = self._record_gone
 
-    # -- what is asked -----------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def budget_problems(
         self, cluster: TFCluster, cores: Callable[[TFCluster], float]
     ) -> Sequence[Problem] | None:
-        """Why the budget of its user lets a run not begin; None while the ledgers are not read."""
+        """Return why the user's budget does not allow the run; None before the ledgers are read."""
         namespace, now = cluster.metadata.owner, time.time()
         most = hour_ledgers.budget_of(self._cluster_state.tenant_annotations(namespace))
         if most is None:
@@ -110,7 +110,7 @@ class Accountant(BackgroundThread):
         return budgets.problems(cluster.spec, cores(cluster), most, ledger.daily_sums(days), now)
 
     def published_text(self, namespace: str) -> str:
-        """What a namespace's user is told of the runs that are over, and of what is allowed."""
+        """Return, as JSON, the hours of finished runs and the budget of a namespace."""
         marks = self._cluster_state.tenant_annotations(namespace)
         book = self._books.get(namespace) or NamespaceLedger()
         told = HoursAccount(
@@ -126,7 +126,7 @@ class Accountant(BackgroundThread):
             book.text = book.kept, told, text
         return book.text[2]
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._enough.wait(LEDGER_PERIOD if self.loaded else 0.1):
@@ -139,12 +139,12 @@ class Accountant(BackgroundThread):
             except ApiError as error:
                 log.warning("hours: %s", error.message or error.reason)
                 self._enough.wait(LEDGER_PERIOD)
-            except Exception:  # the next look may do better, and nobody else would look
+            except Exception:  # this thread must not die: the next pass may work
                 log.exception("hours cannot be written down")
                 self._enough.wait(LEDGER_PERIOD)
 
     def _load(self) -> None:
-        """What is written down. Raises ApiError."""
+        """Read the ledgers. Raises ApiError."""
         try:
             found = self._api.every(
                 path("configmaps", self._home), labelSelector=hour_ledgers.LEDGER_SELECTOR
@@ -166,13 +166,13 @@ class Accountant(BackgroundThread):
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
         if self._namespace not in ("", namespace):
-            return  # of another operator, which knows its runs
+            return  # belongs to another operator, which knows its runs
         book = self._books.setdefault(namespace, NamespaceLedger())
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
 
     def update(self) -> None:
-        """Write down what began and what is over since the last look."""
+        """Record the runs that began or ended since the last pass."""
         now, there, found = time.time(), {}, self._caches.runs.every()
         fresh: dict[str, dict[str, AccountedRun]] = {}
         for each in found:
@@ -200,7 +200,7 @@ class Accountant(BackgroundThread):
                 self._forget_numbers(namespace, told)
 
     def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
-        """Drop what is written down: a tenant may delete runs of ever new names."""
+        """Forget the numbers that are written: a tenant may delete runs of ever new names."""
         known = self._numbers.get(namespace, {})
         for cluster, number in noted:
             if known.get(cluster) == number:
@@ -216,7 +216,7 @@ class Accountant(BackgroundThread):
             elif now >= self._runs[uid][2] + LEDGER_DELAY:
                 kept = ledger.begin_run(kept, uid, run)
         for uid, run in list(kept.begun.items()):
-            if uid not in there and uid not in runs:  # it went while nobody looked
+            if uid not in there and uid not in runs:  # its record was deleted while no operator ran
                 kept = ledger.end_run(kept, uid, None, max(run.usage.at, self._last_seen))
         old = any(now > at + ledger.UID_RETENTION for at in kept.counted.values())
         return ledger.forget_runs(kept, there, now) if old else kept
@@ -251,17 +251,17 @@ class Accountant(BackgroundThread):
             self.sampler.forget(uid)
 
     def _read_again(self, namespace: str, book: NamespaceLedger) -> None:
-        """Somebody else wrote it, or took it away: the next look does it upon what is there."""
+        """Read again a ledger that somebody else changed or deleted."""
         where = path("configmaps", self._home, hour_ledgers.ledger_name(namespace))
         try:
             self._take(self._api.get(where))
         except ApiError as error:
             if not error.gone:
                 raise
-            book.version = ""  # what we know of it is written anew
+            book.version = ""  # the next pass creates it
 
     def _record_gone(self, found: Object) -> None:
-        """The record of a run is gone; called on the informer's thread."""
+        """Note a run whose record was deleted; called on the informer's thread."""
         run, head = hour_ledgers.accounted_run_of(found, self._group(found)), found["metadata"]
         if run is not None:
             self._gone[head["uid"]] = head["namespace"], run, time.time()
@@ -271,7 +271,7 @@ class Accountant(BackgroundThread):
             last[cluster] = max(number, last.get(cluster, 0))
 
     def _run_of(self, found: Object) -> AccountedRun | None:
-        """A run as the ledger needs it; read again only when it has changed."""
+        """Return a run as the ledger needs it, read again only when it changed."""
         head = found["metadata"]
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
@@ -286,18 +286,18 @@ class Accountant(BackgroundThread):
         )
 
 
-# Usage, as the cluster's `metrics.k8s.io` reports it, where it has that.
-# One list a minute of our own pods; a cluster without such metrics is asked again only every ten
-# minutes. What was not measured is told from what was not used: beside what was used stands how
-# much was held while somebody measured. It is kept in memory: of a run that an operator which has
-# ended began to measure, the rest is known.
+# CPU usage as `metrics.k8s.io` reports it, where the cluster has it.
+# Our own pods are listed once a minute; a cluster without metrics is asked every ten minutes. What
+# was requested is summed only while usage is measured, so that "not measured" differs from "not
+# used". All of this is kept in memory: after a restart of the operator only the rest of a run is
+# measured.
 # Ref: https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
 
 METRICS_API = "/apis/metrics.k8s.io/v1beta1"
 SAMPLE_PERIOD = 60.0
-"""Seconds between two looks: a metrics server scrapes four times in them at most."""
+"""Seconds between two samples: a metrics server scrapes at most four times in between."""
 RETRY_WITHOUT_METRICS = 600.0
-"""The same where the cluster has no metrics, or does not tell them to us."""
+"""The same where the cluster has no metrics or does not let us read them."""
 
 
 class UsageSampler(BackgroundThread):
@@ -305,8 +305,8 @@ class UsageSampler(BackgroundThread):
 
     Args:
         api: the connection.
-        namespace: only that one's pods; empty for all.
-        caches: of the pods, which say what they hold.
+        namespace: the namespace of the pods; empty for all.
+        caches: the pods, with what they request.
         leads: whether this process acts.
     """
 
@@ -320,11 +320,11 @@ class UsageSampler(BackgroundThread):
         self._last: float | None = None
 
     def usage_of(self, uid: str) -> tuple[float, float] | None:
-        """CPU seconds that a run has used, of so many that it held meanwhile; None: nobody told."""
+        """Return the CPU seconds used and those requested meanwhile; None if never measured."""
         return self._found.get(uid)
 
     def forget(self, uid: str) -> None:
-        """The run is written down."""
+        """Forget a run that is recorded."""
         self._found.pop(uid, None)
 
     def _run(self) -> None:
@@ -340,18 +340,18 @@ class UsageSampler(BackgroundThread):
                 self._last = None
                 rest = RETRY_WITHOUT_METRICS if error.status in (403, 404) else SAMPLE_PERIOD
                 log.info("no metrics of tasks: %s", error.message or error.reason)
-            except Exception:  # hours go on without
+            except Exception:  # accounting goes on without metrics
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 
     def sample(self, now: float, clock: float) -> None:
-        """Count what pods use since the last look, or since they were bound; `clock` is in epoch
-        seconds. Raises ApiError.
+        """Add what pods used since the last sample, or since they were bound. `clock` is in seconds
+        since the epoch. Raises ApiError.
         """
         told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
         last, self._last = self._last, now
         if last is None:
-            return  # since when it is used so is not known
+            return  # how long the usage has lasted is unknown
         for each in told:
             self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
 

@@ -1,8 +1,8 @@
-"""The operator's caches of a Kubernetes cluster, and which objects are a run's own.
+"""The operator's caches of a Kubernetes cluster, and the rule for which objects a run owns.
 
-Owns one informer for each kind of object: runs with their pods and Jobs, nodes (`ClusterCaches`),
-and what else decides on launches: other pods, quotas, limits, claims, tenants (`ClusterState`).
-What the operator may not read counts as not known, and it goes on without.
+There is one informer for each kind of object. `ClusterCaches` holds runs, their pods and Jobs, and
+nodes; `ClusterState` holds what else decides on launches: other pods, quotas, limits, claims and
+tenants. What the operator may not read counts as unknown, and it works without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..spec import Clause, Message, TaskType, TFCluster
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
-"""Namespace and name of a run."""
+"""The namespace and name of a run."""
 
 OWN_OBJECTS = "app.kubernetes.io/managed-by=tfcluster-operator"
 
@@ -39,15 +39,15 @@ class ClusterCaches(InformerGroup):
 
     Args:
         api: the connection.
-        namespace: only that one's; empty for all.
-        wake: told the run that a change is of.
+        namespace: the namespace to watch; empty for all.
+        wake: called with each run that a change belongs to.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
         self._wake = wake
         self._lost_nodes: frozenset[str] = frozenset()
         self.gone: Callable[[Object], None] = lambda _found: None
-        """Told each run whose record went, as it was at last."""
+        """Called with the last state of each run whose record was deleted."""
 
         def of_runs(update: CacheUpdate) -> None:
             wake(run_key(update.object))
@@ -90,11 +90,11 @@ class ClusterCaches(InformerGroup):
 
     @property
     def synced(self) -> bool:
-        """Whether everything that is needed was seen once."""
+        """Whether all needed objects were listed once."""
         return all(each.synced.is_set() for each in self.needed)
 
     def lost_nodes(self) -> frozenset[str]:
-        """The nodes that are not ready."""
+        """Return the nodes that are not ready."""
         return self._lost_nodes
 
     def _trim_run(self, found: Object) -> Object:
@@ -110,7 +110,7 @@ class ClusterCaches(InformerGroup):
     def _node_changed(self, update: CacheUpdate) -> None:
         old, new = update.old, update.new
         if old is not None and new is not None and is_node_ready(old) == is_node_ready(new):
-            return  # a heartbeat
+            return  # only a heartbeat
         name = update.object["metadata"]["name"]
         there = new is None or is_node_ready(new)
         self._lost_nodes = self._lost_nodes - {name} if there else self._lost_nodes | {name}
@@ -119,7 +119,7 @@ class ClusterCaches(InformerGroup):
 
 
 REFUSED = "refused"
-"""Key of a new record in the cache that no run can be made of: why, as a message."""
+"""Key of a cached record that is invalid; its value says why, as a message."""
 _LONGEST_REFUSAL = 4000
 """Characters of a refusal above which only its first problems are kept: a record can have
 thousands.
@@ -127,8 +127,8 @@ thousands.
 
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
-    """A record without the texts that turns do not read; whether a new one is right has to be seen
-    before these are gone. `known` is what is kept of it already.
+    """Return a record without the texts that turns do not read. A new record is validated first,
+    while the texts are there. `known` is its cached state.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
@@ -162,14 +162,14 @@ def _short_refusal(error: InvalidRequest) -> Clause:
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
-    """Whether the program of a record is the one that was read."""
+    """Return whether a cached record still has this uid and generation, and its program."""
     head, other = found["metadata"], known["metadata"]
     same = all(head.get(key) == other.get(key) for key in ("uid", "generation"))
     return same and REFUSED not in known and "program" in known["spec"]
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:
-    """Whether a spec without its program's texts would not say what runs."""
+    """Return whether the spec says what runs only by the program's texts."""
     program = (found.get("spec") or {}).get("program")
     return (
         isinstance(program, dict)
@@ -180,31 +180,31 @@ def _is_program_text(kept: Object, found: Object) -> bool:
 
 
 def run_key(found: Object) -> Key:
-    """The run that an object of ours belongs to."""
+    """Return the run that one of our objects belongs to."""
     head = found["metadata"]
     return head.get("namespace", ""), (head.get("labels") or {}).get(labels.NAME, "")
 
 
 def is_node_ready(node: Object) -> bool:
-    """Whether a node says that it is ready."""
+    """Return whether a node has the condition Ready."""
     conditions = node["status"].get("conditions") or []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-# What decides on launches beside our own runs.
-# Nothing of secrets is kept: their names and types are asked for when a run names some.
+# What decides on launches besides our own runs.
+# Secrets are not cached: their names and types are read when a run names some.
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 ASK_AGAIN = {True: 600.0, False: 2.0}
-"""Seconds for which a right is believed to be there, or not."""
+"""Seconds for which the answer "allowed" or "not allowed" is reused."""
 
 
 class ClusterState(InformerGroup):
-    """Informers for what namespaces and nodes have beside our own objects.
+    """Informers for what namespaces and nodes hold besides our own objects.
 
     Args:
         api: the connection.
-        namespace: only that one's; empty for all.
+        namespace: the namespace to watch; empty for all.
     """
 
     def __init__(self, api: Api, namespace: str = "") -> None:
@@ -216,7 +216,7 @@ class ClusterState(InformerGroup):
 
         self._api, self._namespace = api, namespace
         self._may_make: dict[str, tuple[bool, float]] = {}
-        """By namespace: whether Jobs may be made there, and until when that is believed."""
+        """By namespace: whether Jobs may be created there, and until when that answer is reused."""
         self.others = Informer(
             api,
             path("pods"),
@@ -237,11 +237,11 @@ class ClusterState(InformerGroup):
 
     @property
     def settled(self) -> bool:
-        """Whether each was seen once, or is known to be none of the operator's business."""
+        """Whether each kind was listed once or is known to be forbidden."""
         return all(each.synced.is_set() or is_forbidden(each) for each in self.all)
 
     def names(self, namespace: str, nodes: int | None, limits: ContainerBounds) -> NamespaceObjects:
-        """What runs may name in a namespace."""
+        """Return the objects that a run may name in a namespace."""
         classes = None if is_forbidden(self.classes) else self.classes.every()
         return NamespaceObjects(
             claims=None if is_forbidden(self.claims) else self._claims(namespace),
@@ -257,7 +257,7 @@ class ClusterState(InformerGroup):
         return {each["metadata"]["name"]: read_claim(each) for each in self.claims.of(namespace)}
 
     def shared(self, namespace: str) -> tuple[SharedClaim, ...]:
-        """The claims that all tasks of a namespace read, by name."""
+        """Return the claims that all tasks of a namespace mount, sorted by name."""
         marked = {
             each["metadata"]["name"]: (each["metadata"].get("annotations") or {}).get(
                 labels.MOUNTED_AT, ""
@@ -272,15 +272,15 @@ class ClusterState(InformerGroup):
         )
 
     def tenant_annotations(self, namespace: str) -> Mapping[str, str]:
-        """The annotations of a tenant's namespace; none of one that nobody labelled as such."""
+        """Return the annotations of a tenant's namespace; empty if it has no tenant label."""
         found = self.tenants.get("", namespace)
         return {} if found is None else found["metadata"].get("annotations") or {}
 
     def opt_in_command(self, namespace: str) -> str:
-        """What an administrator has to run before the operator may work in a namespace; empty when
-        it may.
+        """Return the command an administrator must run before the operator may use a namespace.
 
-        The API is asked once for each namespace, and from time to time. Raises ApiError.
+        The result is empty when nothing is missing. The API is asked once for each namespace, and
+        again from time to time. Raises ApiError.
         """
         named = self._namespace or is_forbidden(self.tenants)
         label = not named and self.tenants.get("", namespace) is None
@@ -288,7 +288,7 @@ class ClusterState(InformerGroup):
         return labels.opt_in_command(namespace, label=label, bind=bind)
 
     def _may_make_jobs(self, namespace: str) -> bool:
-        """Whether tfcluster-operator-tenant is bound, of which this is one right."""
+        """Return whether tfcluster-operator-tenant, which grants this right, is bound."""
         known, now = self._may_make.get(namespace), time.monotonic()
         if known is not None and now < known[1]:
             return known[0]
@@ -297,8 +297,8 @@ class ClusterState(InformerGroup):
         return allowed
 
     def note_write(self, namespace: str, *, forbidden: bool) -> None:
-        """Learn from a write whether the operator's role is bound; one that was forbidden may have
-        another reason, so that the API is asked before the next launch.
+        """Learn from a write whether the operator's role is bound. A forbidden write may have
+        another reason, so the API is asked again before the next launch.
         """
         if forbidden:
             self._may_make.pop(namespace, None)
@@ -306,9 +306,8 @@ class ClusterState(InformerGroup):
             self._may_make[namespace] = True, time.monotonic() + ASK_AGAIN[True]
 
     def secrets(self, namespace: str) -> dict[str, str] | None:
-        """Names and types of the secrets that are labelled for tasks; None where nobody may look.
-
-        Asked of the API when a run names some, so that none is ever kept. Raises ApiError.
+        """Return names and types of the secrets labelled for tasks; None where reading is
+        forbidden. They are read when a run names some and never cached. Raises ApiError.
         """
         try:
             found = self._api.every(
@@ -321,19 +320,18 @@ class ClusterState(InformerGroup):
         return {each["metadata"]["name"]: str(each.get("type", "")) for each in found.items}
 
     def bounds(self, namespace: str) -> ContainerBounds:
-        """What the LimitRanges of a namespace say."""
+        """Return the limits that the LimitRanges of a namespace set."""
         return container_bounds(self.ranges.of(namespace))
 
     def record_limit(self, namespace: str) -> float | None:
-        """How many TFClusters a namespace may have by its ResourceQuotas; None: any number."""
+        """Return how many TFClusters the ResourceQuotas allow; None means any number."""
         said = (each["spec"].get("hard") or {} for each in self.quotas.of(namespace))
         counts = (hard.get(labels.COUNTED_RECORDS) for hard in said)
         return min((parse_quantity(each) for each in counts if each is not None), default=None)
 
     def quotas_now(self, namespace: str) -> list[Object]:
-        """The ResourceQuotas as the API server has them at this moment, where there are any.
-
-        Raises ApiError.
+        """Read the ResourceQuotas from the API, bypassing the cache, where there are any. Raises
+        ApiError.
         """
         if is_forbidden(self.quotas) or not self.quotas.of(namespace):
             return []
@@ -341,13 +339,13 @@ class ClusterState(InformerGroup):
 
 
 def is_forbidden(cache: Informer) -> bool:
-    """Whether the operator may not read these objects."""
+    """Return whether the operator may not read these objects."""
     problem = cache.problem
     return not cache.synced.is_set() and problem is not None and problem.status in (401, 403, 404)
 
 
 def read_claim(found: Mapping[str, Any]) -> ClaimFacts:
-    """A PersistentVolumeClaim as runs see it."""
+    """Return a PersistentVolumeClaim as runs see it."""
     obstacle = ""
     if found["metadata"].get("deletionTimestamp"):
         obstacle = _("it is being deleted")
@@ -377,7 +375,7 @@ def _trim_claim(found: Object) -> Object:
 
 
 def _trim_pod(found: Object) -> Object:
-    """A pod that is none of ours: what it takes of its node."""
+    """Return what a pod that is not ours takes of its node."""
     return {"metadata": _trim_metadata(found), "bound": room_taken_by_pod(found)}
 
 
@@ -387,13 +385,13 @@ def _trim_metadata(found: Object) -> Object:
 
 
 # Ownership.
-# What the operator did not make is neither counted nor touched, whatever labels it has: anybody who
-# may make a Job may label it.
+# Labels alone prove nothing, since anybody who may create a Job may label it. What the operator did
+# not create is neither counted nor changed.
 
 
 @dataclass(frozen=True)
 class OwnedObjects:
-    """The pods of a run that are its tasks, its Jobs by type, and what only looks like them."""
+    """The task pods of a run, its Jobs by type, and names of Jobs that only carry its labels."""
 
     pods: tuple[Object, ...]
     jobs: Mapping[TaskType, Object]
@@ -402,7 +400,7 @@ class OwnedObjects:
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """A run as a turn sees it: the record, its pods, its Jobs by task type, its PodGroup."""
+    """A run in one turn: the record, its pods, its Jobs by task type, its PodGroup."""
 
     cluster: TFCluster
     pods: Sequence[Object]
@@ -411,7 +409,7 @@ class ObservedRun:
 
 
 def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
-    """What the caches have of the run of this uid."""
+    """Return what the caches hold of the run with this uid."""
     every = [job for job in caches.jobs.of(key) if owner_uid(job) == uid]
     jobs = {task_type: job for job in every if (task_type := job_task_type(job)) is not None}
     pods = [pod for pod in caches.pods.of(key) if owner_uid(pod) == uid]
@@ -425,7 +423,7 @@ def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
 def objects_of_other_runs(
     caches: ClusterCaches, key: Key, uid: str
 ) -> Iterator[tuple[str, Object]]:
-    """Pods and Jobs of the run's name that carry another uid, each with its kind."""
+    """Yield the kind and object of pods and Jobs of the run's name that carry another uid."""
     for pod in caches.pods.of(key):
         if owner_uid(pod) != uid and labels.task_of(pod) is not None:
             yield "Pod", pod
@@ -435,7 +433,7 @@ def objects_of_other_runs(
 
 
 def job_task_type(job: Object) -> TaskType | None:
-    """The type of the tasks that a Job of ours makes; None for one that we did not make."""
+    """Return the task type of one of our Jobs; None if we did not create it."""
     head = job["metadata"]
     marks = head.get("labels") or {}
     told = marks.get(labels.TASK_TYPE)
@@ -447,12 +445,12 @@ def job_task_type(job: Object) -> TaskType | None:
 
 
 def owner_uid(found: Object) -> str:
-    """The uid of the run that an object says it is of."""
+    """Return the run uid in an object's labels."""
     return str((found["metadata"].get("labels") or {}).get(labels.UID, ""))
 
 
 def foreign_job_warning(stranger: str) -> str:
-    """What a record says of a Job that has its labels."""
+    """Return the warning about a Job that carries a run's labels but does not belong to it."""
     return _("Job {name} has the labels of this run and is none of its Jobs: it is ignored").format(
         name=stranger
     )

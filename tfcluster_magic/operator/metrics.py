@@ -1,9 +1,9 @@
-"""The metrics of the operator and its runs, for Prometheus.
+"""The Prometheus metrics of the operator and its runs.
 
 The number of series does not grow with users or runs: labels are phases, reasons, task types and
-kinds of objects. Times of a run are observed once, when the status that shows them is written; what
-there is now is counted when it is asked for, from the caches alone.
-Ref: https://prometheus.io/docs/practices/naming/
+kinds of objects. Times of a run are observed once, when the status that shows them is written.
+Gauges are computed from the caches when Prometheus asks. Ref:
+https://prometheus.io/docs/practices/naming/
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ QUEUES = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 RECLAIMS = (0.5, 1, 2, 5, 10, 30, 60, 300)
 TURNS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 PATIENCE = 60.0
-"""Seconds beyond its time to end after which a pod that still runs is overdue."""
+"""Seconds past its deadline after which a running pod counts as overdue."""
 
 
 class OperatorMetrics:
-    """What was measured since this process began."""
+    """The measurements since this process started."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -68,7 +68,7 @@ class OperatorMetrics:
         self.ended = Counted("runs_ended", "Runs that ended.", ("phase", "reason"), **more)
 
     def wrote(self, found: Object, before: Status, after: Status) -> None:
-        """The status of a run went from one to the other on record."""
+        """Record a status write that changed a run from `before` to `after`."""
         self.status_writes += 1
         began = after.started_at
         if began is not None:
@@ -96,7 +96,7 @@ def _has_started_task(status: Status) -> bool:
 
 
 def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
-    """When the tasks of a run that ended have to go."""
+    """Return when the tasks of an ended run have to be gone."""
     if phase is not Phase.SUCCEEDED or (found.get("spec") or {}).get("stop"):
         return finished
     stays = custom_resource.seconds_of(found, "reclaimAfterSeconds")
@@ -104,11 +104,11 @@ def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
 
 
 class StateCollector(Collector):
-    """What there is now.
+    """Gauges of the current state.
 
     Args:
-        caches: of runs and pods.
-        informers: whose watches are told by what they follow.
+        caches: runs and pods.
+        informers: the watches whose age is reported, by kind.
         numbers: counters (`…_total`) and gauges by name.
     """
 
@@ -118,7 +118,7 @@ class StateCollector(Collector):
         self._caches, self._informers, self._numbers = caches, informers, numbers
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as it is now."""
+        """Yield all metrics with their current values."""
         now = time.time()
         phases = Counter({phase.value: 0 for phase in Phase})
         oldest = 0.0

@@ -1,10 +1,10 @@
-"""Finds out why tasks are not up, and which of those that are do nothing: reads what pods and Jobs
-do not say themselves, and remembers it.
+"""Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
-600 pods which wait for one thing cost one question and are looked through once a second; all runs
-together ask a few questions a second and no more; an API which does not answer is left alone for a
-while; and what is not waited for any more is forgotten. It never watches events and decides
-nothing; what the answers mean is said by `kube.status.waiting`.
+It reads events and logs, which pods and Jobs do not show, and caches the answers. 600 pods that
+wait for the same thing cost one request and are examined once a second. All runs together make a
+few requests a second, and an API that does not answer is left alone for a while. Answers are
+dropped when nobody waits for them. It never watches events and decides nothing;
+`kube.status.waiting` interprets the answers.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .cluster_state import ClusterCaches, Key, ObservedRun
 READS_A_SECOND = 5.0
 BURST = 20.0
 SECONDS = 3.0
-"""How long one read may take."""
+"""Timeout of one read."""
 READ_AGAIN = 1.0
-"""Seconds after which an answer is read anew while the question is young."""
+"""Seconds after which a recent answer is read again."""
 YOUNG = 120.0
 READ_AGAIN_LATER = 10.0
 REST = 10.0
-"""Seconds without questions after one that nobody answered."""
+"""Seconds without reads after one that got no answer."""
 FEW, PODS_A_SECOND = 20, 200.0
-"""A run of more than a few pods is explained anew when so many pods a second have been looked
-through: three seconds for one of 600, whatever happens to its pods meanwhile.
+"""A run of more than FEW pods is diagnosed at most this often: a run of 600 every three seconds,
+whatever happens to its pods meanwhile.
 """
 GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20
@@ -53,7 +53,7 @@ LOG_BYTES = 16 * 1024
 
 
 class ReadRateLimit:
-    """So many reads a second for all runs together, and a few at once."""
+    """A rate limit for the reads of all runs together, with a small burst."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -61,7 +61,7 @@ class ReadRateLimit:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Whether one more is allowed now."""
+        """Return whether one more read is allowed now."""
         with self._lock:
             now = self._clock()
             self._left = min(self._burst, self._left + (now - self._at) * self._rate)
@@ -72,14 +72,14 @@ class ReadRateLimit:
             return True
 
     def rest(self, seconds: float) -> None:
-        """Allow nothing for a while."""
+        """Allow no reads for some seconds."""
         with self._lock:
             self._left, self._at = 0.0, self._clock() + seconds
 
 
 @dataclass(frozen=True)
 class PodGroupEvents:
-    """What is told of the PodGroup of a run that waits: its events, and the state of its queue."""
+    """The events of a waiting run's PodGroup, and the state of its queue."""
 
     events: Sequence[Object] = ()
     queue: str = ""
@@ -87,7 +87,7 @@ class PodGroupEvents:
 
 @dataclass
 class _Answer:
-    """What was read, and since when it is asked."""
+    """An answer, when it was read, and since when it has been the same."""
 
     since: float
     at: float
@@ -96,7 +96,7 @@ class _Answer:
 
 @dataclass
 class _RunAnswers:
-    """What is known of one run, by question; `uid` tells it from an earlier one of its name."""
+    """The answers for one run, by question; `uid` tells it from an earlier run of that name."""
 
     uid: str
     answers: dict[Question, _Answer] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class _RunAnswers:
 
 @dataclass(frozen=True)
 class _RunDiagnosis:
-    """What was said of a run of many pods, and when."""
+    """The diagnosis of a run with many pods, and when it was made."""
 
     uid: str
     at: float
@@ -113,8 +113,8 @@ class _RunDiagnosis:
 
 @dataclass
 class _RunQuiets:
-    """What logs say of a run's tasks that are up, by the pod's uid: when it was read (by the clock
-    that only grows), and since when the task does nothing.
+    """What the logs say of a run's running tasks, by pod uid. Each entry holds the monotonic time
+    of the read, and since when the task does nothing.
     """
 
     uid: str
@@ -122,13 +122,14 @@ class _RunQuiets:
 
 
 class PendingTaskDiagnosis:
-    """Why tasks of runs are not up, in sentences, and which do nothing.
+    """Explains why tasks are not up, and finds running tasks that do nothing.
 
     Args:
-        api: what the few reads go through.
-        caches: its nodes.
-        free: what each node has left, where the operator knows.
-        clock: seconds that only grow, for pauses; `now` is the time of day.
+        api: the connection for the few reads.
+        caches: the nodes.
+        free: what each node has left, where the operator knows it.
+        clock: monotonic seconds, for pauses.
+        now: seconds since the epoch.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class PendingTaskDiagnosis:
         self._quiets: dict[Key, _RunQuiets] = {}
 
     def why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
-        """What keeps tasks from running, the most telling first; empty when nothing is known."""
+        """Return what keeps tasks from running, the most telling reason first; empty if unknown."""
         head, count = run.cluster.metadata, len(run.pods)
         key, at = (head.owner, head.name), self._clock()
         told = self._told.get(key)
@@ -184,7 +185,7 @@ class PendingTaskDiagnosis:
         return tuple(explain_waiting(run.pods, jobs, events, facts))
 
     def pod_group_events(self, run: ObservedRun) -> PodGroupEvents:
-        """What is told of its PodGroup, as it was read for the last `why`."""
+        """Return the PodGroup events and queue state that the last `why` read."""
         known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
@@ -199,14 +200,16 @@ class PendingTaskDiagnosis:
                 self._odd.setdefault((head.owner, head.name), {})[task] = oddity
 
     def oddities(self, key: Key) -> Mapping[str, Message]:
-        """How tasks count as started whose own port is closed, as they said before they came up."""
+        """Return remarks, by task, on tasks that count as started although their own port is
+        closed.
+        """
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Those of `tasks` that do nothing, as far as their logs were read.
+        """Return those of `tasks` that do nothing, as far as their logs were read.
 
-        A log is read again after `pause` seconds. One task that works is enough to know that the
-        run does: then no other is asked.
+        A log is read again after `pause` seconds. One task that works proves that the run works,
+        and then no other log is read.
         """
         head, clock = run.cluster.metadata, self._clock()
         known = self._quiets.get((head.owner, head.name))
@@ -220,7 +223,7 @@ class PendingTaskDiagnosis:
         never = (float("-inf"), None)
         due = [m for m in asked.values() if clock - known.read.get(m["uid"], never)[0] >= pause]
         fresh = [known.read[m["uid"]][1] for m in asked.values() if m not in due]
-        # First who worked when last asked, then who was never asked, or longest ago.
+        # First the tasks that worked last time, then those never or least recently read.
         worked = {uid for uid, (_at, quiet) in known.read.items() if quiet is None}
         due.sort(key=lambda m: (m["uid"] not in worked, known.read.get(m["uid"], never)[0]))
         for pod in due if None not in fresh else ():
@@ -233,7 +236,7 @@ class PendingTaskDiagnosis:
                 if error.unanswered:
                     self._allowance.rest(REST)
                     break
-                quiet = None  # it is gone, or may not be read: nobody can tell
+                quiet = None  # gone, or not readable: unknown
             known.read[pod["uid"]] = (clock, quiet)
             if quiet is None:
                 break
@@ -241,12 +244,12 @@ class PendingTaskDiagnosis:
         return {task: quiet for task, quiet in told.items() if quiet is not None}
 
     def forget(self, key: Key) -> None:
-        """Remember nothing of a run that has ended."""
+        """Forget a run that has ended."""
         self._quiets.pop(key, None)
         self.forget_waiting(key)
 
     def forget_waiting(self, key: Key) -> None:
-        """Remember nothing of why tasks were not up that are."""
+        """Forget why tasks were not up."""
         self._odd.pop(key, None)
         self._forget_answers(key)
 
@@ -262,7 +265,9 @@ class PendingTaskDiagnosis:
     # -- reading -----------------------------------------------------------------------------------
 
     def _answers(self, run: ObservedRun, questions: list[Question]) -> Mapping[Question, Any]:
-        """What is known of each question, read again where it is old and may be read."""
+        """Return the answer to each question, reading again what is old if the rate limit allows
+        it.
+        """
         head = run.cluster.metadata
         key = (head.owner, head.name)
         if not questions:
@@ -272,7 +277,7 @@ class PendingTaskDiagnosis:
         if known is None or known.uid != head.uid:
             known = self._known[key] = _RunAnswers(head.uid)
         known.answers = {q: known.answers[q] for q in questions if q in known.answers}
-        # Who was never asked comes first, then who was asked longest ago.
+        # Questions never asked come first, then the least recently asked.
         for question in sorted(questions, key=lambda q: self._age(known, q), reverse=True):
             self._refresh(known, question, head.owner)
         return {question: answer.found for question, answer in known.answers.items()}
@@ -296,13 +301,13 @@ class PendingTaskDiagnosis:
             if error.unanswered:
                 self._allowance.rest(REST)
                 return
-            found = ()  # it is gone, or may not be read: there is nothing to tell
+            found = ()  # gone, or not readable: nothing to report
         since = answer.since if answer and answer.found == found else now
         known.answers[question] = _Answer(since, self._clock(), found)
 
     def _round(self) -> float:
-        """Seconds in which all that is asked may be read with half of what is allowed: the other
-        half is for what was never asked.
+        """Return the seconds in which all questions can be asked with half of the allowed rate. The
+        other half is left for new questions.
         """
         asked = sum(len(known.answers) for known in list(self._known.values()))
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0
@@ -310,7 +315,7 @@ class PendingTaskDiagnosis:
     def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
         if question.kind == LOG_QUESTION:
             return self._log(question, namespace)
-        if question.kind == QUEUE:  # Volcano tells nobody who waits that it was closed
+        if question.kind == QUEUE:  # Volcano does not tell waiting pods that their queue was closed
             queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
             return str((queue.get("status") or {}).get("state") or "")
         if question.kind == "PersistentVolumeClaim":
@@ -324,7 +329,7 @@ class PendingTaskDiagnosis:
         return self._events(namespace, question.uid)
 
     def _log(self, question: Question, namespace: str) -> list[str]:
-        """The last lines of a pod."""
+        """Return the last lines of a pod's log."""
         where = path("pods", namespace, question.name, "log")
         asked: dict[str, Any] = {
             "container": CONTAINER,
@@ -335,12 +340,14 @@ class PendingTaskDiagnosis:
         return [line.decode("utf-8", "replace") for line in lines]
 
     def _events(self, namespace: str, uid: str) -> list[Object]:
-        """The events of one object. Ref: core/v1 Event, field selectors of `kubectl get events`."""
+        """Return the events of one object. Ref: core/v1 Event, field selectors of `kubectl get
+        events`.
+        """
         selector = f"involvedObject.uid={uid}"
         found = self._api.every(path("events", namespace), seconds=SECONDS, fieldSelector=selector)
         return found.items
 
 
 def _is_unschedulable(pod: Object) -> bool:
-    """Whether the scheduler found no node for it."""
+    """Return whether the scheduler found no node for the pod."""
     return condition(pod, "PodScheduled").get("status") == "False"

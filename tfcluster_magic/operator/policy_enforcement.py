@@ -1,10 +1,9 @@
-"""The test whether NetworkPolicies are enforced on this cluster, tried and not read: two pods and a
-policy.
+"""A check by experiment whether the cluster enforces NetworkPolicies.
 
-An answer comes only from a real connection: one pod listens on two ports, a policy opens one of
-them, another pod tries both. The open one must be reached, so that a broken network is no proof.
-The last answer is kept, so that a restart holds up no launch. Needs no privilege: pods of the
-operator's own image, restricted, in its own namespace, which end by themselves.
+One pod listens on two ports, a policy opens one of them, and another pod tries both. The open port
+must be reached, so that a broken network proves nothing. The last answer is kept in a ConfigMap, so
+that a restart delays no launch. It needs no privilege: the restricted pods run the operator's own
+image in its own namespace and end by themselves.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -26,24 +25,24 @@ RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
 SELECTOR = f"app.kubernetes.io/component={RECORD}"
 AGAIN = {True: 6 * 3600.0, False: 300.0, None: 20.0}
-"""Seconds until it is tried again: when policies are enforced, when not, when nobody knows."""
+"""Seconds until the next check: when policies are enforced, when they are not, when unknown."""
 AFTER_A_FAILURE = 60.0
-"""The same when it could not be tried; an answer that is known is believed meanwhile."""
+"""The same after a failed check; the last answer stays valid meanwhile."""
 SECONDS = 240.0
-"""For one try; the image may have to be pulled."""
+"""Timeout of one check; the image may have to be pulled."""
 
 log = logging.getLogger(__name__)
 
 
 class EnforcementCheck(BackgroundThread):
-    """Tries it when asked to begin, and again from time to time.
+    """A thread that checks at start and again from time to time.
 
     Args:
         api: the connection.
-        namespace: where the pods run: the operator's own.
-        image: of the pods where this process is none itself: it needs python3.
+        namespace: the operator's own, where the pods run.
+        image: the image of the pods if this process runs in no pod; it needs python3.
         leads: whether this process may act.
-        pool: where the pods run, as tasks do, by `nodeSelector` and `tolerations`.
+        pool: `nodeSelector` and `tolerations` of the pods, the same as for tasks.
     """
 
     def __init__(
@@ -87,7 +86,12 @@ class EnforcementCheck(BackgroundThread):
             log.info("NetworkPolicies are enforced: %s", self.enforced)
 
     def check(self) -> None:
-        """Try it once, and keep the answer. Raises ApiError; TimeoutError when nothing is told."""
+        """Check once and save the answer.
+
+        Raises:
+            ApiError: a request failed.
+            TimeoutError: the pods gave no answer in time.
+        """
         self._clean()
         name = f"{RECORD}-{uuid.uuid4().hex[:6]}"
         image, owner = self._own_pod()
@@ -119,7 +123,9 @@ class EnforcementCheck(BackgroundThread):
         raise TimeoutError(text.format(name=name, status=found.get("status")))
 
     def _own_pod(self) -> tuple[str, Object | None]:
-        """The image that this process runs, and its pod as an owner; in no pod what was said."""
+        """Return the image of this process and its pod as an owner reference. Outside of a pod,
+        return the configured image and None.
+        """
         name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
         if not access.in_pod() or not name:
             return self._image, None
@@ -136,7 +142,7 @@ class EnforcementCheck(BackgroundThread):
             self._api.delete(path(kind, self._namespace), labelSelector=SELECTOR)
 
     def _load(self) -> None:
-        """What an earlier operator found; it is tried again all the same."""
+        """Load the answer of an earlier operator; the check runs all the same."""
         try:
             found = self._api.get(path("configmaps", self._namespace, RECORD))
         except ApiError:
@@ -173,11 +179,11 @@ def _probe_result(pod: Object) -> str:
     return ""
 
 
-# The two pods and the policy by which it is tried. Pure.
+# The two pods and the policy of the check. Pure.
 
 SERVER, CLIENT = "server", "client"
 OPEN, SHUT = "open", "shut"
-"""What the client tells of the port that the policy shuts."""
+"""What the client reports of the denied port."""
 ALLOWED, DENIED = 2222, 2223
 DEADLINE = 270
 
@@ -187,7 +193,7 @@ every = [socket.create_server(("", port)) for port in ({ALLOWED}, {DENIED})]
 time.sleep({DEADLINE})
 """
 
-# Policies reach the nodes a moment after the pods: only what stays so for a while is an answer.
+# Policies reach the nodes a moment after the pods: only a stable answer counts.
 _TRY = f"""
 import socket, sys, time
 
@@ -213,8 +219,10 @@ open("/dev/termination-log", "w").write(told)
 def probe_objects(
     name: str, image: str, owner: Object | None, pool: Object
 ) -> tuple[Object, Object, Object]:
-    """The server, the client (the server's address is its missing argument), and the policy;
-    `pool` are the pods' `nodeSelector` and `tolerations`.
+    """Return the server pod, the client pod and the policy.
+
+    The client's command still lacks its last argument, the server's address. `pool` holds the pods'
+    `nodeSelector` and `tolerations`.
     """
     server, client = (
         _pod(name, kind, image, program, owner)

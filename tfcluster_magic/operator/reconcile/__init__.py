@@ -1,1 +1,1 @@
-"""Carries out what the lifecycle decides, run by run: objects, Jobs, status, retention."""
+"""Reconciliation of each run: objects, Jobs, status and retention."""

@@ -1,8 +1,7 @@
-"""Applies a lifecycle decision to the cluster: objects, names, Jobs, pods.
+"""The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
-What the API does not take of one kind keeps nothing from the others: tasks that shall stop are
-stopped whatever becomes of their names. Owns in words what is in the way. It decides nothing, and
-writes no status.
+A refused request of one kind does not keep the others from being sent: tasks are stopped whatever
+happens to their Service. Obstacles are collected as text. Nothing here decides or writes a status.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .status_writer import WriteRateLimit
 
 @dataclass
 class ReconcileContext:
-    """The Kubernetes cluster as the operator sees and changes it."""
+    """What the reconcilers of all runs share."""
 
     api: Api
     caches: ClusterCaches
@@ -39,43 +38,41 @@ class ReconcileContext:
     admission: Admission
     explainer: PendingTaskDiagnosis
     policy_of: Callable[[str], Policy]
-    """The policy with what a namespace adds to it."""
+    """Returns the policy together with what a namespace adds to it."""
     pod_groups: PodGroups
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
     record_limit: Callable[[str], float | None] = lambda _namespace: None
-    """How many records a namespace may have; None: any number."""
+    """How many records a namespace may have; None means any number."""
     clock: Callable[[], float] = time.time
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
     cleanup_at: dict[str, float] = field(default_factory=dict)
-    """When what is left of runs that are over is looked for, by uid."""
+    """By uid: when to look for leftovers of ended runs."""
 
-
-# The actions of one run.
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FatalProblem:
-    """Why a run can never be as it is wanted; `released` when nothing of it is there."""
+    """Why a run can never start; `released` if none of its objects exist."""
 
     words: Clause
     released: bool
 
 
 class RunActions:
-    """What is done for one run."""
+    """Applies decisions to one run."""
 
     def __init__(
         self, context: ReconcileContext, task_group: RunObserver, creator: ObjectCreator
     ) -> None:
         self.obstacle: Clause = ""
         self.queue_problem: Message | None = None
-        """Why its queue takes nothing."""
+        """Why Volcano's queue refuses the run."""
         self.service_due: float | None = None
-        """In how many seconds its tasks may get their names."""
+        """Seconds until the Service may be created."""
         self._context, self._task_group, self._creator = context, task_group, creator
         self._job_control = JobControl(context.api, task_group)
         self._addressing = ServiceCreation(creator)
@@ -83,11 +80,11 @@ class RunActions:
 
     @property
     def lacks_service(self) -> bool:
-        """Whether tasks that run have no names, and wait for them."""
+        """Whether running tasks wait for a Service that could not be created."""
         return self._addressing.lacking
 
     def newest(self, jobs: Mapping[TaskType, Object]) -> dict[TaskType, Object]:
-        """Each Job as it was last seen or changed here."""
+        """Return each Job in its newest known state."""
         return {
             task_type: self._job_control.newest(task_type, job) for task_type, job in jobs.items()
         }
@@ -95,10 +92,10 @@ class RunActions:
     def apply(
         self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> FatalProblem | None:
-        """Do what is decided; why the run has to end, if so.
+        """Apply a decision; return why the run has to end, if it has to.
 
         Raises:
-            ApiError: nobody answered: the turn has to be taken again.
+            ApiError: the API did not answer; repeat the turn.
         """
         self.obstacle, self.queue_problem, self._ending = "", None, None
         jobs = dict(observed.jobs)
@@ -121,7 +118,9 @@ class RunActions:
     def _update_service(
         self, cluster: TFCluster, decision: Decision, observed: ObservedRun
     ) -> ApiError | None:
-        """Give or take names, before tasks go; the error of one that nobody answered."""
+        """Create or delete the Service before tasks stop; return the error if the API did not
+        answer.
+        """
 
         def turn() -> None:
             self.service_due = self._addressing.update(cluster, decision.status, observed.pods)
@@ -133,7 +132,7 @@ class RunActions:
         return None
 
     def _try(self, cluster: TFCluster, make: Callable[[], None]) -> None:
-        """Make something, or know why not. Raises ApiError when nobody answers."""
+        """Call `make` and note what prevents it. Raises ApiError if the API does not answer."""
         try:
             make()
         except EarlierObjectExists as obstacle:
@@ -143,20 +142,20 @@ class RunActions:
         except TFClusterError as error:
             self.obstacle = self.obstacle or str(error)
         except ApiError as error:
-            if error.unanswered and error.status != 500:  # 500: a webhook that is down
+            if error.unanswered and error.status != 500:  # 500: a webhook is down
                 raise
             why = str(access.explain_api_error(error, server=self._context.api.server))
             head = cluster.metadata
             log.warning("%s/%s: %s", head.owner, head.name, why)
             self.obstacle = self.obstacle or why
             self.queue_problem = self.queue_problem or queue_refusal(error.message)
-            if error.status == 422:  # it will never be taken
+            if error.status == 422:  # invalid, so it will never be accepted
                 self._ending = FatalProblem(why, released=False)
 
     def _repair_pod_group(
         self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> None:
-        """Keep what its pods wait for to be bound together."""
+        """Repair the PodGroup that pods need to be bound together."""
         if not decision.status.phase.is_active:
             return
         context = self._context

@@ -1,6 +1,6 @@
-"""All runs of a Kubernetes cluster: whose turn it is, and what follows a turn that failed.
+"""The control loop over all runs of a Kubernetes cluster.
 
-`kube.controller.work_queue` is the loop itself, `run` says what a turn decides, and `Scheduler`
+`kube.controller.work_queue` is the loop itself, `run` holds one turn of one run, and `Scheduler`
 wires up admission, accounting and published options.
 """
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """All runs of a Kubernetes cluster, or of one namespace."""
+    """The controller of all runs of a Kubernetes cluster, or of one namespace."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Controller:
         self._begun = False
 
     def follow(self) -> None:
-        """Begin to follow what there is."""
+        """Start the watches."""
         self.caches.start()
         self.scheduler.follow()
 
     def begin(self) -> None:
-        """Begin to act; everything that there is is looked at once."""
+        """Start to act, and put every run into the queue once."""
         for found in self.caches.runs.every():
             head = found["metadata"]
             self.turns.work.add((head["namespace"], head["name"]))
@@ -87,14 +87,14 @@ class Controller:
         self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Act no more; turns under way have so many seconds to end."""
+        """Stop acting; turns under way have so many seconds to finish."""
         self.scheduler.end()
         self.caches.stop()
         self.turns.stop(seconds)
 
     @property
     def synced(self) -> bool:
-        """Whether everything that is needed was seen once."""
+        """Whether all needed objects were listed once."""
         return self.caches.synced
 
     @property
@@ -105,7 +105,7 @@ class Controller:
 
     @property
     def problems(self) -> list[str]:
-        """Why it cannot see everything: its rights, its custom resource."""
+        """Why the caches are incomplete: missing rights or a missing custom resource."""
         found = [(each.where, each.problem) for each in self.caches.needed]
         return [
             f"{where}: {_problem_text(problem)}" for where, problem in found if problem is not None
@@ -134,7 +134,7 @@ class Controller:
         run = self._runs.get(key)
         retention.end_orphans(self.context, key, found["metadata"]["uid"] if found else "")
         if found is None:
-            self._runs.pop(key, None)  # what it had goes by ownership
+            self._runs.pop(key, None)  # owned objects are deleted by Kubernetes
             self.context.explainer.forget(key)
             return None
         retention.make_room(self.context, key[0])
@@ -157,7 +157,7 @@ class Controller:
             raise
 
     def _is_gone(self, key: Key) -> bool:
-        """Whether the record was deleted meanwhile, so that nothing is owed to it."""
+        """Return whether the record was deleted meanwhile."""
         try:
             self.context.api.get(path("tfclusters", *key))
         except ApiError as error:
@@ -174,20 +174,17 @@ def _problem_text(problem: ApiError) -> str:
     return said
 
 
-# Scheduler setup: all that decides on launches, put together.
-
-
 class Scheduler:
-    """Admission and options of a Kubernetes cluster, or of one namespace.
+    """Admission, accounting and published options, wired up.
 
     Args:
         api: the connection.
-        namespace: that of the runs; empty for all.
-        home: the operator's own, where it tries whether NetworkPolicies are enforced.
-        caches: of our own objects and the nodes.
-        policy: the administrator's.
+        namespace: the namespace of the runs; empty for all.
+        home: the operator's own namespace, where NetworkPolicy enforcement is checked.
+        caches: our own objects and the nodes.
+        policy: the administrator's policy.
         leads: whether this process may act.
-        wake: told the run that a change is of.
+        wake: called with each run that a change belongs to.
         unwatched: seconds for which no operator acted before this one did.
     """
 
@@ -206,7 +203,7 @@ class Scheduler:
         self.cluster_state = ClusterState(api, namespace)
         self.pod_groups = PodGroups(api, namespace, wake)
         self.snapshotter = Snapshotter(caches, self.cluster_state, policy, self.pod_groups)
-        # Where tasks run: other nodes may take none of its pods, or have another network.
+        # On the nodes of tasks: others may accept no pods or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = EnforcementCheck(api, home, policy.default_image, leads, pool)
         self.accountant = Accountant(
@@ -227,12 +224,12 @@ class Scheduler:
         )
 
     def follow(self) -> None:
-        """Begin to follow what there is."""
+        """Start the watches."""
         self.cluster_state.start()
         self.pod_groups.start()
 
     def begin(self) -> None:
-        """Begin to act: publish, and try what nobody can read."""
+        """Start accounting, publishing and the NetworkPolicy check."""
         for each in self._acting:
             each.start()
         self._begun = True
@@ -250,7 +247,7 @@ class Scheduler:
         return self.accountant, self.accountant.sampler, self.publisher, self.enforcement
 
     def end(self) -> None:
-        """Act no more."""
+        """Stop all threads."""
         for each in self._acting:
             each.stop()
         self.cluster_state.stop()

@@ -1,8 +1,8 @@
-"""Suspends and resumes Jobs as a decision wants, and tells Kubernetes of a pod what it cannot know.
+"""Suspension and resumption of Jobs, and reports to Kubernetes on deleted pods.
 
-Each is harmless when done twice. `spec.suspend` is the one switch for tasks: Jobs make pods by
-themselves, and a suspended one has none.
-Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+Every action can be repeated without harm. `spec.suspend` is the only switch for tasks: Jobs create
+pods by themselves, and a suspended Job has none. Ref:
+https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ...spec.names import parse_task
 def completed_jobs(
     cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
 ) -> dict[TaskType, Object]:
-    """Those of the types whose tasks have all succeeded, each with its Job as it was at last.
+    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state.
 
-    `unseen` are the seconds for which nobody looked before this; 0 for Jobs that we saw.
+    `unseen` is the number of seconds without an operator before this one; 0 for Jobs that we saw.
     """
     found = {}
     for task_type in gone:
@@ -54,21 +54,21 @@ def lost_job_message(
     over: Container[TaskType],
     seen: Container[TaskType],
 ) -> Message | None:
-    """Why a run cannot go on without its Jobs that are gone; None when it can."""
+    """Return why a run cannot go on without its missing Jobs; None if it can."""
     mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
         missing = [each for each in missing if each is not TaskType.PS]
     if not missing:
         return None
-    # the others may have gone with it
+    # the other Jobs may have been deleted with it
     first = next((each for each in mains if each in missing), missing[0])
     code = "JobDeleted" if first in seen else "JobDeletedUnseen"
     return Message(code, {"name": labels.job_name(cluster.metadata.name, first)})
 
 
 SUCCESS_UNSEEN = Message("SuccessUnseen")
-"""The message of a success that follows from the absence of the Jobs alone."""
+"""The message of a success that is inferred from missing Jobs alone."""
 
 
 def _completed_job(count: int, at: float) -> Object:
@@ -77,30 +77,23 @@ def _completed_job(count: int, at: float) -> Object:
     return {"metadata": {}, "spec": {"completions": count}, "status": status}
 
 
-# What a decision means for Jobs and pods, and doing it: suspend, resume, and tell Kubernetes of a
-# pod what it cannot know.
-#
-# Each is harmless when done twice. `spec.suspend` is the one switch for Jobs, which make pods by
-# themselves: a suspended one has none.
-# Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
-
 log = logging.getLogger(__name__)
 
 
 class JobControl:
-    """The Jobs of one run, as a decision wants them."""
+    """The Jobs of one run."""
 
     def __init__(self, api: Api, task_group: RunObserver) -> None:
         self._api, self._task_group = api, task_group
         self._changed: dict[TaskType, Object] = {}
-        """The Jobs as they were after we changed them: the cache may be older."""
+        """The Jobs in the state after our last change; the cache may be older."""
         self._refused = ""
 
     def apply(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
-        """Suspend the Jobs of tasks that shall stop, resume those of tasks that shall start.
+        """Suspend the Jobs of tasks to stop, and resume those of tasks to start.
 
-        What the API does not take of one Job keeps nothing from the others; it is returned in
-        words. Raises ApiError when nobody answers.
+        A refused change of one Job does not keep the others from being sent; its reason is
+        returned. Raises ApiError if the API does not answer.
         """
         self._refused = ""
         stop = {parse_task(task)[0] for task in decision.stop}
@@ -114,8 +107,8 @@ class JobControl:
                 self._restart_unrelated(task_type, decision, seen)
                 self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
-                # Its Job makes pods that nobody has seen yet; servers that still run are given
-                # back when the decision says so.
+                # This Job may create pods that nobody has seen yet. Running servers are released
+                # when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
                 if task_type not in alive and not is_job_complete(job, succeeded):
@@ -127,14 +120,14 @@ class JobControl:
         return self._refused
 
     def newest(self, task_type: TaskType, cached: Object) -> Object:
-        """A Job as it was last seen or changed here."""
+        """Return a Job in its newest known state."""
         return latest_job(cached, self._changed.get(task_type))
 
     def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
     ) -> list[TaskType]:
-        """The types whose Jobs will not start what shall start: a Job never starts an index again
-        that has succeeded. Only those without a task that is alive.
+        """Return the types whose Jobs cannot start the tasks to start. A Job never starts an index
+        again that has succeeded. Types with a running task are left out.
         """
         alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
         starts = [parse_task(each.task) for each in decision.start]
@@ -144,7 +137,7 @@ class JobControl:
     def _restart_unrelated(
         self, task_type: TaskType, decision: Decision, seen: Observation
     ) -> None:
-        """What goes down with its Job, though it should not, is no failure: it starts again."""
+        """Count tasks that stop only because their Job is suspended as no failure."""
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return
         caught = [
@@ -181,7 +174,7 @@ class JobControl:
 
 
 def latest_job(cached: Object, ours: Object | None) -> Object:
-    """The later of two states of one object."""
+    """Return the newer of two states of one object."""
     if ours is None or ours["metadata"]["uid"] != cached["metadata"]["uid"]:
         return cached
     return max(cached, ours, key=lambda job: int(job["metadata"]["resourceVersion"]))
@@ -193,13 +186,13 @@ def report_deleted_pods(
     going: AbstractSet[TaskType],
     away: AbstractSet[str],
 ) -> None:
-    """Say what Kubernetes does not know of pods that are being deleted.
+    """Report to Kubernetes what it does not know about pods that are being deleted.
 
-    On a node that is lost nobody will ever report their end: they have failed. One that somebody
-    deletes was disrupted: its end is nobody's failure, also when nobody sees it. Its Job puts
-    another in its place 10 s after that end, whatever it is told. `going` are the types that
-    nobody has stopped. What the API does not take of one pod keeps nothing from the others: the
-    next turn tells it again. Raises ApiError when nobody answers.
+    On a lost node nobody will ever report their end, so they are marked as failed. A pod deleted by
+    somebody is marked as disrupted, so that its end counts as no failure even if nobody sees it.
+    Its Job replaces it 10 s after its end in any case. `going` holds the types that are not being
+    stopped, `away` the lost nodes. A refused report does not keep the others from being sent; the
+    next turn repeats it. Raises ApiError if the API does not answer.
     """
     for pod in pods:
         head = pod["metadata"]
@@ -230,7 +223,7 @@ def _failed_patch() -> Object:
 
 
 def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
-    """The change that adds a condition; nothing can be added to a list that is not there."""
+    """Return the patch that adds a condition; a missing list must be created first."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     value = {
         "type": DISRUPTION,
@@ -241,7 +234,7 @@ def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
     }
     if pod["status"].get("conditions"):
         return [{"op": "add", "path": "/status/conditions/-", "value": value}]
-    seen = pod["metadata"]["resourceVersion"]  # in place of a list that came meanwhile: refused
+    seen = pod["metadata"]["resourceVersion"]  # refused if a list was created meanwhile
     return [
         {"op": "add", "path": "/metadata/resourceVersion", "value": seen},
         {"op": "add", "path": "/status/conditions", "value": [value]},

@@ -1,8 +1,8 @@
-"""Creates the objects of a run, and removes them an hour after its end.
+"""Creation of a run's objects, and their removal an hour after its end.
 
-Creating twice is harmless. An object of an earlier run of the same name is never taken for this
-run's, and a Job which somebody deleted is never created a second time: only one that was retired
-here. What is created, and what owns it, is said by `kube.objects`.
+Creating twice is harmless. An object of an earlier run of the same name is never adopted, and a Job
+that somebody deleted is not created again unless it was retired here. `kube.objects` defines what
+is created and who owns it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _RESOURCE = {
 
 
 def earlier_object_message(kind: str, name: str) -> Message:
-    """What is in the way of a run, or makes it wait."""
+    """Return the message about an object of an earlier run that is in the way."""
     return Message("EarlierObject", {"kind": kind, "name": name})
 
 
 class EarlierObjectExists(Exception):
-    """An object of an earlier run of this name has not gone yet; `message` says which."""
+    """An object of an earlier run of this name still exists; `message` names it."""
 
     def __init__(self, message: Message) -> None:
         super().__init__(english_clause(message))
@@ -45,7 +45,7 @@ class EarlierObjectExists(Exception):
 
 
 class ObjectCreator:
-    """The objects of one run."""
+    """Creates and deletes the objects of one run."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class ObjectCreator:
         made: bool = False,
         had_pods: Collection[TaskType] = (),
     ) -> None:
-        """`policy_of` a namespace is asked when something is made; `made` are all objects, or at
-        least the Jobs of the types that `had_pods`.
+        """`policy_of` returns the policy of a namespace. `made` says that all objects were created,
+        `had_pods` that the Jobs of these types were.
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
@@ -64,12 +64,12 @@ class ObjectCreator:
         self._anew: set[TaskType] = set()
 
     def create(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> None:
-        """Make what is missing; `jobs` are those that are known to be there.
+        """Create what is missing; `jobs` are those known to exist.
 
         Raises:
-            ApiError: the API does not take one of them.
-            EarlierObjectExists: one of an earlier run is in the way.
-            InvalidRequest: its program does not fit, or what caches leave out of it is wrong.
+            ApiError: the API refuses one of them.
+            EarlierObjectExists: an object of an earlier run is in the way.
+            InvalidRequest: the program is too large, or what caches leave out of it is invalid.
         """
         if self._made and not self._anew:
             return
@@ -81,7 +81,7 @@ class ObjectCreator:
             for wanted in run_objects.objects_of_run(
                 cluster, policy, namespace=cluster.metadata.owner
             ):
-                if wanted["kind"] == "Service":  # made when there are addresses: `ServiceCreation`
+                if wanted["kind"] == "Service":  # `ServiceCreation` creates it later
                     self._find(cluster, wanted)
                     continue
                 made = self._create(cluster, wanted)
@@ -96,35 +96,31 @@ class ObjectCreator:
         self._anew.clear()
 
     def create_service(self, cluster: TFCluster) -> None:
-        """Make the Service, if it is not there. Raises as `create`."""
+        """Create the Service if it does not exist. Raises the errors of `create`."""
         self._create(
             cluster, run_objects.headless_service(cluster, namespace=cluster.metadata.owner)
         )
 
     def delete_service(self, cluster: TFCluster) -> None:
-        """Delete the Service, if it is there and the run's. Raises ApiError."""
+        """Delete the Service if it exists and belongs to the run. Raises ApiError."""
         delete_owned(
             self._api, _key(cluster), "Service", cluster.metadata.name, cluster.metadata.uid
         )
 
     def retire(self, task_type: TaskType, job: Object) -> None:
-        """Delete a Job that cannot do any more what it is for; `create` makes it anew.
-
-        Raises ApiError.
-        """
+        """Delete an unusable Job; `create` creates it anew. Raises ApiError."""
         head = job["metadata"]
         discard_object(self._api, path("jobs", head["namespace"], head["name"]), head["uid"])
         self._retired.add(head["uid"])
         self._anew.add(task_type)
 
     def has_retired(self, job: Object) -> bool:
-        """Whether this Job was deleted here; caches may still have it."""
+        """Return whether this Job was deleted here; caches may still have it."""
         return job["metadata"]["uid"] in self._retired
 
     def missing_types(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
-        """The types whose Jobs were made and are not there any more.
-
-        `jobs` are those in the cache, which may lag. Raises ApiError.
+        """Return the types whose Jobs were created and no longer exist. `jobs` are those in the
+        cache, which may lag. Raises ApiError.
         """
         known = cluster.spec.replicas.counts.keys() if self._made else self._had_pods
         missing = known - jobs.keys() - self._anew
@@ -144,8 +140,8 @@ class ObjectCreator:
         *,
         asks: bool,
     ) -> bool:
-        """Whether tasks may be on their way that are not among those `seen`; `asks` for Jobs that
-        are not among `jobs`. Raises ApiError.
+        """Return whether tasks not among `seen` may still appear. `asks` allows a request for Jobs
+        that are not among `jobs`. Raises ApiError.
         """
 
         def find_job(task_type: TaskType) -> Object | None:
@@ -160,12 +156,13 @@ class ObjectCreator:
         return may_have_unseen_pods(cluster.spec, seen, jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
-        """Delete what is left of the run but its record and its own data; ConfigMap and Jobs last.
+        """Delete all objects of the run except its record and its data; ConfigMap and Jobs go last.
 
-        Nothing but what carries its uid: a name may have gone to somebody else's object.
+        Only objects with the run's uid are deleted: the name may belong to somebody else's object
+        now.
 
         Raises:
-            ApiError: the API does not let us.
+            ApiError: the API refuses.
         """
         namespace = cluster.metadata.owner
         found = run_objects.objects_of_run(cluster, self._policy_of(namespace), namespace=namespace)
@@ -178,19 +175,19 @@ class ObjectCreator:
             delete_owned(self._api, _key(cluster), "Job", name, uid)
 
     def _with_payload(self, cluster: TFCluster) -> TFCluster:
-        """The run with environment, arguments and program, of which caches keep nothing.
+        """Return the run with environment, arguments and program, which caches do not keep.
 
         Raises:
-            ApiError: it is not there any more.
-            InvalidRequest: they are wrong.
+            ApiError: the record no longer exists.
+            InvalidRequest: these are invalid.
         """
         head, asked = cluster.metadata, cluster.spec
         found = self._api.get(path("tfclusters", head.owner, head.name))
         if found["metadata"]["uid"] != head.uid:
-            # The name has gone to another run.
+            # The name belongs to another run now.
             raise ApiError(404, "NotFound", "", {"kind": "tfclusters", "name": head.name})
         whole = custom_resource.read(found).spec
-        kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)  # as it was capped
+        kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)  # with capped durations
         return replace(cluster, spec=kept)
 
     def _create(self, cluster: TFCluster, wanted: Object) -> Object:
@@ -198,19 +195,19 @@ class ObjectCreator:
         try:
             return self._api.create(where, wanted)
         except ApiError as error:
-            # Quotas are asked before it is looked whether there is one.
+            # Quotas are checked before existence.
             if error.reason != "AlreadyExists" and error.status != 403:
                 raise
             found = self._find(cluster, wanted)
-            if found is None:  # it has gone just now, or never was
+            if found is None:  # it was deleted just now, or never existed
                 raise
             return found
 
     def _find(self, cluster: TFCluster, wanted: Object) -> Object | None:
-        """Return what has the name of `wanted`, or None.
+        """Return the object with the name of `wanted`, or None.
 
         Raises:
-            EarlierObjectExists: it is not ours.
+            EarlierObjectExists: it belongs to another run.
         """
         name = wanted["metadata"]["name"]
         found = find_object(
@@ -224,17 +221,18 @@ class ObjectCreator:
 
 
 def delete_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
-    """Delete an object if it is of the run of this uid. Raises ApiError."""
+    """Delete an object if it belongs to the run of this uid. Raises ApiError."""
     found = find_owned(api, key, kind, name, uid)
     if found is not None:
         discard_object(api, path(_RESOURCE[kind], key[0], name), found["metadata"]["uid"])
 
 
 def find_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> Object | None:
-    """Return an object if it is of the run of this uid; None as well where the operator may not
-    look any more, because the namespace goes or was closed to it: there ownership sees to the rest.
+    """Return an object if it belongs to the run of this uid, else None.
 
-    Raises ApiError.
+    It also returns None where the operator may no longer read because the namespace is being
+    deleted or was closed to it; garbage collection by ownership does the rest there. Raises
+    ApiError.
     """
     try:
         found = find_object(api, path(_RESOURCE[kind], key[0], name))
@@ -254,39 +252,41 @@ def _key(cluster: TFCluster) -> Key:
 
 
 # The Service, which gives the tasks of a run their names.
-# It is made once every task has an address, or as many as come within a moment, and it goes when
-# the run is asked to stop. Kubernetes writes all addresses of a Service anew each time a pod gets
-# or loses one: for 600 tasks that come and go together this was a third of all that their launch
-# costs the control plane, for 50 users with ten tasks each an eighth. Nobody misses the names
-# before: a task's program begins when the tasks that it needs have theirs, and it asks for them so
-# that no name server keeps that they are not there yet (`runtime/name_resolution.py`).
+# It is created once every task has an address, or when no further address comes for a moment. It is
+# deleted when the run is asked to stop. Kubernetes rewrites all addresses of a Service each time a
+# pod gets or loses one: for 600 tasks that start and stop together this was a third of the control
+# plane's cost of the launch, for 50 users with ten tasks each an eighth. Nobody needs the names
+# earlier: a program starts when the tasks it needs have theirs, and the lookup avoids negative
+# caching (`runtime/name_resolution.py`).
 # Ref: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without another address after which no more are waited for: a task has no room, say."""
+"""Seconds without a new address after which the rest is not waited for: a task may have no room."""
 ADDRESS_WAIT = 10.0
-"""Seconds after the first address for which others are waited for while they still come."""
+"""Seconds after the first address after which the rest is not waited for."""
 
 
 class ServiceCreation:
-    """The Service of one run; `clock` counts seconds that only grow."""
+    """The Service of one run; `clock` returns monotonic seconds."""
 
     def __init__(self, creator: ObjectCreator, clock: Callable[[], float] = time.monotonic) -> None:
         self._creator, self._clock = creator, clock
         self._there: bool | None = None
-        """Whether the Service is; None when only the API knows."""
+        """Whether the Service exists; None if only the API knows."""
         self.lacking = False
-        """Whether it was tried in vain: tasks that run have no names, and wait for them."""
+        """Whether creating it failed, so that running tasks wait for their names."""
         self._count = 0
         self._first = self._last = 0.0
 
     def update(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
-        """Make or delete it when it is time; seconds until that may be, None without need.
+        """Create or delete the Service when it is due.
+
+        Return the seconds until it may be due, or None if nothing is to be done.
 
         Raises:
-            ApiError: the API does not let us.
-            EarlierObjectExists: one of an earlier run is in the way.
-            InvalidRequest: its program does not fit.
+            ApiError: the API refuses.
+            EarlierObjectExists: an object of an earlier run is in the way.
+            InvalidRequest: the program is too large.
         """
         if status.stop_at is not None:
             if self._there is not False:
@@ -304,7 +304,7 @@ class ServiceCreation:
         return None
 
     def _left(self, cluster: TFCluster, pods: Sequence[Object]) -> float | None:
-        """Seconds until it is made; None while no task has an address."""
+        """Return the seconds until the Service is due; None while no task has an address."""
         count, now = sum(bool(pod["status"].get("podIP")) for pod in pods), self._clock()
         if not count:
             return None

@@ -1,8 +1,8 @@
-"""Removes what is left of runs that are over, orphaned or invalid.
+"""Removal of what is left of runs that are ended, orphaned or invalid.
 
-Objects go after an hour, records after keepFor, or before a namespace has as many as it may have;
-no record is deleted but the one that was meant (by uid), and no Job of such a run makes pods any
-more.
+Objects are deleted after an hour, records after keepFor or before a namespace reaches its limit of
+records. A record is deleted by uid, so never a newer one of that name. Jobs of such runs are
+suspended.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
-"""Seconds; a minute less than the TTL of Jobs, which tell us that something is still there."""
+"""Seconds; a minute less than the TTL of Jobs, whose presence shows that objects are left."""
 SPREAD = 3600.0
-"""Seconds over which an operator that begins looks for what is left of runs without Jobs."""
+"""Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
 
 log = logging.getLogger(__name__)
 
 
 def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete what has stayed long enough; seconds until the next time, None for never.
-
-    Raises ApiError.
+    """Delete what is older than its retention; return the seconds until the next time. None means
+    never. Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
     passed = context.clock() - (custom_resource.ended_at(found) or 0.0)
@@ -67,20 +66,20 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
-# Room for records, where a quota counts them: the oldest that ended go before it refuses a launch.
+# Room for records where a quota counts them: the oldest ended ones are deleted before the quota
+# refuses a launch.
 
 SPARE = 0.1
-"""Part of what a namespace may have that is kept free for who launches several at once."""
+"""Part of the limit that is kept free for launches at the same time."""
 SEEN_AFTER = 600.0
-"""Seconds for which an ended record stays while half of that is free: somebody may wait for it."""
+"""Seconds for which an ended record is kept while half of that is free: somebody may read it."""
 MOST_AT_ONCE = 20
-"""Records that one turn deletes: others wait for it."""
+"""Records that one turn deletes, so that other runs need not wait long."""
 
 
 def make_room(context: ReconcileContext, namespace: str) -> None:
-    """Delete the oldest ended records of a namespace that has nearly as many as it may have.
-
-    What the API does not take is logged and holds up no run: the next turn tries it again.
+    """Delete the oldest ended records of a namespace that is near its limit. A refused deletion is
+    logged, stops no run, and is tried again in the next turn.
     """
     limit = context.record_limit(namespace)
     if limit is None:
@@ -111,7 +110,7 @@ def make_room(context: ReconcileContext, namespace: str) -> None:
 
 
 def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete, once, the objects of a record that a finalizer keeps; nothing is left to do then."""
+    """Delete, once, the objects of a record that a finalizer keeps."""
     uid = found["metadata"]["uid"]
     context.pod_groups.discard(key, uid)
     if (
@@ -127,8 +126,10 @@ def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) ->
 
 
 def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
-    """Delete what is left of a run that has no Jobs, as when these were refused, or went before us;
-    seconds until it is looked for: once by each operator, and not for all runs at the same time.
+    """Delete what is left of a run without Jobs, whose Jobs were refused or deleted before.
+
+    Return the seconds until the search is due. Each operator searches once, at different times for
+    different runs.
     """
     now = context.clock()
     due = context.cleanup_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
@@ -136,7 +137,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    # made first, and deleted last
+    # the first object created, and the last one deleted
     if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
@@ -144,8 +145,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
-    """Report that a change after the run's end, such as a stop, was seen; until then other tools
-    wait. Raises ApiError, StatusConflict.
+    """Report that a change after the run's end, such as a stop, was seen; other tools wait for it.
+    Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -153,15 +154,13 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
         whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
         if whole is None or whole["metadata"]["uid"] != head["uid"]:
             return
-        status = custom_resource.read_status(whole)  # of runs that are over caches keep a part
+        status = custom_resource.read_status(whole)  # caches keep only a part of ended runs
         StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
-    """Suspend a Job of a run that is over, unless all its tasks have succeeded.
-
-    It may have come into the cache after the last turn, or that was not taken to its end: a Job
-    makes pods until somebody says that it shall not. Raises ApiError.
+    """Suspend a Job of an ended run, unless all its tasks have succeeded. The Job may have reached
+    the cache after the last turn, or that turn failed. Raises ApiError.
     """
     head = job["metadata"]
     counted = (status.get("counts") or {}).get(head["labels"].get(labels.TASK_TYPE)) or {}
@@ -179,23 +178,22 @@ def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) ->
 def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
     whole = find_object(context.api, path("tfclusters", *key))  # caches keep no programs of these
     if whole is None or whole["metadata"]["uid"] != uid:
-        return  # of the next run of this name the cache does not know yet
+        return  # belongs to a newer run that the cache does not know yet
     try:
         ObjectCreator(context.api, context.policy_of).remove(custom_resource.read(whole))
-    except TFClusterError as error:  # the record was altered; ownership will see to the rest
+    except TFClusterError as error:  # the record was altered; garbage collection does the rest
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
 
 
-# Orphans: what is left of runs whose record is gone, and that nobody else would ever end.
-# A record that is deleted takes its objects with it, unless somebody asked to orphan them: then
-# they have no owner, and tasks would run for ever. The API is asked whether the run is really gone,
-# and nothing is touched but objects of its name and uid that have no owner. Its data stays.
+# Orphans: leftovers of runs whose record was deleted.
+# A deleted record takes its objects with it, unless it was deleted with the orphan policy: then
+# they have no owner, and tasks would run for ever. The API is asked whether the run is really gone.
+# Only objects of its name and uid without an owner are deleted. Its data stays.
 # Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 
 def end_orphans(context: ReconcileContext, key: Key, uid: str) -> None:
-    """End what has this name and no record; `uid` is the run's that is there, or empty.
-
+    """Delete objects of this name whose record is gone; `uid` is that of the existing run or empty.
     Raises ApiError.
     """
     found = [job for kind, job in objects_of_other_runs(context.caches, key, uid) if kind == "Job"]
@@ -221,27 +219,27 @@ def _is_orphan(job: Object) -> bool:
 
 
 def _current_uid(context: ReconcileContext, key: Key) -> str:
-    """The uid of the run as the API has it now: the cache may be older than its Jobs."""
+    """Return the uid of the run from the API: the cache may be older than its Jobs."""
     found = find_object(context.api, path("tfclusters", *key))
     return str(found["metadata"]["uid"]) if found else ""
 
 
-# Invalid records: nothing is made of them, and what was made of them ends.
-# The history of a run is kept which was one before somebody changed its spec, and its tasks are
-# gone when its record says so. Nothing is touched without the run's uid. A later policy refuses no
-# run that has begun; its `maxDuration` counts for those that left ours.
+# Invalid records: no objects are created for them, and existing objects end.
+# A run whose spec somebody made invalid keeps its history, and its record says when its tasks are
+# gone. Only objects with the run's uid are changed. A later policy refuses no run that has begun;
+# its `maxDuration` applies to runs that are no longer valid.
 
 CHECK_ENDING = 1.0
-"""Seconds between looks at tasks that are ending."""
+"""Seconds between checks of tasks that are ending."""
 
 
 def fail_invalid_run(
     context: ReconcileContext, key: Key, found: Object, why: Clause
 ) -> float | None:
-    """End it as Failed with every problem; seconds until the next look, None when all is gone.
+    """Fail a run with every problem; return the seconds until the next check, None when it is over.
 
     Raises:
-        ApiError: the API did not take something: do it again.
+        ApiError: the API refused something; repeat it.
         StatusConflict: somebody else wrote the status.
     """
     before = custom_resource.read_status(found)

@@ -1,8 +1,8 @@
-"""Reconciles one run, turn by turn: look, decide, write, act.
+"""The reconciliation of one run: observe, decide, write, act.
 
-What is written comes before what is done, so that an operator which is killed between the two finds
-in the record what it was about to do. An error leaves the record as it was, and a turn too many
-changes nothing. The queue never gives one run to two workers.
+The status is written before the action, so that an operator killed in between finds in the record
+what it was about to do. An error leaves the record unchanged, and an extra turn changes nothing.
+The queue never gives one run to two workers.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .object_creation import ObjectCreator, earlier_object_message
 from .status_writer import StatusWriter
 
 LOOK_AGAIN = 60.0
-"""Seconds after which an active run is looked at although nothing happened."""
+"""Seconds between turns of an active run to which nothing happens."""
 TRY_AGAIN = 5.0
-"""The same while the API does not take what is wanted of a Job."""
+"""The same while the API refuses a change of a Job."""
 ASK_AGAIN = 1.0
-"""The same while tasks are not up, or something is in the way: why may have become known."""
+"""The same while tasks are not up or something is in the way: the reason may be known by then."""
 
 log = logging.getLogger(__name__)
 
 
 class RunReconciler:
-    """What is remembered of one TFCluster between its turns; nothing that a restart needs."""
+    """The state of one TFCluster between its turns; a restart needs none of it."""
 
     def __init__(self, context: ReconcileContext, found: Object) -> None:
-        """Read it. Raises InvalidRequest when it is none that a run may have."""
+        """Read the record. Raises InvalidRequest if it is no valid run."""
         cluster = with_capped_durations(custom_resource.read(found), context.policy)
         self._context = context
         self.uid = cluster.metadata.uid
@@ -66,15 +66,15 @@ class RunReconciler:
 
     @property
     def key(self) -> Key:
-        """Where it is: namespace and name."""
+        """The namespace and name."""
         return self._cluster.metadata.owner, self._cluster.metadata.name
 
     def reconcile(self, found: Object) -> float | None:
-        """One turn; seconds until the next is due, None when nothing is left to do.
+        """Take one turn; return the seconds until the next is due, None when nothing is left to do.
 
         Raises:
-            ApiError: the API did not take or answer something: the turn has to be taken again.
-            StatusConflict: somebody else wrote the status; forget this object.
+            ApiError: the API refused or did not answer; repeat the turn.
+            StatusConflict: somebody else wrote the status; discard this object.
         """
         self._refresh(found)
         if self._status.released_at is not None:
@@ -103,11 +103,11 @@ class RunReconciler:
             refused = Message("Refused", {"why": ending.words})
             self._end(self._context.clock(), refused, released=ending.released)
         if self._actions.obstacle != obstacle:
-            return 0.0  # to say so
+            return 0.0  # write the obstacle at once
         due = (later, self._seconds_to_next(decision, now), self._actions.service_due)
         return min((each for each in due if each is not None), default=None)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- observing ---------------------------------------------------------------------------------
 
     def _refresh(self, found: Object) -> None:
         self._writer.refresh(found)
@@ -128,11 +128,11 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun) -> Verdict | None:
-        """Whether it may begin, asked once a turn; None when that is no question any more."""
+        """Return whether the run may begin; None once it has begun or is stopped."""
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
         if observed.jobs:
-            # Its tasks are made, to be bound together: the first that is tells of all.
+            # The tasks are bound together, so the first bound one stands for all.
             bound = any(pod["spec"].get("nodeName") for pod in observed.pods)
             return Admitted() if bound else LeftToGangScheduler()
         return self._context.admission.decide(observed.cluster)
@@ -159,7 +159,7 @@ class RunReconciler:
         return replace(seen, admitted=reason is None, waiting_for=reason)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """One whose tasks wait to be bound together, with what is said of that."""
+        """Add the state of a run whose tasks wait to be bound together."""
         earlier = self._earlier_run()
         explainer, pod_groups = self._context.explainer, self._context.pod_groups
         why = explainer.why(observed)
@@ -168,13 +168,13 @@ class RunReconciler:
         return replace(seen, admitted=False, submitted=not earlier, waiting_for=waits, why=why)
 
     def _uncreated(self) -> Message | None:
-        """What it waits for whose objects are not taken."""
+        """Return why the run's objects cannot be created."""
         if self._actions.queue_problem is not None or not self._actions.obstacle:
             return self._actions.queue_problem
         return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """With why tasks are not up, and which do nothing, as far as that is known."""
+        """Add why tasks are not up and which do nothing, as far as known."""
         explainer = self._context.explainer
         if not status_rules.has_pending_tasks(self._status):
             explainer.forget_waiting(self.key)
@@ -188,14 +188,14 @@ class RunReconciler:
         return replace(seen, why=explainer.why(observed))
 
     def _lost_types(self, observed: ObservedRun) -> list[TaskType]:
-        """The types whose Jobs are gone; nobody makes one a second time."""
+        """Return the types whose Jobs are gone for good."""
         self._seen.update(observed.jobs)
         if not self._status.phase.is_active or self._version[1]:
             return []  # Jobs may go before their record when it is deleted
         return self._creator.missing_types(self._cluster, observed.jobs)
 
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
-        """Those of them whose tasks have all succeeded."""
+        """Return those of the missing Jobs whose tasks all succeeded."""
         unseen = 0.0 if self._seen.intersection(gone) else self._context.unwatched()
         found = job_control.completed_jobs(
             self._cluster, self._status, gone, unseen=unseen, now=now
@@ -205,7 +205,7 @@ class RunReconciler:
         return found
 
     def _earlier_run(self) -> Message | None:
-        """What an earlier run of the same name still has; it is waited for, never adopted."""
+        """Return the message about an object of an earlier run of this name, if there is one."""
         for kind, each in cluster_state.objects_of_other_runs(
             self._context.caches, self.key, self.uid
         ):
@@ -219,12 +219,12 @@ class RunReconciler:
         status = self._status
         ended = status_rules.success_time(self._cluster, status, seen, now)
         if ended is not None:
-            # The run was over when its last task ended, whenever we got to see that.
+            # The run was over when its last task ended, whenever that was observed.
             status = decide(spec, name, status, seen, ended).status
         return decide(spec, name, status, seen, now)
 
     def _with_obstacles(self, decision: Decision) -> Status:
-        """The status for people: with what is in the way of making or ending its tasks."""
+        """Return the status with what prevents creating or ending the tasks."""
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
             return status_rules.with_obstacle(decision.status, self._actions.obstacle)
@@ -244,7 +244,7 @@ class RunReconciler:
         self._writer.write(status, self._status)
         self._status = status
 
-    # -- going on ----------------------------------------------------------------------------------
+    # -- scheduling the next turn ------------------------------------------------------------------
 
     def _seconds_to_next(self, decision: Decision, now: float) -> float | None:
         if decision.done:
@@ -269,7 +269,7 @@ def _spec_version(found: Object) -> tuple[object, bool]:
 
 
 def is_run_over(found: Object) -> bool:
-    """Whether a run has ended and given everything back."""
+    """Return whether a run has ended and released everything."""
     status = found.get("status") or {}
     final: Sequence[str] = [phase.value for phase in Phase if phase.is_final]
     return status.get("phase") in final and custom_resource.is_released(found)

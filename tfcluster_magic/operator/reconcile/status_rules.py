@@ -1,5 +1,5 @@
-"""Rules that the operator adds to an observation or a decision: waiting, tasks that may do nothing,
-and when a success was. Pure.
+"""Pure rules that the operator adds to an observation or a decision. They cover waiting, tasks that
+may do nothing, and the time of a success.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ...spec.names import task_name
 from ..scheduling.admission import Waiting
 
 CLOCKS_DIFFER = 120.0
-"""Seconds by which the clock of a node may be off before its times are not believed."""
+"""Seconds that a node's clock may be ahead before its times are ignored."""
 
 
 QUIET_PAUSE = 60.0
-"""Seconds between two looks whether the tasks of a run that is up work."""
+"""Seconds between checks whether the tasks of a running run do anything."""
 QUIET_PAUSE_SUSPECTED = 10.0
-"""The same when some have finished and others have not, a limit counts, or an evaluator is left."""
+"""The same if some tasks have ended and others not, a limit is set, or an evaluator is left."""
 
 
 def waiting_message(verdict: Waiting) -> Message:
-    """What a queued run waits for, and its place."""
+    """Return what a queued run waits for, with its place in the queue."""
     if verdict.is_coarse:
         return Message("QueuePlaceWithin", {"what": verdict.sentence, "place": verdict.place})
     return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
 
 
 def has_pending_tasks(status: Status) -> bool:
-    """Whether tasks of an active run are not up, or nobody has counted them yet."""
+    """Return whether tasks of an active run are not up or not yet counted."""
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return False
     if not status.counts:
@@ -56,13 +56,13 @@ def has_pending_tasks(status: Status) -> bool:
 
 
 def types_with_pods(status: Status) -> set[TaskType]:
-    """The types of which a task was seen: their Jobs were made."""
+    """Return the types with at least one observed task, whose Jobs were thus created."""
     counts = status.counts.items()
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
 
 def current_tasks(status: Status, seen: Observation) -> set[str]:
-    """The tasks that are seen as they are wanted: what an earlier attempt came to is none."""
+    """Return the observed tasks of the current attempt."""
     return {
         each.name
         for each in seen.tasks.values()
@@ -71,9 +71,7 @@ def current_tasks(status: Status, seen: Observation) -> set[str]:
 
 
 def are_all_tasks_up(spec: Spec, status: Status, seen: Observation) -> bool:
-    """Whether every task is seen, and is ready or over: nothing of it is waited for. An end of an
-    earlier attempt is none: its next one is waited for.
-    """
+    """Return whether every task of the current attempt is ready or over."""
     tasks = seen.tasks.values()
     wanted = status.restarts
     return len(tasks) == spec.replicas.total and all(
@@ -82,15 +80,17 @@ def are_all_tasks_up(spec: Spec, status: Status, seen: Observation) -> bool:
 
 
 def is_settled(status: Status) -> bool:
-    """Whether all tasks of a run are up, or are gone after its end."""
+    """Return whether all tasks of a run are up, or are gone after its end."""
     if status.phase is Phase.STOPPING or status.phase.is_final:
         return status.released_at is not None
     return not has_pending_tasks(status)
 
 
 def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observation) -> list[str]:
-    """The tasks that are asked whether they do anything: of a program whose tasks are up those that
-    are left, workers before parameter servers; after a success the evaluator.
+    """Return the tasks whose logs are checked for activity, workers before parameter servers.
+
+    Only Between-Graph programs are checked: once all tasks are up, those still alive; after a
+    success, the evaluator.
     """
     if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
         return []
@@ -105,7 +105,7 @@ def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observatio
 
 
 def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
-    """Seconds after which they are asked again."""
+    """Return the seconds until their logs are checked again."""
     if not tasks_that_may_be_quiet(cluster, status, seen):
         return QUIET_PAUSE
     ended = [each for each in seen.tasks.values() if each.exit is not None]
@@ -114,20 +114,20 @@ def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
 
 
 def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
-    """The observation with what tasks say of their doing nothing."""
+    """Return the observation with the tasks that do nothing."""
     tasks = {name: replace(seen.tasks[name], quiet=told) for name, told in quiet.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
 
 def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observation:
-    """The observation with how tasks that are up count as started."""
+    """Return the observation with the remarks on how tasks count as started."""
     up = {name: task for name, task in seen.tasks.items() if task.ready and name in oddities}
     tasks = {name: replace(task, oddity=oddities[name]) for name, task in up.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
 
 def with_obstacle(status: Status, obstacle: Clause) -> Status:
-    """The status with what is in the way after its own sentences."""
+    """Return the status with an obstacle after its own messages."""
     more = obstacle if isinstance(obstacle, Message) else Message("Obstacle", {"why": obstacle})
     return messages.with_messages(status, *status.messages, more)
 
@@ -135,7 +135,7 @@ def with_obstacle(status: Status, obstacle: Clause) -> Status:
 def failed_status(
     status: Status, reason: Reason, message: Message, now: float, *, released: bool = True
 ) -> Status:
-    """The status of a run that cannot go on; `released` when nothing of it exists."""
+    """Return the status of a run that cannot go on; `released` if none of its objects exist."""
     failed = replace(
         status,
         phase=Phase.FAILED,
@@ -148,9 +148,8 @@ def failed_status(
 
 
 def success_time(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
-    """When the last task whose success is the run's success ended; None before that.
-
-    What follows a success is counted from that moment, also when nobody looked then.
+    """Return when the last task required for success ended; None before that. What follows a
+    success is timed from that moment, even if nobody observed it.
     """
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return None

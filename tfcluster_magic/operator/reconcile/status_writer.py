@@ -1,9 +1,9 @@
-"""Writes a run's status: at once when somebody waits for it, else limited in rate.
+"""The writer of a run's status: urgent changes at once, others at a limited rate.
 
-At most four times a second, once while its tasks come up, and less often when many runs or large
-ones change together (`WriteRateLimit`). There is one patch for each write, and a write is refused
-when anybody else changed the object since we last saw it: an operator that lost its Lease without
-noticing can never undo what the next one wrote. It decides nothing about what is written.
+The rate is at most four writes a second, one while tasks come up, and less when many or large runs
+change together (`WriteRateLimit`). Each write is one patch, which the API refuses if somebody else
+changed the object since we last saw it. So an operator that lost its Lease unnoticed cannot undo
+what the next one wrote.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ...spec import Phase, Status
 from ..metrics import OperatorMetrics
 
 INTERVAL, COMING_UP = 0.25, 1.0
-"""Seconds between two writes that nobody waits for, and the same while tasks come up."""
+"""Seconds between two writes that are not urgent, and the same while tasks come up."""
 
 log = logging.getLogger(__name__)
 
 
 class StatusConflict(Exception):
-    """Somebody else wrote the status: what we know of the run is old."""
+    """Somebody else wrote the status; our copy is outdated."""
 
 
 class StatusWriter:
-    """The status of one run; `write_limit` says when a write may be."""
+    """Writes the status of one run; `write_limit` limits when."""
 
     def __init__(
         self, api: Api, found: Object, metrics: OperatorMetrics, write_limit: WriteRateLimit
@@ -47,7 +47,7 @@ class StatusWriter:
         self._slot: float | None = None
 
     def refresh(self, found: Object) -> None:
-        """The cache shows this; it may be older than what we wrote ourselves.
+        """Take over a newer state from the cache, which may be older than our own write.
 
         Raises:
             StatusConflict: it is newer, and its status is not ours.
@@ -61,10 +61,10 @@ class StatusWriter:
             self._version = version
 
     def write(self, status: Status, before: Status) -> float | None:
-        """Write `status`, now or in so many seconds: then `write` it again. None: it is written.
+        """Write `status` and return None, or return the seconds until it may be written.
 
         Raises:
-            ApiError: the API does not take it.
+            ApiError: the API refuses it.
             StatusConflict: the status is not the one that was last written here.
         """
         wanted = custom_resource.write_status(status, self._generation, self._there or {})
@@ -109,7 +109,7 @@ class StatusWriter:
 
 
 def is_urgent(before: Status, after: Status) -> bool:
-    """Whether somebody waits for this change: a phase, a reason, an attempt, a task that ended."""
+    """Return whether a change is urgent: a new phase, reason or attempt, or a task that ended."""
     if (before.phase, before.reason, before.restarts) != (
         after.phase,
         after.reason,
@@ -123,21 +123,20 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
     return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
 
 
-# The rate limit of writes that nobody waits for, of all runs together.
-# An API server takes milliseconds for each, the more the larger the run, at the very time at which
-# it has pods to make: eleven writes for each of 50 users who launch together were a fifth of its
-# work.
+# The rate limit of writes that are not urgent, for all runs together.
+# A write costs an API server milliseconds, more for larger runs, just when it has pods to create:
+# eleven writes for each of 50 users who launch together were a fifth of its work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""Seconds that a write takes of the limit, and each task of its run: five small runs a second, or
+"""Seconds of the limit that a write uses, and each task of its run: five small runs a second, or
 one of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
-"""Seconds that may be used at once after a rest, and that a write waits at the longest."""
+"""Seconds that may be used at once after a pause, and the longest wait of a write."""
 
 
 class WriteRateLimit:
-    """One rate limit for all runs; `clock` counts seconds that only grow."""
+    """A rate limit for all runs; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -145,7 +144,7 @@ class WriteRateLimit:
         self._lock = threading.Lock()
 
     def slot(self, tasks: int) -> float:
-        """The moment from which a run of so many tasks may be written once; it is this run's."""
+        """Reserve a write for a run of so many tasks; return the time from which it may write."""
         with self._lock:
             now = self._clock()
             slot = min(max(self._next, now - BURST), now + LONGEST_WAIT)

@@ -1,1 +1,1 @@
-"""Decides when a run begins: admission, launch queue, gang scheduling, published options."""
+"""When a run begins: admission, launch queue, gang scheduling and published options."""

@@ -1,10 +1,9 @@
-"""Decides which runs may begin, and refuses what can never run.
+"""Admission: which runs may begin, and which can never run.
 
-Two launches never both take the last room: one is admitted at a time, and what was admitted is
-reserved until the record shows it. What can never run is refused with every problem at once; what
-waits is told what for, and its place in the launch queue (`queue`). A run that was told to wait is
-not refused for an offer that changed for a moment. Never writes anything, and holds up nobody while
-the API answers.
+Two launches never both get the last room: one run is admitted at a time, and its room is reserved
+until the record shows it. A run that can never begin is refused with every problem at once. A
+waiting run gets its reason and its place in the launch queue, and is not refused because the offer
+changes for a moment. Nothing is written here, and no run waits for another one's API requests.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a run that waits stays Queued although the offer says that it can never run: a
-node or a device plugin that starts again offers nothing for a while.
+"""Seconds for which a waiting run stays Queued although the current offer could never hold it: a
+restarting node or device plugin offers nothing for a while.
 """
 
 
@@ -40,39 +39,39 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The run may begin later: what it waits for, and its place in the queue (1 is next)."""
+    """The run may begin later: why it waits, and its place in the queue (1 is next)."""
 
     sentence: Message
     place: int = 1
     is_coarse: bool = False
-    """Whether its place is the given one or one before that."""
+    """Whether `place` is an upper bound."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The run can never begin: every problem at once."""
+    """The run can never begin; lists every problem."""
 
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
 class LeftToGangScheduler:
-    """Its tasks may be made; it begins when a scheduler has room for all of them."""
+    """The tasks may be created; the run begins when a scheduler has room for all of them."""
 
 
 Verdict = Admitted | Waiting | Refused | LeftToGangScheduler
 BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
-"""What a budget has against a run, of which the other function tells the CPU cores."""
+"""Returns the objections of a budget to a run; the second argument returns the run's CPU cores."""
 
 
 class Admission:
-    """Decides on runs that are Queued.
+    """Decides on queued runs.
 
     Args:
-        snapshotter: what there is and what is reserved.
-        cluster_state: to read quotas once more before a run is admitted.
-        enforced: whether NetworkPolicies are; None while nobody knows.
-        spent: why the budget of its user lets a run not begin; None while nobody knows.
+        snapshotter: the current state and the reservations.
+        cluster_state: reads quotas once more before a run is admitted.
+        enforced: whether NetworkPolicies are enforced; None if unknown.
+        spent: why the user's budget does not allow the run; None if unknown.
     """
 
     def __init__(
@@ -88,12 +87,12 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """Since when runs are known that nobody has found possible yet, by uid."""
+        """By uid: since when a run is known that was never found possible."""
         self._doubted: dict[str, float] = {}
-        """Since when runs that were possible are not any more, by uid."""
+        """By uid: since when a run that was possible no longer is."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
-        """Whether this run may begin now.
+        """Return whether this run may begin now.
 
         Raises:
             ApiError: the quotas could not be read; ask again.
@@ -130,12 +129,12 @@ class Admission:
         return self._first(cluster)
 
     def _cores(self, cluster: TFCluster) -> float:
-        """CPU cores that its tasks ask for, as the API server completes them."""
+        """Return the CPU cores that the tasks request, with the API server's defaults."""
         asked = task_demands(cluster.spec, self._snapshotter.published(cluster.metadata.owner))
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
-        """A run that was told to wait waits a while longer for what there was before."""
+        """Refuse an impossible run, but keep one that was possible before waiting for a while."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         since = self._doubted.setdefault(uid, time.monotonic())
         if uid in self._new or time.monotonic() >= since + PATIENCE:
@@ -146,7 +145,7 @@ class Admission:
         return Waiting(told, runs_ahead(self._queue(namespace, uid), uid) + 1)
 
     def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:
-        """Who waits, this run among them: it may be newer than the last look."""
+        """Return the waiting runs including this one, which may be newer than the snapshot."""
         queue = self._snapshotter.current().queues.get(namespace, ())
         known = any(each.uid == uid for each in queue)
         return queue if known else self._snapshotter.queue(namespace)
@@ -157,8 +156,8 @@ class Admission:
             return waits
         if not self.pace.is_due(namespace):
             return Waiting(Message("LaunchPace", {"count": AT_ONCE}))
-        # What a cache does not know yet may be gone: pods are counted first, then the quotas.
-        # Nobody else of the namespace is admitted meanwhile, for this run is the first.
+        # The cache may be outdated: count the pods first, then read the quotas. No other run of the
+        # namespace is admitted meanwhile, because this one is the first.
         counted = self._snapshotter.reservations(namespace)
         quotas = self._cluster_state.quotas_now(namespace)
         with self._lock:
@@ -169,14 +168,14 @@ class Admission:
         return self._granted(cluster)
 
     def _granted(self, cluster: TFCluster) -> Verdict:
-        """It may begin, or the scheduler that binds all its tasks together says when."""
+        """Return Admitted, or leave the start to the gang scheduler."""
         return LeftToGangScheduler() if self._together(cluster) else Admitted()
 
     def _together(self, cluster: TFCluster) -> bool:
         return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
-        """What it has to wait for; a run that has just been admitted takes its room itself."""
+        """Return what the run has to wait for; a run just admitted takes its own room."""
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
         asked = task_demands(cluster.spec, there)
@@ -184,7 +183,7 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """What keeps it from ever running; looked into again only when the offer changed."""
+        """Return what keeps the run from ever starting, recomputed only when the offer changed."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
@@ -195,27 +194,29 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """The offer with the secrets that tasks may use, where this run names any."""
+        """Return the offer with the secrets for tasks, if this run names any."""
         if not names_secrets(cluster.spec):
             return offer
         secrets = self._cluster_state.secrets(cluster.metadata.owner)
         return replace(offer, names=replace(offer.names, secrets=secrets, asked_for_secrets=True))
 
     def _forget_others(self) -> None:
-        """Drop what is remembered of runs that wait no more."""
+        """Forget runs that no longer wait."""
         snapshot = self._snapshotter.current()
         waiting = {each.uid for every in snapshot.queues.values() for each in every}
         self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
         for kept in (self._new, self._doubted):
             for uid, since in list(kept.items()):
-                # The look may be older than a run that another thread just decides on.
+                # The snapshot may be older than a run that another thread decides on.
                 if since < snapshot.at and uid not in waiting:
                     kept.pop(uid, None)
 
 
 def _held_by_pace(place: int) -> Waiting:
-    """All that wait move up each second, and each change is a write: far behind, places are told in
-    tens or hundreds.
+    """Return a wait caused by the launch pace, with a rounded place.
+
+    All waiting runs move up each second, and each change is a write. So places far behind are given
+    in tens or hundreds.
     """
     step = 10 ** (len(str(place)) - 1)
     told = -(-place // step) * step
@@ -226,13 +227,13 @@ def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
     if not there.policy.nodes_are_fixed or uses_gangs(
         there.policy
-    ):  # who binds them counts himself
+    ):  # the gang scheduler counts nodes itself
         place = replace(place, nodes=None)
     return shortages(asked, place)
 
 
 def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> Message:
-    """What is missing, and which runs of the namespace have it."""
+    """Return what is missing, and which runs of the namespace use it."""
     told: list[str | Message] = []
     for each in short:
         more = format_amount(each.key, each.asked - each.free) if each.key else ""

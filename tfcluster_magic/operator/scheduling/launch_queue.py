@@ -1,9 +1,8 @@
 """The launch queue of each namespace: which runs wait to be admitted, and in which order.
 
-First in, first out: by the time at which a run was created, and within one second in the order in
-which the operator saw them. Only the first run of a namespace may be admitted; namespaces do not
-wait for each other. Snapshots hold the queues; nothing else decides on their order. `LaunchPace`
-says how fast those of one namespace may begin.
+First in, first out: by creation time, and within one second by the order in which the operator saw
+them. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
+`LaunchPace` limits how fast the runs of one namespace begin.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ class QueuedRun:
     key: Key
     uid: str
     since: tuple[str, int]
-    """When it was created, and how many runs were seen before it."""
+    """The creation time, and how many runs were seen before it."""
 
 
 class LaunchQueue:
-    """Gives every waiting run its place; the caller takes care that one thread at a time asks."""
+    """Assigns each waiting run its place; not thread-safe."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._count = 0
 
     def entry(self, head: Object) -> QueuedRun:
-        """The waiting run of this metadata, with its place among those of one second."""
+        """Return the queue entry for the run of this metadata."""
         if head["uid"] not in self._seen:
             self._count += 1
             self._seen[head["uid"]] = self._count
@@ -49,9 +48,8 @@ class LaunchQueue:
 
 
 def is_waiting_run(found: Object) -> bool:
-    """Whether a record says that its run waits: it did not begin, and nobody has ended it.
-
-    Whether it was admitted already, which the record may not say yet, is the caller's question.
+    """Return whether a record says that its run waits: not begun, not stopped, not deleted. The run
+    may have been admitted already: the caller has to check that.
     """
     if phase_of(found) != Phase.QUEUED.value or found["metadata"].get("deletionTimestamp"):
         return False
@@ -59,54 +57,54 @@ def is_waiting_run(found: Object) -> bool:
 
 
 def in_order(waiting: Iterable[QueuedRun]) -> list[QueuedRun]:
-    """The runs that wait in one namespace, the next one first."""
+    """Return the waiting runs of one namespace, the next one first."""
     return sorted(waiting, key=lambda run: run.since)
 
 
 def runs_ahead(queue: Sequence[QueuedRun], uid: str) -> int:
-    """How many runs are before this one."""
+    """Return how many runs are before this one."""
     return next((n for n, each in enumerate(queue) if each.uid == uid), 0)
 
 
 def phase_of(found: Object) -> str:
-    """The phase of a run; Queued before the operator wrote any."""
+    """Return the phase of a run; Queued before the operator wrote one."""
     return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))
 
 
 # How fast the runs of one namespace may begin.
-# Each costs the API server a dozen writes, its controllers as many, and the same again when it is
-# deleted: somebody who launches and deletes all the time would take most of what others need.
+# Each run costs the API server a dozen writes, its controllers as many, and the same again when it
+# is deleted. A user who launches and deletes all the time would take most of the capacity.
 
 AT_ONCE = 30
-"""Runs of one namespace that may begin at once, after a while without any."""
+"""Runs of one namespace that may begin at once, after a pause."""
 EVERY = 1.0
-"""Seconds after which one more may."""
+"""Seconds after which one more may begin."""
 NEARLY = 6
-"""As long as fewer than so many may begin at once, the pace is what the queue waits for."""
+"""While fewer runs than this may begin at once, the queue counts as held up by the pace."""
 
 
 class LaunchPace:
-    """When the next run of a namespace may begin; `clock` counts seconds that only grow."""
+    """A token bucket for the launches of each namespace; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paid: dict[str, float] = {}
-        """By namespace: the time at which what it used is made up for."""
+        """By namespace: the time at which its used tokens are refilled."""
 
     def is_due(self, namespace: str) -> bool:
-        """Whether one may begin now."""
+        """Return whether one more run may begin now."""
         now = self._clock()
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
 
     def is_holding(self, namespace: str) -> bool:
-        """Whether the queue of a namespace moves no faster than this, also in the moment in which
-        the next one may begin.
+        """Return whether the pace holds up the queue of a namespace. This stays true at the moment
+        in which the next run may begin.
         """
         now = self._clock()
         return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY
 
     def note(self, namespace: str) -> None:
-        """One begins now; the caller takes care that one thread at a time says so."""
+        """Record that a run begins now; not thread-safe."""
         now = self._clock()
         self._paid = {each: at for each, at in self._paid.items() if at > now}
         self._paid[namespace] = self._paid.get(namespace, now) + EVERY

@@ -1,8 +1,8 @@
-"""Publishes what can be asked for: the ConfigMap `tfcluster-options` in each tenant's namespace.
+"""Publication of launch options: the ConfigMap `tfcluster-options` in each tenant's namespace.
 
-A change of what fits is there within ten seconds, nothing is written that says the same as before,
-and a busy cluster costs few writes: amounts that are far from their end are told in coarse steps,
-and writes are spread. Clients need no right to look at nodes or quotas.
+A change of what fits is published within ten seconds, and nothing is written twice. A busy cluster
+costs few writes: large free amounts are given in coarse steps, and writes are spread. Clients need
+no right to read nodes or quotas.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from .snapshot import Snapshotter
 OPTIONS = "options.json"
 COMPONENT = {"app.kubernetes.io/component": labels.OPTIONS}
 PERIOD = 4.0
-"""Seconds between two looks at all namespaces."""
+"""Seconds between two passes over all namespaces."""
 WRITES_A_SECOND = 50.0
 ANEW = 600.0
-"""Seconds after which all are written again: whatever happened to them is made good."""
+"""Seconds after which all are written again, which repairs outside changes."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Above this part of the whole an amount is told in so many steps of the whole."""
+"""Above this part of the total, the free amount is rounded to so many steps of the total."""
 
 log = logging.getLogger(__name__)
 
 
 class OptionsPublisher(BackgroundThread):
-    """Keeps the options of every tenant's namespace as they are.
+    """Keeps the published options of every tenant's namespace up to date.
 
     Args:
-        namespace: publish there alone; empty for all that are labelled.
-        enforced: whether NetworkPolicies are; None while nobody knows.
+        namespace: publish only there; empty for all tenants.
+        enforced: whether NetworkPolicies are enforced; None if unknown.
         leads: whether this process may write.
-        hours: what a namespace is told of its hours.
+        hours: returns the hours of a namespace as text.
         home: the operator's own namespace, where its Lease is.
     """
 
@@ -72,7 +72,7 @@ class OptionsPublisher(BackgroundThread):
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
         self._refused: dict[str, str] = {}
-        """By namespace: why it was not written, as it was logged."""
+        """By namespace: the logged reason why it was not written."""
         self._anew = 0.0
         self.writes = 0
 
@@ -82,11 +82,11 @@ class OptionsPublisher(BackgroundThread):
                 continue
             try:
                 self.publish()
-            except Exception:  # the next look may do better, and nobody else would look
+            except Exception:  # this thread must not die: the next pass may work
                 log.exception("the options cannot be published")
 
     def publish(self) -> None:
-        """Write what changed, wherever it did."""
+        """Write the options that changed."""
         if time.monotonic() > self._anew:
             self._written, self._anew = {}, time.monotonic() + ANEW
         for namespace, uid in self._namespaces():
@@ -155,13 +155,13 @@ class OptionsPublisher(BackgroundThread):
             self._refused[namespace] = str(error)
             return False
         self._refused.pop(namespace, None)
-        self._cluster_state.note_write(namespace, forbidden=False)  # no launch has to ask
+        self._cluster_state.note_write(namespace, forbidden=False)  # saves a request at launch
         self.writes += 1
         return True
 
 
 def coarse_limit(limit: Limit) -> Limit:
-    """The amount with `free` rounded down: the coarser, the more there is left."""
+    """Return the limit with `free` rounded down, the coarser the more is left."""
     total, free = limit.total, limit.free
     if not 0 < free < total:
         return replace(limit, free=max(0.0, min(free, total)))

@@ -1,7 +1,7 @@
-"""All runs and nodes at one moment, and what is reserved for runs that were admitted.
+"""Snapshots of all runs and nodes, with the reservations of admitted runs.
 
-Room counts as taken from the moment a run is admitted until its tasks end: by its pods once they
-are bound, before that by what it asked for. Reads caches alone; decides nothing.
+Room counts as taken from the admission of a run until its tasks end: by its pods once they are
+bound, before that by what it requested. Only caches are read.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from .launch_queue import LaunchQueue, QueuedRun, in_order, is_waiting_run, phas
 from .volcano import PodGroups
 
 MAX_AGE = 0.5
-"""Seconds for which a snapshot is used again."""
+"""Seconds for which a snapshot is reused."""
 _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """One moment."""
+    """All runs and nodes at one moment."""
 
     at: float
     nodes: tuple[NodeCapacity, ...] | None
     free: tuple[Amounts, ...] | None = None
-    """What pods that are there leave of each node, whatever was reserved beside them."""
+    """What existing pods leave of each node, without reservations."""
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
     kinds: tuple[NodeCapacity, ...] | None = None
@@ -65,7 +65,7 @@ class ClusterSnapshot:
 
 
 class Snapshotter:
-    """Looks at all runs and nodes, at most twice a second."""
+    """Takes snapshots, at most twice a second."""
 
     def __init__(
         self,
@@ -85,21 +85,20 @@ class Snapshotter:
         """By uid: the Node that was read, and what was read of it."""
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
-        """Uids of runs that were admitted, and whose record does not say so yet."""
+        """Uids of admitted runs whose record does not say so yet."""
         self._published: dict[str, tuple[float, LaunchFacts]] = {}
 
     @property
     def settled(self) -> bool:
-        """Whether each kind was seen once, or is known to be none of the operator's business.
-
-        Before that, nodes that nobody has listed yet would count as none.
+        """Whether each kind was listed once or is known to be forbidden. Before that, unlisted
+        nodes would count as missing.
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known
         return settled and (nodes.synced.is_set() or is_forbidden(nodes))
 
     def current(self) -> ClusterSnapshot:
-        """All runs and nodes, as of half a second ago at most."""
+        """Return a snapshot that is at most half a second old."""
         with self._lock:
             known = self._snapshot
             if known is None or time.monotonic() - known.at > MAX_AGE:
@@ -112,8 +111,10 @@ class Snapshotter:
         found: Sequence[Object] | None = None,
         reserved: Sequence[Reservation] | None = None,
     ) -> LaunchFacts:
-        """What a namespace offers now; `found` are its ResourceQuotas where they are known better
-        than by the cache, and `reserved` is what was reserved when they were read.
+        """Return what a namespace offers now.
+
+        `found` are its ResourceQuotas if the caller knows newer ones than the cache, and `reserved`
+        is what was reserved when they were read.
         """
         snapshot = self.current()
         limits = self._cluster_state.bounds(namespace)
@@ -137,8 +138,9 @@ class Snapshotter:
         )
 
     def policy_of(self, namespace: str) -> Policy:
-        """The policy with what all tasks of a namespace read, how they are placed there, and
-        whether all are bound together: what the policy leaves to the cluster is decided here.
+        """Return the policy with what a namespace adds: shared data, queue, priority and digests.
+
+        It also settles the gang scheduling that the policy leaves to the cluster.
         """
         policy, marks = self.policy, self._cluster_state.tenant_annotations(namespace)
         return replace(
@@ -151,7 +153,7 @@ class Snapshotter:
         )
 
     def published(self, namespace: str) -> LaunchFacts:
-        """What clients are told that it offers; made once for each look."""
+        """Return the offer of a namespace as clients see it, computed once for each snapshot."""
         snapshot = self.current()
         known = self._published.get(namespace)
         if known is None or known[0] != snapshot.at:
@@ -162,9 +164,8 @@ class Snapshotter:
         return known[1]
 
     def admit(self, key: Key, uid: str) -> None:
-        """Reserve what a run asks for, until its record says that it was admitted.
-
-        It is taken from what the last look saw: 50 users who launch at once cost no 50 looks.
+        """Reserve what a run requests, until its record says that it was admitted. The last
+        snapshot is updated in place: 50 users who launch at once need no 50 new ones.
         """
         with self._lock:
             self.admitted.add(uid)
@@ -174,7 +175,7 @@ class Snapshotter:
             reservation = self._reservation(found, on_nodes=True)
             every = snapshot.reservations.get(key[0], ())
             if reservation is None or any(each.key == key for each in every):
-                return  # the look has it already
+                return  # the snapshot has it already
             waiting = [each for each in snapshot.queues.get(key[0], ()) if each.uid != uid]
             self._snapshot = dataclasses.replace(
                 snapshot,
@@ -184,17 +185,17 @@ class Snapshotter:
             )
 
     def queue(self, namespace: str) -> list[QueuedRun]:
-        """Who waits in a namespace at this moment, in order."""
+        """Return the waiting runs of a namespace at this moment, in order."""
         with self._lock:
             waiting = filter(None, map(self._queued, self._runs_of(namespace)))
             return in_order(waiting)
 
     def reservations(self, namespace: str) -> list[Reservation]:
-        """What is reserved for runs of a namespace, at this moment."""
+        """Return the reservations of a namespace at this moment."""
         with self._lock:
             return list(filter(None, map(self._reserved_for, self._runs_of(namespace))))
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- taking snapshots --------------------------------------------------------------------------
 
     def _runs_of(self, namespace: str) -> list[Object]:
         return self._caches.runs.of(namespace)
@@ -230,16 +231,16 @@ class Snapshotter:
         )
 
     def _reserved_for(self, found: Object) -> Reservation | None:
-        """What is reserved for a run; None when it waits, or has had all that it needs."""
+        """Return the reservation of a run; None if it waits or is over."""
         head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
-        # The Jobs of one that is Queued are made: a scheduler decides when it has room for all.
+        # A queued run with Jobs was submitted to a gang scheduler, which decides about its room.
         made = queued and self._has_jobs(head)
         if phase_of(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
             return self._reservation(found, on_nodes=not made)
         return None
 
     def _queued(self, found: Object) -> QueuedRun | None:
-        """A run that waits to be admitted."""
+        """Return the queue entry of a run; None if it does not wait."""
         head = found["metadata"]
         if not is_waiting_run(found) or head["uid"] in self.admitted or self._has_jobs(head):
             return None
@@ -250,7 +251,7 @@ class Snapshotter:
         return any(owner_uid(job) == head["uid"] for job in jobs)
 
     def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
-        """What a run has to get; `on_nodes` whether room on nodes is kept for it."""
+        """Return what a run still needs; `on_nodes` says whether room on nodes is reserved."""
         spec = self._spec(found)
         if spec is None:
             return None
@@ -314,7 +315,7 @@ class Snapshotter:
         return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
-        """What pods of runs take of nodes; what one asks for never changes, and is read once."""
+        """Return what pods of runs take of nodes; the requests of a pod are read only once."""
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():
@@ -326,12 +327,12 @@ class Snapshotter:
         return taken
 
 
-# Reservations: what admitted runs still have to get, and what that leaves to others. Pure.
+# Reservations: what admitted runs still need, and what that leaves to others. Pure.
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a run that was admitted still has to get: tasks without a pod, pods without a node."""
+    """What an admitted run still needs: tasks without a pod, and pods without a node."""
 
     key: Key
     demands: Mapping[TaskType, TaskDemand]
@@ -340,19 +341,19 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """What a quota does not count yet, and will."""
+        """Return what a quota will count and does not count yet."""
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 
     @property
     def held(self) -> Amounts:
-        """What its tasks that are not over ask for."""
+        """The requests of its unfinished tasks."""
         return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
 
 
 def without_reserved(
     found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
 ) -> tuple[NodeCapacity, ...] | None:
-    """The nodes without what runs that were admitted have not taken of them yet."""
+    """Return the nodes without what admitted runs have not taken yet."""
     groups = [
         EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})
         for every in reservations.values()
@@ -367,6 +368,6 @@ def without_reserved(
 
 
 def with_reservations(quota: NamespaceQuota, reservations: Sequence[Reservation]) -> NamespaceQuota:
-    """The quota with what runs that were admitted have not taken of it yet."""
+    """Return the quota with what admitted runs have not used yet."""
     reserved = {key: sum(p.counted_as(key) for p in reservations) for key in quota.hard}
     return replace(quota, used=plus(quota.used, reserved))

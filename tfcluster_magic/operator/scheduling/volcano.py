@@ -1,8 +1,8 @@
-"""Runs whose tasks Volcano binds all together or not at all: their PodGroups, and what it says.
+"""Gang scheduling with Volcano: the PodGroups of runs, and Volcano's messages.
 
-A cluster with Volcano is told from one without, also when that changes; a PodGroup which went away
-while pods wait for it is made again; and one never asks for tasks that are done and gone, so that a
-healed task is bound alone. What Volcano decides shows in pods: nothing here admits a run.
+Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
+is created again. It never requires tasks that are done and gone, so that a healed task is bound
+alone. Volcano's decisions show in pods: nothing here admits a run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """
@@ -26,9 +26,9 @@ from ..cluster_state import OWN_OBJECTS, Key, ObservedRun, is_forbidden, owner_u
 from ..pending_tasks import PodGroupEvents
 
 OPEN = "Open"
-"""The state of a queue that lets PodGroups in."""
+"""The state of a queue that accepts PodGroups."""
 MESSAGE_LENGTH = 300
-"""Characters of what Volcano says: of 600 tasks it tells much."""
+"""Characters kept of a Volcano message, which is long for 600 tasks."""
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
 )
@@ -43,8 +43,8 @@ class PodGroups(InformerGroup):
 
     Args:
         api: the connection.
-        namespace: only that one's; empty for all.
-        wake: told the run that a change is of.
+        namespace: the namespace to watch; empty for all.
+        wake: called with each run that a change belongs to.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
@@ -59,18 +59,18 @@ class PodGroups(InformerGroup):
 
     @property
     def known(self) -> bool:
-        """Whether it is known if there is Volcano."""
+        """Whether it is known if the cluster has Volcano."""
         return self.groups.synced.is_set() or is_forbidden(self.groups)
 
     @property
     def available(self) -> bool:
-        """Whether the cluster has PodGroups that we may see."""
+        """Whether the cluster has PodGroups that we may read."""
         problem = self.groups.problem
         lost = problem is not None and problem.status in (401, 403, 404)
         return self.groups.synced.is_set() and not lost
 
     def of(self, cluster: TFCluster) -> Object | None:
-        """The PodGroup of a run, as it is now."""
+        """Return the PodGroup of a run."""
         head = cluster.metadata
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and owner_uid(found) == head.uid else None
@@ -78,9 +78,9 @@ class PodGroups(InformerGroup):
     def waits_for(
         self, run: ObservedRun, why: Sequence[WaitingReason], told: PodGroupEvents
     ) -> Message:
-        """What the tasks of a run wait for that Volcano shall bind together."""
+        """Return what the tasks of a run that Volcano binds together wait for."""
         others = [each.text for each in why if each.reason != UNSCHEDULABLE]
-        if others:  # it has no pods, or they are refused: Volcano cannot know why
+        if others:  # no pods, or refused ones: Volcano cannot know why
             return Message("TasksLack", {"why": others[0]})
         if not self.available:
             return Message("VolcanoGone")
@@ -104,7 +104,7 @@ class PodGroups(InformerGroup):
         """Keep the PodGroup such that Volcano can bind the pods that wait for it.
 
         Raises:
-            ApiError: the API does not take it.
+            ApiError: the API refuses.
         """
         if not self.available:
             return
@@ -133,10 +133,10 @@ class PodGroups(InformerGroup):
             self._api.merge(where, {"spec": {"minMember": least}})
 
     def discard(self, key: Key, uid: str) -> None:
-        """Delete the PodGroup of a run that is over: its queue would hold room for it.
+        """Delete the PodGroup of an ended run, which would keep room in its queue.
 
         Raises:
-            ApiError: nobody answers.
+            ApiError: the API refuses or does not answer.
         """
         found = self.groups.get(*key)
         if found is None or owner_uid(found) != uid or not self.available:
@@ -145,9 +145,9 @@ class PodGroups(InformerGroup):
 
 
 def pod_group_message(group: Object, events: Sequence[Object]) -> str:
-    """Volcano's newest words of why a PodGroup waits; empty when it has not looked yet.
+    """Return Volcano's newest message of why a PodGroup waits; empty if there is none yet.
 
-    Of one that its queue has no room for the condition only counts tasks: an event has the reason.
+    If the queue has no room, the condition only counts tasks and an event has the reason.
     """
     status = group.get("status") or {}
     told = [c for c in status.get("conditions") or [] if c.get("type") == UNSCHEDULABLE]
@@ -168,7 +168,7 @@ def _event_message(event: Object) -> str:
 
 
 def queue_refusal(words: str) -> Message | None:
-    """Explain why a PodGroup is not taken; None when the words are not Volcano's own."""
+    """Explain why a PodGroup is refused; None if the words are not Volcano's."""
     found = _QUEUE.search(words)
     if found is None:
         return None
