@@ -1,5 +1,5 @@
-"""Kubernetes, for both sides of its API: operator and backend import this, it imports neither.
+"""Kubernetes code shared by the operator and the backend; it imports neither.
 
-`api` < `objects` < `hour_ledgers` < `status` < `controller`, each importing only those before it.
-Only `api` and `controller` touch a network.
+`api` < `objects` < `hour_ledgers` < `status` < `controller`: each imports only those before it.
+Only `api` and `controller` use the network.
 """

@@ -1,7 +1,7 @@
-"""CPU- and GPU-hours on Kubernetes: the objects with users' ledgers, and their accounts. Pure.
+"""CPU- and GPU-hours on Kubernetes: the objects with users' ledgers and accounts. Pure.
 
-The ledger of a namespace is a ConfigMap in the operator's own namespace, where no user has rights;
-its user's account stands beside the options, in the user's own namespace.
+The ledger of a namespace is a ConfigMap in the operator's own namespace, where no user has rights.
+The user's account is published beside the options, in the user's own namespace.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from .objects import custom_resource
 Object = dict[str, Any]
 
 HOURS_KEY = "hours.json"
-"""Key of the ConfigMap `labels.OPTIONS`: a `HoursAccount` of runs that are over."""
+"""Key of the ConfigMap `labels.OPTIONS`: a `HoursAccount` of finished runs."""
 LEDGER_KEY = "ledger.json"
 COMPONENT = "tfcluster-hours"
 LEDGER_SELECTOR = f"app.kubernetes.io/component={COMPONENT}"
 LEDGER_NAMESPACE = f"{labels.GROUP}/namespace"
-"""Annotation of a ledger: the namespace that it is of."""
+"""Annotation of a ledger: the namespace that it belongs to."""
 
 
 def ledger_name(namespace: str) -> str:
-    """The ConfigMap with a namespace's ledger."""
+    """Return the name of the ConfigMap with a namespace's ledger."""
     return f"{COMPONENT}-{namespace}"
 
 
 def write_ledger(namespace: str, user: str, kept: Ledger) -> Object:
-    """A ledger as an object."""
+    """Return a ledger as an object."""
     marks = {
         "app.kubernetes.io/managed-by": "tfcluster-operator",
         "app.kubernetes.io/component": COMPONENT,
@@ -52,7 +52,7 @@ def write_ledger(namespace: str, user: str, kept: Ledger) -> Object:
 
 
 def read_ledger(found: Object) -> tuple[str, str, Ledger]:
-    """Namespace, user and ledger of an object. Raises msgspec.MsgspecError, KeyError."""
+    """Return namespace, user and ledger of an object. Raises msgspec.MsgspecError, KeyError."""
     notes = found["metadata"].get("annotations") or {}
     kept = ledger.LEDGER_DECODER.decode(found["data"][LEDGER_KEY])
     return (
@@ -63,7 +63,7 @@ def read_ledger(found: Object) -> tuple[str, str, Ledger]:
 
 
 def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
-    """A run as the ledger needs it, also one whose spec nobody can read; None: it held nothing."""
+    """Return a run as the ledger needs it, even if its spec is invalid; None if it used nothing."""
     held = custom_resource.usage_of(found)
     if held is None:
         return None
@@ -79,7 +79,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
 
 
 def _gpus(spec: Object) -> dict[str, int]:
-    """Those of one task by type; of what nobody can read, none."""
+    """Return the GPUs of one task by type; empty if unreadable."""
     try:
         asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
     except msgspec.ValidationError:
@@ -96,7 +96,7 @@ class _ReplicaResources(msgspec.Struct, frozen=True):
 
 
 def budget_of(marks: Mapping[str, str]) -> Budget | None:
-    """What the annotations of a namespace say; None: no budget, or none that can be read."""
+    """Return the budget in a namespace's annotations; None if there is none or it is unreadable."""
     said = marks.get(labels.BUDGET)
     if not said:
         return None
@@ -107,22 +107,22 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
 
 
 def last_numbers(told: str) -> Mapping[str, int] | None:
-    """The highest run number of each name that the operator told; None: it tells none."""
+    """Return the highest run number of each name in the operator's account; None if it has none."""
     return read_account(told, (), 0.0).numbers
 
 
 def has_budget(told: str) -> bool:
-    """Whether what the operator told has a budget."""
+    """Return whether the operator's account has a budget."""
     return read_account(told, (), 0.0).budget is not None
 
 
 def read_account(told: str, known: Iterable[TFCluster], now: float) -> HoursAccount:
-    """What a user has held until `now`, by what the operator told and by the runs on record that
-    have not given everything back: the others are in what it told.
+    """Return a user's account until `now`. It adds the runs on record that still use resources to
+    the operator's account of finished runs.
     """
     try:
         said = ledger.ACCOUNT_DECODER.decode(told) if told else HoursAccount()
-    except msgspec.MsgspecError:  # of another release
+    except msgspec.MsgspecError:  # written by another release
         return HoursAccount()
     runs = (
         run

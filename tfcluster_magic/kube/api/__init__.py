@@ -1,1 +1,1 @@
-"""The API of Kubernetes: access, client, caches, labels and amounts of resources."""
+"""The Kubernetes API: access, client, caches, labels and amounts of resources."""

@@ -1,12 +1,11 @@
-"""The connection to an API server and its namespace, and what its refusals mean to a person.
+"""The connection to an API server, and explanations of its errors.
 
 Credentials are those that kubectl would use in the same place: kubeconfig or the pod's service
-account. Each `ApiError` becomes one `TFClusterError` that names the server, what was asked and what
-to do. This module only reads kubeconfig and the service account's files, and imports nothing heavy:
-every command asks `in_pod` before it knows where clusters run.
+account. Each `ApiError` becomes one `TFClusterError` that names the server, the request and what to
+do. Imports stay light, because every command asks `in_pod` before it knows where clusters run.
 
-Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
-Ref: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ Ref:
+https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def in_pod() -> bool:
-    """Whether this process runs in a pod that may talk to the API server."""
+    """Return whether this process runs in a pod that may use the API server."""
     return (
         bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
         and (SERVICE_ACCOUNT_FOLDER / "token").is_file()
@@ -45,7 +44,7 @@ def in_pod() -> bool:
 
 
 def pod_namespace() -> str:
-    """The namespace of this pod; empty outside of pods."""
+    """Return the namespace of this pod; empty outside of pods."""
     try:
         return (SERVICE_ACCOUNT_FOLDER / "namespace").read_text().strip()
     except OSError:
@@ -53,7 +52,7 @@ def pod_namespace() -> str:
 
 
 def client_not_installed() -> BackendUnavailable:
-    """What to say where the official client is missing."""
+    """Return the error for a missing official client."""
     return BackendUnavailable(
         _(
             "Kubernetes needs a package that is not installed: "
@@ -61,8 +60,6 @@ def client_not_installed() -> BackendUnavailable:
         )
     )
 
-
-# The connection.
 
 DEFAULT_NAMESPACE = "default"
 _FORBIDDEN = re.compile(
@@ -72,11 +69,11 @@ _FORBIDDEN = re.compile(
 
 
 def connect(context: str = "", namespace: str = "") -> tuple[Api, str]:
-    """A connection, and the namespace that verbs mean.
+    """Return a connection and the default namespace.
 
     Credentials: `context` of the kubeconfig; else the kubeconfig that KUBECONFIG names; else the
-    pod's service account, whose token is read again when it was rotated; else ~/.kube/config.
-    Namespace: `namespace`, TFCLUSTER_NAMESPACE, the context's or the service account's, "default".
+    pod's service account, whose token is read again after rotation; else ~/.kube/config. Namespace:
+    `namespace`, TFCLUSTER_NAMESPACE, that of the context or service account, "default".
 
     Raises:
         BackendUnavailable: the package is not installed, or there are no usable credentials.
@@ -143,16 +140,16 @@ def _from_kubeconfig(configuration: Configuration, context: str) -> str:
     return str(known[name].get("namespace") or "")
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> TFClusterError:
-    """What `error` means to whoever asked.
+    """Return the error for the user that explains `error`.
 
     Args:
-        error: of the API server, or of something that stands before it.
-        what: the object that was meant, `digits-2 in namespace alice`, for what is not there.
-        server: its address, `Api.server`.
+        error: an error of the API server or of a proxy before it.
+        what: the requested object, `digits-2 in namespace alice`, for a 404.
+        server: the server's address, `Api.server`.
     """
     if error.unanswered:
         return _unanswered(error, server)
@@ -203,7 +200,7 @@ def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
 
 
 def _network_error_text(message: str) -> str:
-    """What a network error says to a person: without the names of Python objects."""
+    """Return the text of a network error without names of Python objects."""
     if found := re.search(r"\[Errno -?\d+\] ([^'\")]+)", message):
         return found.group(1)
     if "certificate verify failed" in message:
@@ -218,7 +215,7 @@ def _network_error_text(message: str) -> str:
 
 def _forbidden(error: ApiError) -> TFClusterError:
     found = _FORBIDDEN.search(error.message)
-    if not found:  # a quota, an admission policy: they say themselves what they refuse
+    if not found:  # a quota or an admission policy, which explains itself
         return NotAllowed(_("the cluster refuses: {why}").format(why=error.message))
     from . import labels
 
@@ -261,7 +258,7 @@ def _missing(error: ApiError, what: str) -> TFClusterError:
                 "there is no namespace {name} on this cluster: name yours in TFCLUSTER_NAMESPACE"
             ).format(name=name)
         )
-    if not name:  # a path that the server does not know, not an object that is not there
+    if not name:  # the server does not know the path: the custom resource is missing
         return BackendUnavailable(
             _(
                 "TFCluster is not installed on this cluster: it has no tfclusters.tfcluster.dev. "
@@ -272,7 +269,7 @@ def _missing(error: ApiError, what: str) -> TFClusterError:
 
 
 def schema_problems(error: ApiError) -> list[Problem]:
-    """What a 422 lists, by field: refusals of the schema and of its rules."""
+    """Return the problems that a 422 lists by field, from the schema or its rules."""
     found: list[Problem] = []
     for cause in error.details.get("causes") or []:
         value, allowed = _value_and_rule(str(cause.get("message", "")))
@@ -284,9 +281,8 @@ def schema_problems(error: ApiError) -> list[Problem]:
 
 
 def _value_and_rule(message: str) -> tuple[object, str]:
-    """`Invalid value: 0: should be …` gives (0, "should be …").
-
-    Of an object only its kind is told, `"object"`, which says nothing to a person.
+    """Split `Invalid value: 0: should be …` into (0, "should be …"). For an object Kubernetes only
+    gives `"object"`, which is dropped.
     """
     label, _colon, rest = message.partition(": ")
     if label not in ("Invalid value", "Unsupported value", "Too long", "Too many"):

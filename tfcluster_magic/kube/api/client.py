@@ -1,9 +1,9 @@
-"""The Kubernetes API as JSON: a few verbs on paths, with time limits, and watches that end.
+"""A small client of the Kubernetes API: JSON verbs on paths, with timeouts, and watches.
 
-Every call ends, an answer is the plain object as the API wrote it, and a refusal is an `ApiError`
-with the API's own status and message. The official client owns kubeconfig, tokens, TLS and
-proxies; its typed models are not used, because building them for 600 pods costs more than all the
-rest. What an error means to people is explained in `access`.
+Every call ends. An answer is the plain JSON object, and a refusal is an `ApiError` with the API's
+own status and message; `access` explains it to users. The official client handles kubeconfig,
+tokens, TLS and proxies. Its typed models are not used, because building them for 600 pods costs
+more than everything else.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -40,13 +40,12 @@ API_PREFIXES = {
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "selfsubjectaccessreviews": "/apis/authorization.k8s.io/v1",
 }
-"""Where a resource lives; what is not here is of the core group."""
+"""The API group of each resource; others belong to the core group."""
 
 
 def path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a resource, of one object, or of a part of it.
-
-    `path("pods", "alice", "digits-2-ps-0", "log")`; without a namespace it is cluster-wide.
+    """Return the path of a resource, of one object, or of its subresource. `path("pods", "alice",
+    "digits-2-ps-0", "log")`; without a namespace it is cluster-wide.
     """
     parts = [API_PREFIXES.get(resource, "/api/v1")]
     if namespace and resource != "namespaces":
@@ -55,12 +54,8 @@ def path(resource: str, namespace: str = "", name: str = "", subresource: str = 
     return "/".join(filter(None, parts))
 
 
-# Ending a stream from another thread: a reader who waits for the server's next word ends at once,
-# instead of when that word or its time limit comes.
-
-
 class StreamCloser:
-    """Ends a stream that another thread reads: the reader gets an ApiError, or the end."""
+    """Closes a stream that another thread reads: that thread gets an ApiError or the end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,13 +63,13 @@ class StreamCloser:
         self.made = False
 
     def __call__(self) -> None:
-        """End it, and any later one."""
+        """Close the current stream and any later one."""
         with self._lock:
             self.made = True
             self._shut()
 
     def reach(self, response: urllib3.BaseHTTPResponse | None) -> None:
-        """This is the stream now."""
+        """Set the current stream."""
         with self._lock:
             self._response = response
             if self.made:
@@ -86,30 +81,29 @@ class StreamCloser:
                 self._response.shutdown()
 
 
-# The client.
-
-
 Object = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 WATCH_SECONDS = 40
-"""After it the server ends a watch, with a bookmark before: one that went silent is noticed."""
+"""Seconds after which the server ends a watch, after a bookmark, so that a dead one is noticed."""
 SILENCE = 10.0
-"""Seconds beyond that without a byte after which a watch is dead."""
+"""Seconds without a byte beyond that after which a watch counts as dead."""
 FIRST_PAGE, PAGE = 50, 200
-"""Objects in the first answer to a list, and in any other at most. Ref: api-concepts, "Retrieving
+"""Objects in the first page of a list, and in any other at most. Ref: api-concepts, "Retrieving
 large results sets in chunks".
 """
 PAGE_BYTES = 8 * 1024 * 1024
-"""Bytes of an answer that the number of objects in the next one is chosen for, by those before: a
-list of large objects is never held as a whole.
+"""Target size of a page: the number of objects is adapted to it, so that a list of large objects is
+never in memory as a whole.
 """
 
 
 class ApiError(Exception):
-    """The API refused or did not answer. `status` is HTTP's, 0 when there was no answer; `reason`
-    is a metav1.StatusReason such as `NotFound`, `AlreadyExists`, `Conflict`, `Forbidden`.
+    """The API refused or did not answer.
+
+    `status` is the HTTP status, 0 without an answer; `reason` is a metav1.StatusReason such as
+    `NotFound`, `AlreadyExists`, `Conflict` or `Forbidden`.
     """
 
     def __init__(
@@ -121,18 +115,18 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """Whether what was asked for does not exist (any more)."""
+        """Whether the requested object does not exist (any more)."""
         return self.status == 404
 
     @property
     def unanswered(self) -> bool:
-        """Whether nobody answered, so that the same call may succeed later."""
+        """Whether there was no usable answer, so that the same call may succeed later."""
         return self.status == 0 or self.status >= 500 or self.status == 429
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A whole list: the objects, and the version from which a watch goes on."""
+    """A whole list: the objects, and the version from which a watch continues."""
 
     items: list[Object]
     version: str
@@ -147,10 +141,10 @@ class WatchEvent:
 
 
 class Api:
-    """A connection to one API server, safe to use from several threads.
+    """A connection to one API server; thread-safe.
 
     Args:
-        configuration: of the official client: server, credentials, TLS.
+        configuration: the official client's: server, credentials, TLS.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -166,11 +160,11 @@ class Api:
     # -- verbs -------------------------------------------------------------------------------------
 
     def get(self, where: str, *, seconds: float = ANSWER_SECONDS, **query: object) -> Object:
-        """One object. Raises ApiError."""
+        """Return one object. Raises ApiError."""
         return self._json("GET", where, None, query, seconds)
 
     def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
-        """Return one object, and when the server answered by its own clock. Raises ApiError."""
+        """Return one object, and the time of the answer by the server's clock. Raises ApiError."""
         response = self._send("GET", where, None, {}, seconds)
         answer = _read(response, json.loads)
         try:
@@ -187,8 +181,8 @@ class Api:
         shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Listing:
-        """All objects of this shape as of one moment, in pages of some megabytes, of which only
-        what `keep` returns is held. Raises ApiError (410: start again).
+        """Return all objects as of one moment. They are read in pages of some megabytes, and only
+        what `keep` returns stays in memory. Raises ApiError (410: start again).
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)
@@ -214,7 +208,7 @@ class Api:
     def replace(
         self, where: str, body: Object, *, seconds: float = ANSWER_SECONDS, **query: object
     ) -> Object:
-        """Replace an object; with its resourceVersion only if nobody changed it meanwhile."""
+        """Replace an object; a resourceVersion in `body` must still be current."""
         return self._json("PUT", where, body, query, seconds)
 
     def merge(self, where: str, body: Object, **query: object) -> Object:
@@ -230,7 +224,7 @@ class Api:
     def delete(
         self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
     ) -> Object:
-        """Delete an object, only that of this `uid` when given (409: it is another one now)."""
+        """Delete an object; with `uid` only the one of that uid (409: it is another one now)."""
         body: Object = {"propagationPolicy": propagation}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -247,10 +241,10 @@ class Api:
         shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Iterator[WatchEvent]:
-        """Changes after `version`, until the server ends the watch (after WATCH_SECONDS).
+        """Yield changes after `version` until the server ends the watch after WATCH_SECONDS.
 
         Raises:
-            ApiError: 410 when that version is forgotten: list again. 0 when it went silent.
+            ApiError: 410 if that version is too old: list again. 0 if the watch went silent.
         """
         asked = {
             "watch": "1",
@@ -269,9 +263,10 @@ class Api:
     def lines(
         self, where: str, *, silence: float, cut: StreamCloser | None = None, **query: object
     ) -> Iterator[bytes]:
-        """The lines of a streamed answer, without their ends; at most `silence` s between bytes.
+        """Yield the lines of a streamed answer without their ends; at most `silence` s between
+        bytes.
 
-        Closing the iterator closes the connection; `cut` does it from another thread. Raises
+        Closing the iterator closes the connection; `cut` does so from another thread. Raises
         ApiError.
         """
         response = self._send("GET", where, None, query, silence, stream=True)
@@ -291,13 +286,13 @@ class Api:
         finally:
             if cut is not None:
                 cut.reach(None)
-            response.close()  # not release_conn: what is left in the stream belongs to nobody
+            response.close()  # not release_conn, which would reuse a connection with unread data
 
     def close(self) -> None:
         """Close every connection."""
         self._pool.clear()
 
-    # -- the wire ----------------------------------------------------------------------------------
+    # -- HTTP --------------------------------------------------------------------------------------
 
     def _json(
         self,
@@ -358,7 +353,7 @@ def _read(response: urllib3.BaseHTTPResponse, decode: Callable[[bytes], Any]) ->
 
 
 def _refusal(status: int, said: bytes | Object) -> ApiError:
-    """The error of an answer: a metav1.Status, or whatever stands between us and the API says."""
+    """Return the error for an answer: a metav1.Status, or the text of a proxy."""
     told: object = said
     if isinstance(said, bytes):
         try:
@@ -372,9 +367,8 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting what may be gone already, without treating that as an error. An object that
-# is deleted while it has finalizers stays, with a deletionTimestamp, until the last of them is
-# removed.
+# Reading and deleting objects that may be gone already, without an error for that. An object
+# deleted while it has finalizers stays, with a deletionTimestamp, until the last one is removed.
 # Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
@@ -382,7 +376,7 @@ COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
-    """Return whether somebody has deleted the object, which may stay for its finalizers."""
+    """Return whether the object is deleted; finalizers may still keep it."""
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
@@ -396,7 +390,7 @@ def foreign_finalizers(found: Mapping[str, Any]) -> list[str]:
 
 
 def find_object(api: Api, where: str) -> Object | None:
-    """One object; None when there is none. Raises ApiError."""
+    """Return one object, or None if it does not exist. Raises ApiError."""
     try:
         return api.get(where)
     except ApiError as error:
@@ -406,8 +400,8 @@ def find_object(api: Api, where: str) -> Object | None:
 
 
 def may_create(api: Api, namespace: str, group: str, resource: str, **more: Any) -> bool | None:
-    """Whether this account may create objects of a kind in a namespace; None where the API does not
-    say. `more` goes with the request. Raises ApiError.
+    """Return whether this account may create objects of a kind in a namespace; None if the API does
+    not say. `more` is sent with the request. Raises ApiError.
 
     Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
     """
@@ -423,12 +417,9 @@ def may_create(api: Api, namespace: str, group: str, resource: str, **more: Any)
 
 
 def discard_object(api: Api, where: str, uid: str) -> None:
-    """Delete the object of this uid; its name may have gone to another one, which stays.
-
-    Raises ApiError.
-    """
+    """Delete the object of this uid; another object of that name stays. Raises ApiError."""
     try:
         api.delete(where, uid=uid)
     except ApiError as error:
-        if not error.gone and error.status != 409:  # 409: another object has its name by now
+        if not error.gone and error.status != 409:  # 409: another object has the name now
             raise

@@ -1,8 +1,8 @@
 """Decoding of objects: the fields that are read and cached, trimming, times. Pure.
 
-Decoders return plain objects, as the API wrote them, with only the fields that are read here. A pod
-is sent three times until it runs, and most of it is what we wrote ourselves or who wrote which
-field: to skip that costs a tenth of making objects of it.
+Decoders return plain dicts with only the fields that are read here. A pod is sent three times until
+it runs. Most of that is what we wrote ourselves, or managedFields, and skipping it costs a tenth of
+decoding it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .labels import GROUP
 
 
 class Shape:
-    """How objects of a kind are decoded, alone in a watch and together in a list.
+    """The decoders of a kind of objects: one for watch events, one for pages of a list.
 
-    Made when a module is imported: msgspec learns a type when it is first used, and crashes when
-    two threads do that at once (0.22).
+    Create them at import: msgspec inspects a type at its first use, and crashes when two threads do
+    that at once (0.22).
     """
 
     def __init__(self, kind: Any) -> None:
-        """`kind` is a TypedDict of what is kept, or dict for everything."""
+        """`kind` is a TypedDict of the fields to keep, or dict for everything."""
         event = msgspec.defstruct("Event", [("type", str), ("object", kind)])
         items = ("items", list[kind] | None, None)
         page = msgspec.defstruct("Page", [items, ("metadata", dict[str, Any], {})])
@@ -35,7 +35,7 @@ class Shape:
 
 
 class ObjectMeta(TypedDict, total=False):
-    """An object's metadata without who wrote which field of it."""
+    """The metadata of an object without managedFields."""
 
     name: Any
     generateName: Any
@@ -53,7 +53,7 @@ class ObjectMeta(TypedDict, total=False):
 
 
 class Container(TypedDict, total=False):
-    """What a container is and asks for; `restartPolicy` tells a sidecar."""
+    """The image and resources of a container; `restartPolicy` marks a sidecar."""
 
     name: Any
     image: Any
@@ -62,7 +62,7 @@ class Container(TypedDict, total=False):
 
 
 class PodSpec(TypedDict, total=False):
-    """What a pod asks for, and where it is."""
+    """What a pod requests, and its node."""
 
     nodeName: Any
     nodeSelector: Any
@@ -77,7 +77,7 @@ class PodSpec(TypedDict, total=False):
 
 
 class Pod(TypedDict, total=False):
-    """A pod without what its containers are told to do."""
+    """A pod without commands, environment and probes."""
 
     metadata: ObjectMeta
     spec: PodSpec
@@ -85,7 +85,7 @@ class Pod(TypedDict, total=False):
 
 
 class JobSpec(TypedDict, total=False):
-    """A Job without its pods' template."""
+    """The spec of a Job without the pod template."""
 
     suspend: Any
     completions: Any
@@ -93,7 +93,7 @@ class JobSpec(TypedDict, total=False):
 
 
 class Job(TypedDict, total=False):
-    """A Job as far as it tells of its tasks."""
+    """A Job with the fields that describe its tasks."""
 
     metadata: ObjectMeta
     spec: JobSpec
@@ -101,7 +101,7 @@ class Job(TypedDict, total=False):
 
 
 class AnyObject(TypedDict, total=False):
-    """An object of which all is read but who wrote it."""
+    """An object without managedFields."""
 
     metadata: ObjectMeta
     spec: Any
@@ -114,18 +114,18 @@ WHOLE_SHAPE, POD_SHAPE, JOB_SHAPE, NAMED_SHAPE = (
 
 
 def epoch_seconds(timestamp: str | None) -> float | None:
-    """Return a time of the API, `2026-01-31T12:00:00Z`, in epoch seconds; None for no time."""
+    """Return an API time, `2026-01-31T12:00:00Z`, in seconds since the epoch; None for no time."""
     return parse_time(timestamp) if timestamp else None
 
 
 def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return one of an object's conditions, empty when it has none of this kind."""
+    """Return the condition of this type; empty if the object has none."""
     every = (found.get("status") or {}).get("conditions") or []
     return next((each for each in every if each["type"] == kind), {})
 
 
-# What caches keep of an object: a cache of 600 pods is a few MiB this way. The object that is given
-# is never changed, and what `status`, `fit` and the waiting reasons read is still there.
+# What caches keep of an object, so that a cache of 600 pods is a few MiB. The given object is never
+# changed, and everything that `status`, `fit` and the waiting reasons read is kept.
 
 Object = dict[str, Any]
 
@@ -138,7 +138,7 @@ _FINAL = {phase.value for phase in Phase if phase.is_final}
 
 
 def trim_pod(found: Object) -> Object:
-    """A pod without what its containers are told to do."""
+    """Return a pod without commands, environment and probes."""
     spec = found.get("spec") or {}
     kept = {key: spec[key] for key in _OF_POD if key in spec}
     kept["containers"] = [
@@ -149,13 +149,13 @@ def trim_pod(found: Object) -> Object:
 
 
 def trim_job(found: Object) -> Object:
-    """A Job without its pods' template."""
+    """Return a Job without its pod template."""
     kept = {key: value for key, value in found["spec"].items() if key != "template"}
     return {"metadata": _head(found), "spec": kept, "status": found.get("status") or {}}
 
 
 def trim_node(found: Object) -> Object:
-    """A node without the images it holds."""
+    """Return a node without its list of images."""
     status = {key: value for key, value in found["status"].items() if key != "images"}
     return {"metadata": _head(found), "spec": found.get("spec") or {}, "status": status}
 
@@ -165,24 +165,25 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""The longest annotation of our own on a record that is kept: a launch writes shorter ones."""
+"""The longest of our own annotations that is kept; a launch writes shorter ones."""
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
-"""Texts that turns read: none is longer than 4096 characters."""
+"""Texts that turns read; each has at most 4096 characters."""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
-"""Other texts of any length, which only the tasks of a run need: read again when these are made."""
+"""Texts of any length that only the tasks need; they are read again when tasks are created."""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
 _OF_ENDED_STATUS = (
     *("phase", "reason", "completionTime", "releasedTime", "counts", "usage"),
     "observedGeneration",
 )
 _LONGEST_SHOWN = 100
-"""Characters of an annotation of pods: a refusal shows no more."""
+"""Characters kept of a pod annotation; a refusal shows no more."""
 
 
 def trim_tfcluster(found: Object) -> Object:
-    """A TFCluster as turns read it: without environment, arguments and program, whose texts its
-    owner may make as long as a record may be. Of one that is over and gave everything back only
-    what counts, and says how long it is kept.
+    """Return a TFCluster as turns read it.
+
+    It lacks environment, arguments and program, which may fill a record. Of a run that is over,
+    only what accounting, retention and counts need is kept.
     """
     head = {key: value for key, value in found["metadata"].items() if key in _OF_RECORD}
     if notes := _own_annotations(found["metadata"]):
@@ -203,9 +204,7 @@ def trim_tfcluster(found: Object) -> Object:
 
 
 def _own_annotations(head: Object) -> Object:
-    """Annotations of TFCluster and of Kubernetes' Jobs: others, such as the whole object that
-    kubectl keeps in one, nobody here reads.
-    """
+    """Return the annotations of TFCluster and of Kubernetes' Jobs; nobody here reads others."""
     ours = (f"{GROUP}/", "batch.kubernetes.io/")
     return {
         key: value

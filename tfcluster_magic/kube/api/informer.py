@@ -1,9 +1,8 @@
-"""All objects of one kind as they are now, kept up to date by one list and one watch.
+"""A cache of all objects of one kind, kept up to date by one list and one watch.
 
-What was deleted while a watch was cut is told like any other deletion, a watch which went silent is
-taken up again (`api.watch` ends it), errors are tried again with growing pauses and never in a busy
-loop, and callbacks come one after the other from one thread. Owns its cache; objects in it are
-shared and must not be changed. It interprets no object.
+Objects deleted while the watch was interrupted are reported like any other deletion. A silent watch
+is restarted (`api.watch` ends it), and errors are retried with growing pauses. Callbacks run one
+after the other in one thread. Cached objects are shared and must not be changed.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -22,53 +21,53 @@ from .client import Api, ApiError, Object, StreamCloser, WatchEvent
 from .decoding import WHOLE_SHAPE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Seconds before the first and at most before any later try again; half of it is random."""
+"""Seconds before the first retry, and at most before any later one; half of it is random."""
 SHORT_LIVED = 1.0
-"""A watch that lived less than these seconds counts as an error: API servers close them under
-load, and the next one would come at once.
+"""A watch shorter than this many seconds counts as an error: API servers close watches under load,
+and the next one would start at once.
 """
 FORGOTTEN = 410
 TOO_LARGE = "ResourceVersionTooLarge"
-"""A cause in the details of an error: the server was restored and is behind what we saw."""
+"""A cause in an error's details: the server was restored and is behind what we saw."""
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
-"""Namespace (empty for what is cluster-wide) and name."""
+"""The namespace (empty for cluster-wide objects) and name."""
 
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """What changed: `old` is None for a new object, `new` is None for one that is gone."""
+    """A change: `old` is None for a new object, `new` is None for a deleted one."""
 
     old: Object | None
     new: Object | None
 
     @property
     def object(self) -> Object:
-        """The newest that is known of it."""
+        """The newest known state."""
         found = self.old if self.new is None else self.new
         assert found is not None
         return found
 
 
 class InformerGroup:
-    """Several that begin and end together."""
+    """Several informers that start and stop together."""
 
     all: tuple[Informer, ...]
 
     def start(self) -> None:
-        """Begin to follow all of them."""
+        """Start all of them."""
         for each in self.all:
             each.start()
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop all of them."""
         for each in self.all:
             each.stop()
 
     @property
     def alive(self) -> bool:
-        """Whether no thread of theirs has died."""
+        """Whether none of their threads has died."""
         return all(each.alive for each in self.all)
 
 
@@ -78,13 +77,13 @@ class Informer:
     Args:
         api: the connection.
         where: path of a collection, such as `client.path("pods")`.
-        shape: the fields that are read; all others are skipped while an answer is decoded.
-        selector: of labels; empty for all objects.
-        fields: of fields, such as `metadata.name=digits-2`; empty for all objects.
-        trim: what is kept of an object; called once for each, with one of its own.
-        group: by what `of` finds objects again, such as the run that they belong to.
-        optional: it is no news when the cluster has no such kind.
-        changed: called on the informer's thread with each change; an error in it is logged.
+        shape: the fields to decode; all others are skipped.
+        selector: label selector; empty for all objects.
+        fields: field selector such as `metadata.name=digits-2`; empty for all objects.
+        trim: returns what to keep of an object; called once for each.
+        group: returns the key under which `of` finds an object, such as its run.
+        optional: the cluster may lack this kind; that is not worth a warning.
+        changed: called on the informer's thread with each change; its errors are logged.
     """
 
     def __init__(
@@ -114,19 +113,19 @@ class Informer:
         self.synced = threading.Event()
         """Set once the cache holds a whole list."""
         self.problem: ApiError | None = None
-        """Why it is not up to date at the moment; None while it is."""
+        """Why the cache is not up to date; None while it is."""
         self.heard = time.monotonic()
-        """When the server last said anything (monotonic)."""
+        """The time of the server's last word (monotonic)."""
         self._thread = threading.Thread(target=self._run, name=f"informer {where}", daemon=True)
 
-    # -- for its readers ---------------------------------------------------------------------------
+    # -- for readers -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell nothing more; the thread ends."""
+        """Stop reporting changes; the thread ends."""
         self._stopped.set()
         self._cut()
 
@@ -136,21 +135,21 @@ class Informer:
         return self._thread.is_alive()
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """One object, None when there is none."""
+        """Return one object, or None if it is not in the cache."""
         with self._lock:
             return self._objects.get((namespace, name))
 
     def every(self) -> list[Object]:
-        """All objects."""
+        """Return all objects."""
         with self._lock:
             return list(self._objects.values())
 
     def of(self, group: Hashable) -> list[Object]:
-        """The objects of a group."""
+        """Return the objects of a group."""
         with self._lock:
             return list(self._groups.get(group, {}).values())
 
-    # -- its thread --------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -169,7 +168,7 @@ class Informer:
                 if self._stopped.is_set():
                     return
                 self._note(error, lived=time.monotonic() - began)
-            except Exception:  # a thread that ends would leave a cache that nobody keeps right
+            except Exception:  # without this thread the cache would never be updated again
                 log.exception("%s: cannot be followed; listing again", self.where)
                 self._version = ""
             self._failures += 1
@@ -223,7 +222,7 @@ class Informer:
     def _put(self, key: Key, new: Object | None) -> None:
         old = self._objects.get(key)
         if old and new and _uid(old) != _uid(new):
-            self._put(key, None)  # deleted and made again while nobody looked
+            self._put(key, None)  # deleted and created again unobserved
         with self._lock:
             old = self._objects.pop(key, None)
             if old is not None:
@@ -235,7 +234,7 @@ class Informer:
             return
         try:
             self._changed(CacheUpdate(old, new))
-        except Exception:  # the others have to be told all the same
+        except Exception:  # the other changes must still be reported
             log.exception("%s: a reader failed on %s", self.where, key)
 
     def _leave(self, group: Hashable, key: Key) -> None:
@@ -246,7 +245,7 @@ class Informer:
 
 
 def backoff_seconds(failures: int) -> float:
-    """Seconds to wait after so many failures one after the other."""
+    """Return the seconds to wait after so many failures in a row."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
     return longest * random.uniform(0.5, 1.0)
 

@@ -1,6 +1,6 @@
-"""Names and labels of what a run is made of in Kubernetes. Pure.
+"""Names and labels of a run's objects in Kubernetes. Pure.
 
-Owns the one mapping between a run and its objects; a pod's host name is its task's address.
+This is the only mapping between a run and its objects. A pod's host name is its task's address.
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 """
 
@@ -18,46 +18,46 @@ VERSION = "v1beta1"
 NAME = f"{GROUP}/name"
 """Label of every object and pod of a run: the run's name, `digits-2`."""
 UID = f"{GROUP}/uid"
-"""Label beside it: the run's uid; a run that was deleted and made again has another one."""
+"""Label of the same: the run's uid, which differs if the run was deleted and created again."""
 TASK_TYPE = f"{GROUP}/task-type"
 TASK = f"{GROUP}/task"
-"""Label of a pod that no Job has given an index: `worker-3`."""
+"""Label of a pod without a Job index: `worker-3`."""
 TENANT = f"{GROUP}/tenant"
-"""Label of a namespace in which the operator may make runs and publishes its options: "true"."""
+"""Label of a namespace, "true": the operator may run there and publishes its options."""
 OPERATOR = ("tfcluster-system", "operator")
 """Namespace and name of the operator's service account."""
 OPERATOR_ROLE = "tfcluster-operator-tenant"
-"""The ClusterRole that a RoleBinding of the same name gives it in such a namespace."""
+"""The ClusterRole that a RoleBinding of the same name grants it in such a namespace."""
 NOTEBOOK = f"{GROUP}/notebook"
 """Label of the owner's notebook pods, "true": they may connect to port 2222 of the tasks."""
 FOR_TASKS = f"{GROUP}/for-tasks"
-"""Label of secrets that tasks may use: "true"."""
+"""Label of secrets that tasks may use, "true"."""
 MOUNTED_AT = f"{GROUP}/mounted-at"
-"""Annotation of a claim that every task of its namespace reads unasked: the path."""
+"""Annotation of a claim that every task of its namespace mounts read-only: the path."""
 QUEUE = f"{GROUP}/queue"
-"""Annotation of a namespace: Volcano's queue of its tasks, in place of the policy's."""
+"""Annotation of a namespace: Volcano's queue of its tasks, instead of the policy's."""
 PRIORITY_CLASS = f"{GROUP}/priority-class"
-"""Annotation of a namespace: the priority class of its tasks, in place of the policy's."""
+"""Annotation of a namespace: the priority class of its tasks, instead of the policy's."""
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
 """Annotation of a namespace, "true": images that its runs name need a digest."""
 USER_GROUP = f"{GROUP}/group"
-"""Annotation of a namespace: the group of its user whose words of the hub's policy count."""
+"""Annotation of a namespace: the group of its user that decides in the hub's policy."""
 BUDGET = f"{GROUP}/budget"
 """Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
 USER = f"{GROUP}/user"
-"""Annotation of a namespace: the user of the hub whose it is."""
+"""Annotation of a namespace: the hub user that it belongs to."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod: how many pods of its index the Job counted before it."""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Beside it: how many were lost to disruptions, where the Job counts these apart."""
+"""The same: how many were lost to disruptions, where the Job counts these apart."""
 OPTIONS = "tfcluster-options"
-"""The ConfigMap in each tenant's namespace that says what can be asked for and what fits now."""
+"""The ConfigMap in each tenant's namespace with the launch options and what fits now."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
-"""First and last port at which In-Graph servers reach notebooks that drive them by strategies: as
-many kernels of one notebook may.
+"""First and last port at which In-Graph servers reach notebooks that drive them by strategies; so
+many kernels of one notebook can do so.
 """
 CONTAINER = "tensorflow"
 
@@ -67,10 +67,10 @@ LONGEST_RUN_NAME = 47
 
 
 def opt_in_command(namespace: str, *, label: bool = True, bind: bool = True) -> str:
-    """The command by which an administrator lets the operator work in a namespace.
+    """Return the command by which an administrator lets the operator work in a namespace.
 
     Args:
-        namespace: that one.
+        namespace: the namespace.
         label: whether it lacks the label.
         bind: whether it lacks the RoleBinding.
     """
@@ -85,25 +85,26 @@ def opt_in_command(namespace: str, *, label: bool = True, bind: bool = True) -> 
 
 
 def job_name(run: str, task_type: TaskType) -> str:
-    """The Job of one task type; its pods are `<run>-<type>-<index>` by host name."""
+    """Return the name of a task type's Job; its pods' host names are `<run>-<type>-<index>`."""
     return f"{run}-{task_type.value}"
 
 
 def files_name(run: str, uid: str) -> str:
-    """The ConfigMap of a run. No later run of that name has the same one: while a pod of the first
-    is still there, kubelet gives its files to every pod that names them (it keeps what is
-    immutable, and asks no more).
+    """Return the name of a run's ConfigMap, which no later run of that name shares.
+
+    A kubelet keeps an immutable ConfigMap while a pod uses it, and would give its files to new pods
+    that name it.
     """
     return f"{run}-{uid[:8]}" if uid else run
 
 
 def host_name(run: str, task_type: TaskType, index: int) -> str:
-    """The name under which the other tasks find this one: `digits-2-worker-3.digits-2`."""
+    """Return the address at which other tasks find this one: `digits-2-worker-3.digits-2`."""
     return f"{job_name(run, task_type)}-{index}.{run}"
 
 
 def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
-    """The labels of an object of a run; without a uid those of one on paper, of no operator."""
+    """Return the labels of a run's object; without a uid, those of a printed manifest."""
     found = {
         "app.kubernetes.io/name": "tfcluster",
         "app.kubernetes.io/instance": run,
@@ -117,20 +118,18 @@ def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[st
 
 
 def pod_labels(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
-    """The labels of a task's pod: there are hundreds, each written often, so that none says what
-    another one says.
-    """
+    """Return the labels of a task's pod, without redundant ones, because pods are many."""
     doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
     return {k: v for k, v in run_labels(run, uid, task_type).items() if k not in doubled}
 
 
 def run_selector(run: str, uid: str) -> dict[str, str]:
-    """The labels by which the pods of a run are found, and those of no other."""
+    """Return the labels that select the pods of this run only."""
     return {NAME: run, UID: uid} if uid else {NAME: run}
 
 
 def task_of(pod: Mapping[str, Any]) -> str | None:
-    """The task that a pod is, `worker-3`; None for a pod that is none of ours."""
+    """Return the task of a pod, `worker-3`; None if the pod is not ours."""
     head = pod["metadata"]
     task_type = (head.get("labels") or {}).get(TASK_TYPE)
     index = str((head.get("annotations") or {}).get(INDEX, ""))

@@ -1,10 +1,10 @@
-"""Amounts of resources: Kubernetes quantities, what a pod requests, and how people read them. Pure.
+"""Amounts of resources: Kubernetes quantities, requests of pods, and their display. Pure.
 
-The sums are Kubernetes' own: containers together, or the largest init container where that is
-more. Amounts are plain numbers by resource name: cores, bytes, devices, pods.
+Sums follow Kubernetes: all containers together, or the largest init container if that is more.
+Amounts are plain numbers by resource name: cores, bytes, devices, pods.
 
-Ref: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-Ref: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ Ref:
+https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ PODS = "pods"
 
 
 def parse_quantity(said: object) -> float:
-    """The number of a quantity: "250m" gives 0.25, "1Gi" 2**30. Raises ValueError."""
+    """Return a quantity as a number: "250m" gives 0.25, "1Gi" 2**30. Raises ValueError."""
     return _number(str(said))
 
 
-@lru_cache(4096)  # of hundreds of pods and nodes the same few words are read
+@lru_cache(4096)  # hundreds of pods and nodes share a few texts
 def _number(said: str) -> float:
     return float(resource_form.parse_quantity(said.strip()))
 
 
 def parse_amounts(said: Mapping[str, object] | None) -> Amounts:
-    """Quantities by resource name as numbers."""
+    """Return quantities by resource name as numbers."""
     return {name: parse_quantity(value) for name, value in (said or {}).items()}
 
 
 def plus(*parts: Mapping[str, float]) -> Amounts:
-    """The sum of amounts."""
+    """Return the sum of amounts."""
     return {name: sum(p.get(name, 0.0) for p in parts) for name in _names(parts)}
 
 
 def minus(whole: Mapping[str, float], part: Mapping[str, float]) -> Amounts:
-    """What is left of each resource of `whole`, never below nothing."""
+    """Return what is left of each resource of `whole`, at least 0."""
     return {name: max(0.0, value - part.get(name, 0.0)) for name, value in whole.items()}
 
 
 def times(each: Mapping[str, float], count: float) -> Amounts:
-    """`count` times an amount."""
+    """Return `count` times an amount."""
     return {name: value * count for name, value in each.items()}
 
 
 def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
-    """The most of each resource."""
+    """Return the maximum of each resource."""
     every = list(parts)
     return {name: max(p.get(name, 0.0) for p in every) for name in _names(every)}
 
 
 def pod_resources(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
-    """What a pod of this spec asks for (`requests`), or may use at most (`limits`)."""
+    """Return what a pod of this spec requests (`requests`), or may use at most (`limits`)."""
 
     def of(container: Mapping[str, Any]) -> Amounts:
         return parse_amounts((container.get("resources") or {}).get(what))
@@ -83,13 +83,13 @@ def _names(parts: Iterable[Mapping[str, float]]) -> list[str]:
     return list(dict.fromkeys(name for part in parts for name in part))
 
 
-# Amounts as people read them: "2 CPU, 4Gi, 1 GPU".
+# Amounts as users read them: "2 CPU, 4Gi, 1 GPU".
 
 MOST_HOLDERS = 5
 
 
 def format_amount(key: str, value: float) -> str:
-    """An amount of a resource, by the name of Kubernetes or by a quota's key."""
+    """Return an amount as text; `key` is a resource name of Kubernetes or a key of a quota."""
     name = key.partition(".")[2] if key.startswith(("requests.", "limits.")) else key
     if name == CPU:
         return _("{cores:g} CPU").format(cores=round(value, 3))
@@ -103,13 +103,13 @@ def format_amount(key: str, value: float) -> str:
 
 
 def format_amounts(each: Mapping[str, float]) -> str:
-    """All that one task asks for; that it is one pod goes without saying."""
+    """Return all that one task requests as text, without the one pod that each task is."""
     order = sorted(each, key=lambda key: (key != CPU, key != MEMORY, key))
     return ", ".join(format_amount(key, each[key]) for key in order if each[key] and key != PODS)
 
 
 def holders(held: Mapping[str, Amounts]) -> list[str]:
-    """Name each run that holds something, the largest first, with what it holds."""
+    """Return a text for each run that uses something, the largest first."""
     order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
     names = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
     if len(names) > MOST_HOLDERS:

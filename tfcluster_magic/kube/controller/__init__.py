@@ -1,4 +1,3 @@
-"""The parts of each of our controllers: work queue, leader election, process.
-
-Knows no kind of object. The operator and the hub's tenancy are built on it.
+"""The parts that controllers share: work queue, leader election and process. They know no kind of
+object. The operator and the hub's tenancy are built on them.
 """

@@ -1,19 +1,18 @@
-"""Leader election by a Lease: one controller of its kind acts at a time, and clients see it.
+"""Leader election by a Lease: one controller of a kind acts at a time.
 
-This process stops acting before anybody else may begin: it counts from the moment at which it
-*sent* its last renewal, and gives up after `DEADLINE`, five seconds before the Lease is free. What
-a write that hangs in the network could still do is refused when somebody else wrote. A process that
-ends in order frees the Lease, and one that is started again under the same identity (a container in
-its pod) takes up its own. Times of others are never compared with ours for that: a Lease is free
-when we saw it unchanged for as long as it lasts.
+A leader stops acting before anybody else may begin: it counts from when it *sent* its last renewal
+and gives up after `DEADLINE`, five seconds before the Lease is free. A write that still hangs in
+the network is refused when somebody else wrote. A process that ends normally releases the Lease,
+and one restarted under the same identity (a container in its pod) takes it up again. Clocks of
+different machines are never compared: a Lease is free when it stayed unchanged for its whole
+duration.
 
-Every signed-in account may read the operator's Lease, and sees by its age whether the operator
-answers: one older than `SILENT_AFTER` has no operator behind it. The API server alone gives its
-age: it notes the time of each write in the object (managedFields) and that of its own answer. The
-clocks of this machine and of the operator's are not used.
+Every signed-in account may read the operator's Lease, whose age shows whether the operator is
+alive: older than `SILENT_AFTER` means no operator. Only the API server's clock counts: for the time
+of the last write (managedFields) and for the time of its answer.
 
-Ref: https://kubernetes.io/docs/concepts/architecture/leases/
-Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
+Ref: https://kubernetes.io/docs/concepts/architecture/leases/ Ref:
+https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from ..api.decoding import epoch_seconds
 OPERATOR_NAMESPACE, OPERATOR_LEASE = "tfcluster-system", "tfcluster-operator"
 """Namespace and name of the Lease, unless the operator publishes another place."""
 LEASE_KEY = "lease"
-"""Key under which the operator publishes that place beside the options: `namespace/name`."""
+"""Key beside the options where the operator publishes that place: `namespace/name`."""
 SILENT_AFTER = 15.0
-"""Age in seconds at which no holder of the Lease acts any more: ten, and a margin for clocks."""
+"""Age in seconds at which no holder of the Lease acts any more: DEADLINE, and a margin."""
 AGE_SECONDS = 3.0
 
 
 def silence_of_holder(api: Api, where: str) -> float | None:
-    """Return for how long the operator has not answered; 0 while it does, None if unknown.
+    """Return for how many seconds the operator has been silent; 0 if it is not, None if unknown.
 
-    Raises ApiError when the API server does not answer or the Lease may not be read.
+    Raises ApiError if the API server does not answer or the Lease may not be read.
     """
     lease, now = api.dated(path("leases", *where.split("/", 1)), seconds=AGE_SECONDS)
     written = [at for at in map(_write_time, lease["metadata"].get("managedFields") or ()) if at]
@@ -52,8 +51,7 @@ def silence_of_holder(api: Api, where: str) -> float | None:
 
 
 def lease_place(published: Object) -> tuple[str, bool]:
-    """Return where the Lease is, `namespace/name`, and whether the operator says so.
-
+    """Return where the Lease is, `namespace/name`, and whether the operator published it.
     `published` is the ConfigMap of a tenant's namespace.
     """
     said = str((published.get("data") or {}).get(LEASE_KEY, ""))
@@ -63,35 +61,33 @@ def lease_place(published: Object) -> tuple[str, bool]:
 
 
 def _write_time(entry: Object) -> float | None:
-    """Return when somebody last wrote the fields of this entry of managedFields."""
+    """Return the time of the last write in this entry of managedFields."""
     return epoch_seconds(entry.get("time"))
 
 
-# The election.
-
 LEASE_SECONDS = 15
-"""Seconds for which the Lease is its holder's, from each renewal."""
+"""Seconds for which the Lease belongs to its holder after each renewal."""
 DEADLINE = 10.0
-"""Seconds after which a holder that could not renew the Lease gives it up; `SILENT_AFTER`
-relies on it.
+"""Seconds after which a holder that could not renew the Lease gives it up; `SILENT_AFTER` relies on
+it.
 """
 RENEW_SECONDS = 2.0
-"""Seconds between renewals, and between looks at somebody else's Lease."""
+"""Seconds between renewals, and between checks of somebody else's Lease."""
 ANSWER_SECONDS = 4.0
-"""Seconds for one call: two tries fit before it has to be given up."""
+"""Timeout of one call: two fit before the Lease has to be given up."""
 
 log = logging.getLogger(__name__)
 
 
 class Leader:
-    """This process' part in the election.
+    """This process as a candidate in the election.
 
     Args:
         api: the connection.
-        namespace: where the Lease is.
-        identity: of this process; a restarted container has the one that it had.
-        lost: called when it must not act any more; it has to end the process.
-        name: of the Lease; without one, the operator's.
+        namespace: the namespace of the Lease.
+        identity: the identity of this process; a restarted container keeps it.
+        lost: called when the process must not act any more; it has to end the process.
+        name: the name of the Lease; by default the operator's.
     """
 
     def __init__(
@@ -108,24 +104,24 @@ class Leader:
         self._lost = lost
         self._renewed = float("-inf")
         self.unwatched = 0.0
-        """Seconds for which nobody led before this process did, by both machines' clocks."""
+        """Seconds without a leader before this process, by both machines' clocks."""
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
     def leads(self) -> bool:
-        """Whether this process may act at this moment."""
+        """Return whether this process may act at this moment."""
         return time.monotonic() < self._renewed + DEADLINE
 
     @property
     def alive(self) -> bool:
-        """Whether the Lease is looked after; also before it is ours, and after a `release`."""
+        """Whether the renewing thread works; also true before acquisition and after `release`."""
         begun = self._thread.ident is not None
         return not begun or self._ending.is_set() or self._thread.is_alive()
 
     def acquire(self) -> bool:
-        """Wait until the Lease is ours; False when it was told to end before."""
+        """Wait for the Lease and return True; return False if released meanwhile."""
         waits = False
         while not self._ending.is_set():
             try:
@@ -143,7 +139,7 @@ class Leader:
         return False
 
     def release(self) -> None:
-        """Lead no more, and let the next one begin at once."""
+        """Stop leading, and let the next process begin at once."""
         self._ending.set()
         led = self.leads()
         if self._thread.is_alive():
@@ -159,7 +155,7 @@ class Leader:
                 log.warning("the Lease is left to end by itself: %s", error.message)
 
     def _keep(self) -> None:
-        """Renew it; the process ends where that does not work in time."""
+        """Renew the Lease; call `lost` if that fails for too long."""
         while not self._ending.wait(RENEW_SECONDS):
             try:
                 ours = self._try()
@@ -173,7 +169,7 @@ class Leader:
                 return
 
     def _try(self) -> bool:
-        """Make, take or renew it, if it is ours or free. Raises ApiError."""
+        """Create, take or renew the Lease, if it is ours or free. Raises ApiError."""
         sent = time.monotonic()
         try:
             lease = self._api.get(self._where(), seconds=ANSWER_SECONDS)
@@ -195,7 +191,7 @@ class Leader:
             try:
                 self._api.replace(self._where(), lease, seconds=ANSWER_SECONDS)
             except ApiError as error:
-                if error.status == 409:  # somebody was faster
+                if error.status == 409:  # another process was faster
                     return False
                 raise
             if before is not None and self._renewed == float("-inf"):
@@ -231,7 +227,7 @@ class Leader:
 
 
 def local_identity() -> str:
-    """An identity for a process that is in no pod."""
+    """Return an identity for a process outside of pods."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 

@@ -1,11 +1,10 @@
-"""A controller as a process: command line, log, metrics, probes, start and end.
+"""The process around a controller: command line, log, metrics, probes, start and end.
 
-Nothing is done before everything was seen and the Lease is held, what stands in the way is told
-once in the log and at /readyz, and SIGTERM ends the turns and frees the Lease. What a controller
-does stands in its own `__main__`.
+The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
+once and shown at /readyz. SIGTERM ends the turns and releases the Lease.
 
-Ref: https://kubernetes.io/docs/reference/using-api/health-checks/
-Ref: https://prometheus.github.io/client_python/collector/custom/
+Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
+https://prometheus.github.io/client_python/collector/custom/
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .leader_election import Leader
 
 
 def start_logging(*, as_json: bool) -> None:
-    """Write the process' log from now on, as words or as JSON."""
+    """Configure the log as text or as JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineFormatter(as_json))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -40,14 +39,14 @@ def start_logging(*, as_json: bool) -> None:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Time, level, words; or the same as JSON."""
+    """Formats a record on one line: time, level and text, or the same as JSON."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__("%(message)s")
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever is in it."""
+        """Return one line, also for a text of several lines."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         at += f".{int(record.msecs):03}Z"
         said = super().format(record)
@@ -57,13 +56,13 @@ class OneLineFormatter(logging.Formatter):
         return f"{at} {record.levelname} {' | '.join(said.splitlines())}"
 
 
-# Metrics, by Prometheus' own library; what is measured is each controller's own.
+# Metrics.
 
 METRIC_PREFIX = "tfcluster"
 
 
 def number_metrics(numbers: Mapping[str, float]) -> Iterator[Metric]:
-    """Single numbers; those that are called `…_total` only grow."""
+    """Yield single numbers as metrics; those named `…_total` are counters."""
     for name, value in numbers.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         words = name.removesuffix("_total").replace("_", " ").capitalize() + "."
@@ -71,7 +70,7 @@ def number_metrics(numbers: Mapping[str, float]) -> Iterator[Metric]:
 
 
 def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    """One number for each value of a label; of these there must be few."""
+    """Return a gauge with one number for each value of a label, of which there must be few."""
     family = GaugeMetricFamily(f"{METRIC_PREFIX}_{name}", words, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
@@ -79,42 +78,42 @@ def labelled_metric(name: str, words: str, label: str, values: Mapping[str, floa
 
 
 class NumberCollector(Collector):
-    """Single numbers as a collector."""
+    """A collector of single numbers."""
 
     def __init__(self, numbers: Mapping[str, float]) -> None:
         self._numbers = numbers
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """Yield all of them."""
         return number_metrics(self._numbers)
 
 
 def metrics_text(collectors: Iterable[Collector]) -> str:
-    """What Prometheus is told of these."""
+    """Return the metrics of these collectors in the text format of Prometheus."""
     registry = CollectorRegistry()
     for each in collectors:
         registry.register(each)
     return generate_latest(registry).decode().rstrip("\n")
 
 
-# Probes: what a kubelet and a Prometheus ask: /healthz, /readyz, /metrics. Answers cost nothing and
-# never wait. Healthy: its threads run. Ready: it has seen all there is, and leads.
+# Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. Answers never wait. Healthy
+# means that all threads run; ready, that all objects were listed and this process leads.
 
 ProbeAnswer = tuple[bool, str]
 
 
 class ProbeServer:
-    """The small server; port 0 takes a free one, `port` says which.
+    """The HTTP server of probes.
 
     Args:
-        port: where it listens.
-        answers: what is said at each path: whether all is well, and the text.
+        port: where it listens; 0 takes a free port, which `port` then names.
+        answers: for each path, a function that returns whether all is well, and a text.
     """
 
     def __init__(self, port: int, answers: dict[str, Callable[[], ProbeAnswer]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a path that is known."""
+                """Answer a known path, else 404."""
                 ask = answers.get(self.path.partition("?")[0])
                 well, text = ask() if ask is not None else (False, "there is nothing here")
                 content = (text + "\n").encode()
@@ -125,7 +124,7 @@ class ProbeServer:
                 self.wfile.write(content)
 
             def log_message(self, *words: object) -> None:
-                """Say nothing: probes come every second."""
+                """Log nothing: probes come every second."""
 
         self._server = ThreadingHTTPServer(("", port), Handler)
         self._server.daemon_threads = True
@@ -135,11 +134,11 @@ class ProbeServer:
         )
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -147,11 +146,11 @@ class ProbeServer:
 # The command line, and the exit codes.
 
 FAILURE, LOST_LEASE = 1, 3
-"""Exit codes: it could not begin; it may not act any more."""
+"""Exit codes: it could not start; it lost the Lease."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every controller can be asked to a command line."""
+    """Add the options of every controller to a command line."""
     parser.add_argument("--health-port", type=int, default=8080, help="0: any free one")
     parser.add_argument("--identity", default="", help="its name in the Lease; else its pod's")
     parser.add_argument("--kubeconfig", default="", help="else KUBECONFIG, or the pod's account")
@@ -160,42 +159,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def apply_options(asked: argparse.Namespace) -> None:
-    """Log as asked, and mean the kubeconfig that was named."""
+    """Apply the log format and the kubeconfig."""
     start_logging(as_json=asked.log_format == "json")
     if asked.kubeconfig:
         os.environ["KUBECONFIG"] = asked.kubeconfig
 
 
 def lease_identity(asked: argparse.Namespace) -> str:
-    """By which it holds a Lease: what was asked, else its pod's, else this process' own."""
+    """Return the identity for the Lease: the option's, else the pod's, else a random one."""
     return asked.identity or os.environ.get("POD_UID") or leader_election.local_identity()
 
 
 def exit_without_lease() -> NoReturn:
-    """End at once, because the Lease is lost: a turn that goes on would be a second writer."""
+    """Exit at once, because the Lease is lost: a turn that goes on would be a second writer."""
     os._exit(LOST_LEASE)
 
-
-# The process.
 
 log = logging.getLogger("tfcluster")
 
 
 class RunnableController(Protocol):
-    """What a process runs."""
+    """A controller that a process can run."""
 
     def follow(self) -> None:
-        """Begin to follow what there is. Raises ApiError: it is asked again."""
+        """Start the watches. Raises ApiError; then it is called again."""
 
     def begin(self) -> None:
-        """Begin to act."""
+        """Start to act."""
 
     def end(self) -> None:
-        """Act no more."""
+        """Stop."""
 
     @property
     def synced(self) -> bool:
-        """Whether everything was seen once."""
+        """Whether all objects were listed once."""
 
     @property
     def alive(self) -> bool:
@@ -203,7 +200,7 @@ class RunnableController(Protocol):
 
     @property
     def problems(self) -> list[str]:
-        """Why it cannot see everything."""
+        """Why the caches are incomplete."""
 
 
 class ControllerProcess:
@@ -211,10 +208,10 @@ class ControllerProcess:
 
     Args:
         api: the connection.
-        leader: its part in the election.
-        controller: what it runs.
-        port: where it answers; 0 takes a free one. Raises OSError when it is taken.
-        metrics: what Prometheus is told.
+        leader: the candidate in the election.
+        controller: what to run.
+        port: the port of the probes; 0 takes a free one. Raises OSError if it is taken.
+        metrics: returns the metrics as text.
     """
 
     def __init__(
@@ -237,7 +234,7 @@ class ControllerProcess:
         self._health = ProbeServer(port, answers)
 
     def work(self) -> int:
-        """Follow, lead, act; then end in order."""
+        """Watch, lead and act until a signal; then stop and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._enough.set())
         self._health.start()

@@ -1,11 +1,10 @@
-"""A work queue of keys, and the threads that work it off.
+"""A work queue of keys, and its worker threads.
 
-A key is queued once and handled by one worker at a time; one that is added meanwhile, or while it
-rests, comes again afterwards. Keys belong to shares, such as namespaces, which are served in turn:
-one that adds keys all the time delays no other. Nothing is done unless this process leads, a key
-that changes all the time does not use up a core, and a turn that fails is reported, tried again
-with growing pauses, and holds up no other. Keeps nothing on disk, and never looks at what a turn
-decides.
+A key is queued once and handled by one worker at a time; if it is added again meanwhile, it comes
+once more afterwards. Keys belong to shares, such as namespaces, which are served in turn, so a busy
+share delays no other. Workers act only while this process leads. A key that changes all the time is
+slowed down. A failed turn is reported, retried with growing pauses, and delays no other key.
+Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ class WorkQueue(Generic[K]):
     """A queue of keys with timers.
 
     Args:
-        share: whose a key is.
-        most: how many keys of one share may be handled at the same time; 0: any number.
+        share: returns the share of a key.
+        most: how many keys of one share may be handled at the same time; 0 means any number.
     """
 
     def __init__(self, share: Callable[[K], Hashable] = lambda _key: None, most: int = 0) -> None:
         self._share, self._most = share, most
         self._ready: OrderedDict[Hashable, deque[K]] = OrderedDict()
-        """Keys that wait, by their share; the share whose turn is next comes first."""
+        """Waiting keys by share; the share to serve next comes first."""
         self._waiting: set[K] = set()
         self._busy: set[K] = set()
         self._handled: Counter[Hashable] = Counter()
-        """How many keys of a share workers have."""
+        """How many keys of a share workers are handling."""
         self._resting: Counter[Hashable] = Counter()
         self._again: set[K] = set()
         self._timers: list[tuple[float, int, K]] = []
@@ -49,12 +48,12 @@ class WorkQueue(Generic[K]):
         self._changed = threading.Condition()
 
     def add(self, key: K) -> None:
-        """Something changed: look at it as soon as a worker is free."""
+        """Queue a key; a worker handles it as soon as one is free."""
         with self._changed:
             self._add(key)
 
     def add_in(self, key: K, seconds: float) -> None:
-        """Look at it in so many seconds at the latest; a timer that rings before that is enough."""
+        """Queue a key in so many seconds, unless an earlier timer exists."""
         with self._changed:
             at = time.monotonic() + max(0.0, seconds)
             if self._due.get(key, at + 1) <= at:
@@ -65,7 +64,7 @@ class WorkQueue(Generic[K]):
             self._changed.notify()
 
     def get(self) -> K | None:
-        """The next key, which is this worker's until `done`; None when it is closed."""
+        """Wait for the next key, which belongs to this worker until `done`; None once closed."""
         with self._changed:
             while not self._closed:
                 self._ring()
@@ -77,7 +76,7 @@ class WorkQueue(Generic[K]):
             return None
 
     def done(self, key: K, rest: float = 0.0) -> None:
-        """The worker is through with it; it does not come again for so many seconds."""
+        """Release a key; it does not come again for `rest` seconds."""
         with self._changed:
             share = self._share(key)
             _count_down(self._handled, share)
@@ -91,26 +90,24 @@ class WorkQueue(Generic[K]):
             self._changed.notify()
 
     def close(self) -> None:
-        """Hand out nothing more."""
+        """Hand out no more keys."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def resting(self, key: K) -> int:
-        """How many others do not come again for a while, whatever changes; if of each share that
-        has any there were as many as of this key's.
-        """
+        """Return how many other keys would rest if all shares rested as many as this key's."""
         with self._changed:
             share = self._share(key)
             return (self._resting[share] + 1) * len(self._resting.keys() | {share}) - 1
 
     def __len__(self) -> int:
-        """Keys that wait for a worker."""
+        """Return how many keys wait for a worker."""
         with self._changed:
             return len(self._waiting)
 
     def _next_share(self) -> Hashable:
-        """The share that is next and has fewer keys handled than it may; `_NONE` without one."""
+        """Return the next share below its maximum, or `_NONE`."""
         for share in self._ready:
             if not self._most or self._handled[share] < self._most:
                 return share
@@ -150,7 +147,7 @@ class WorkQueue(Generic[K]):
             self._release(key)
         while self._timers and self._timers[0][0] <= now:
             at, _count, key = heapq.heappop(self._timers)
-            if self._due.get(key) == at:  # else another timer has taken its place
+            if self._due.get(key) == at:  # else another timer has replaced it
                 del self._due[key]
                 self._add(key)
 
@@ -168,32 +165,32 @@ def _count_down(counted: Counter[Hashable], share: Hashable) -> None:
 
 WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
-"""Workers that one share may have at once: the others are there for who comes next."""
+"""Workers that one share may have at once; the rest is for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""What the turns of one key may take of a core while it changes all the time, and the longest pause
-in seconds that this asks for: hundreds of pods that start are looked at together, not one by one.
+"""The part of a core that turns of one constantly changing key may use, and the longest pause for
+that in seconds: hundreds of starting pods are handled together, not one by one.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Turns a second for all keys that change all the time, and the longest pause for that."""
+"""Turns a second for all constantly changing keys, and the longest pause for that."""
 
 
 def rest_seconds(used: float, others: int) -> float:
-    """Seconds for which a key does not come again, after a turn that used so many of a core, while
-    so many others rest (`WorkQueue.resting`).
+    """Return the pause of a key after a turn that used so many seconds of CPU time. `others` is the
+    number of other resting keys (`WorkQueue.resting`).
     """
     of_many = min(LONGEST_OF_MANY, others / CHANGING)
     return max(of_many, min(LONGEST_REST, used * (1 / SHARE - 1)))
 
 
 class KeyedWorkers(Generic[K]):
-    """A queue of keys and its workers.
+    """A queue of keys with its workers.
 
     Args:
-        look: one turn: seconds until the next is due, None when nothing is left to do.
+        look: one turn; returns the seconds until the next is due, None if nothing is left to do.
         leads: whether this process may act.
-        tell: told of a turn that failed, to log it.
-        took: told how many seconds each turn took.
-        share: whose a key is; each has its fair part of the workers.
+        tell: called with each failed turn, to log it.
+        took: called with the duration of each turn in seconds.
+        share: returns the share of a key; each share gets its fair part of the workers.
     """
 
     def __init__(
@@ -214,12 +211,12 @@ class KeyedWorkers(Generic[K]):
         ]
 
     def start(self) -> None:
-        """Begin to take turns."""
+        """Start the workers."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Take no more; those under way have so many seconds to end."""
+        """Take no more turns; those under way have so many seconds to finish."""
         self.work.close()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
@@ -258,22 +255,19 @@ class KeyedWorkers(Generic[K]):
             self.work.add_in(key, rest)
 
 
-# A thread beside the workers, that does something again and again.
-
-
 class BackgroundThread(abc.ABC):
-    """A thread called `name` that runs `_run` until it returns; that looks at `_enough`."""
+    """A named thread that runs `_run`, which returns soon after `_enough` is set."""
 
     def __init__(self, name: str) -> None:
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Ask the thread to end."""
         self._enough.set()
 
     @property
@@ -283,4 +277,4 @@ class BackgroundThread(abc.ABC):
 
     @abc.abstractmethod
     def _run(self) -> None:
-        """What it does."""
+        """Do the work of the thread."""

@@ -1,12 +1,14 @@
-"""The CustomResourceDefinition of TFCluster, made of the models. Pure.
+"""The CustomResourceDefinition of TFCluster, generated from the models. Pure.
 
 `kubectl apply` refuses what `%tfcluster launch` refuses, in the same words, before anything is
-stored, and a stored spec changes in nothing but `stop`. What a schema cannot say are CEL rules;
-`launch.validation` has the same rules once more, and a test holds the two equal. Names, units and
-types of fields are those of `spec.resource_form`.
+stored; of a stored spec only `stop` can change. Rules that a schema cannot express are in CEL;
+`launch.validation` has the same rules, and a test compares both. Names, units and types of fields
+are those of `spec.resource_form`.
 
-Ref: https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
-Ref: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
+Ref:
+https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
+Ref:
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 Ref: https://kubernetes.io/docs/reference/using-api/cel/
 """
 
@@ -49,10 +51,10 @@ VALIDATIONS = "x-kubernetes-validations"
 
 
 def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = True) -> Object:
-    """The definition `name` of a JSON Schema (2020-12) with every reference resolved.
+    """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
-    Not `strict`, it has neither bounds nor defaults: for what only the operator writes, so that an
-    older schema refuses nothing that a newer operator says.
+    If not `strict`, it has neither bounds nor defaults. That is for what only the operator writes,
+    so that an older schema refuses nothing of a newer operator.
     """
     definitions = schema["$defs"]
     with language("en"):
@@ -60,7 +62,7 @@ def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = Tr
 
 
 def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool) -> Object:
-    """One schema. Structural: `type` stands everywhere, and nothing is hidden in `anyOf`."""
+    """Return one structural schema: `type` is always set, and nothing is hidden in `anyOf`."""
     told, model = _resolved(node, definitions)
     if "anyOf" in told:  # such as the values of a message, which may be messages
         return {"x-kubernetes-preserve-unknown-fields": True}
@@ -97,12 +99,12 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
 def _resolved(
     node: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Object, type[Model] | None]:
-    """A schema without references, and the model that it is of; with `anyOf` where it may be one of
-    several types.
+    """Return a schema without references, and the model that it belongs to. `anyOf` stays where
+    several types are possible.
     """
     told, model = dict(node), None
     while "$ref" in told or "anyOf" in told:
-        if "anyOf" in told:  # X or null: the API server takes null for absent
+        if "anyOf" in told:  # X or null: the API server treats null as absent
             inner, *others = (each for each in told["anyOf"] if each.get("type") != "null")
             if others:
                 break
@@ -115,12 +117,12 @@ def _resolved(
 
 
 def cel_matches(value: str, pattern: str) -> str:
-    """A CEL expression: whether `value` has this pattern, none of which has a quotation mark."""
+    """Return a CEL expression that tests `value` against a pattern without quotation marks."""
     return f"{value}.matches(r'{pattern}')"
 
 
 def _default_told(text: str, default: object) -> str:
-    """A description that says the default, too: `kubectl explain` shows no other word of it."""
+    """Add the default to a description: `kubectl explain` shows it nowhere else."""
     said = default if isinstance(default, str) else json.dumps(default)
     return f"{text} Default: {said}."
 
@@ -133,22 +135,24 @@ def _tell_defaults(node: Object) -> None:
 
 
 def _sentence(text: str) -> str:
-    """A description for `kubectl explain`: one paragraph, a capital letter, a full stop."""
+    """Return a description for `kubectl explain`: one paragraph, a capital letter, a full stop."""
     text = " ".join(text.replace("`", "'").split())
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-# The rules between fields, in CEL: what `launch.validation` refuses, kubectl is told in the same
-# words. Whatever a rule walks through is bounded in the models, for the API server counts what a
-# rule could cost at most and refuses a schema that may cost too much.
+# The rules between fields in CEL, with the messages of `launch.validation`. Everything that a rule
+# iterates over is bounded in the models, because the API server estimates the highest cost of a
+# rule and refuses schemas above its limit.
 
 _MANY = ("volumes", "secrets")
 
 
 @dataclass(frozen=True)
 class CelRule:
-    """One rule: the path of the schema where it stands below `spec`, `[]` for each value of a list
-    or map; what must hold; what is said else, and of which field below that path.
+    """A validation rule below `spec`.
+
+    `at` is the path of the schema, with `[]` for each value of a list or map. `message` is the
+    error if `rule` does not hold, and `field` the path of the field it names, below `at`.
     """
 
     at: str
@@ -156,10 +160,10 @@ class CelRule:
     message: Clause
     field: str = ""
     is_for_new: bool = False
-    """Whether it holds for new objects alone: of one that exists nothing of this may change."""
+    """Whether it applies only to new objects."""
 
     def as_object(self) -> Object:
-        """As it stands in a schema."""
+        """Return the rule as an element of a schema."""
         with language(ENGLISH):
             made: Object = {"rule": self.rule, "message": str(self.message)}
         if self.is_for_new:
@@ -168,7 +172,7 @@ class CelRule:
 
 
 def _free(names: str, taken: tuple[str, ...]) -> str:
-    """That no key of a map begins with what is taken."""
+    """Return a CEL expression: no key of a map begins with one of these prefixes."""
     return f"{names}.all(k, " + " && ".join(f"!k.startsWith('{each}')" for each in taken) + ")"
 
 
@@ -181,7 +185,7 @@ def _under(folders: tuple[str, ...]) -> str:
 
 
 def _at_least(value: str, least: str) -> str:
-    """That a quantity is not less; one that is none is refused by another rule."""
+    """Return a CEL expression: a quantity is at least this; other rules refuse non-quantities."""
     return (
         f"!isQuantity(string({value})) || "
         f"quantity(string({value})).compareTo(quantity('{least}')) >= 0"
@@ -198,13 +202,13 @@ _MOUNTS = (
 
 
 def _is_there(root: str, row: PayloadField) -> str:
-    """That a field of the table is there, in CEL."""
+    """Return a CEL expression: a field of the table exists."""
     last = len(row.names) if row.is_optional else len(row.names) - 1
     return " && ".join(f"has({'.'.join((root, *row.names[: n + 1]))})" for n in range(last))
 
 
 def _characters(root: str, row: PayloadField) -> str:
-    """The CEL expression of how many characters a field has, 0 where it is not there."""
+    """Return a CEL expression: how many characters a field has, 0 if it does not exist."""
     where = f"{root}.{row.path}"
     if row.kind is Texts.ONE:
         counted = f"size({where}) + {AROUND}"
@@ -221,15 +225,16 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""Characters of all texts of any length. That they are not many more bytes, which CEL could only
-count at too high a price here, is said by `k8s/base/admission.yaml`.
+"""Characters of all texts of any length. `k8s/base/admission.yaml` limits their bytes, which would
+cost too much in CEL here.
 """
 
 
 def policy_variables() -> dict[str, str]:
-    """Return the variables of `k8s/base/admission.yaml` that count bytes, in CEL: the texts of the
-    table and the contents of files, what they count for, what base64 adds to that, and what labels
-    and annotations take: now, and before the change.
+    """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
+
+    They are the texts of the table, the contents of files, the sum of both, the overhead of base64,
+    and the size of labels and annotations before and after the change.
     """
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
     size, around = stored_bytes_in_cel("t"), f"{AROUND}"
@@ -249,7 +254,7 @@ def policy_variables() -> dict[str, str]:
 
 
 def _lists(root: str, rows: Sequence[PayloadField]) -> str:
-    """The CEL expression of the texts of fields, without contents of files, as one list."""
+    """Return a CEL expression: the texts of fields, without contents of files, as one list."""
     return " + ".join(
         f"({_is_there(root, row)} ? {' + '.join(_texts(f'{root}.{row.path}', row))} : [])"
         for row in rows
@@ -273,7 +278,7 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 
 def _as_text(where: str, part: PayloadField) -> str:
-    """A part of an object as one text; a map of names with what stands around each of them."""
+    """Return a part of an object as one text; entries of a map are joined with their overhead."""
     if part.kind is Texts.ONE:
         return where
     around = "-" * AROUND
@@ -422,7 +427,7 @@ SPEC_RULES = (
         "size",
     ),
 )
-"""Below `spec`."""
+"""Rules below `spec`."""
 
 _SIZES = [f"replicas.{each.value}.resources" for each in TaskType]
 _IS_QUANTITY = "isQuantity(string(self))"
@@ -449,24 +454,22 @@ QUANTITY_RULES = (
         for each in (*(f"{each}.memory" for each in _SIZES), "pods.dataClaim.size")
     ),
 )
-"""What a type of JSON cannot say of quantities, which may be text or whole numbers."""
+"""Rules for quantities, which may be texts or integers, so that a JSON type cannot check them."""
 
 WHOLE = ("spec.env", "spec.program.files", "spec.pods.annotations", "status")
-"""Fields of which Kubernetes notes only as a whole who wrote them: to note it of each key would
-take as much room as the keys.
+"""Fields whose managedFields Kubernetes records as a whole: for each key it would take as much room
+as the keys.
 
 Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 """
 TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
-"""Texts without a NUL character, said by a pattern: in CEL it would cost too much."""
+"""Texts without NUL characters, checked by a pattern: in CEL it would cost too much."""
 NAME_RULE = CelRule(
     "metadata.name",
     f"{cel_matches('self', RUN_PATTERN)} && !self.matches(r'-[0-9]+-[0-9]+$')",
     RUN_NAME_RULE,
 )
 
-
-# The definition.
 
 PLURAL = "tfclusters"
 _COLUMNS = (
@@ -479,7 +482,7 @@ _COLUMNS = (
 
 
 def crd_object() -> Object:
-    """The object that an administrator applies."""
+    """Return the CustomResourceDefinition that an administrator applies."""
     names = {
         "kind": KIND,
         "listKind": f"{KIND}List",
@@ -519,7 +522,7 @@ def crd_object() -> Object:
 
 
 def object_schema() -> Object:
-    """The schema of a whole object."""
+    """Return the schema of a whole object."""
     whole = schema()
     spec = structural_schema(whole, "Spec")
     _tell_defaults(spec)
@@ -601,11 +604,13 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
         },
     },
 }
-"""What a status has in the resource alone; see `custom_resource.write_status`."""
+"""Status fields that only the resource has; see `custom_resource.write_status`."""
 
 
 def _at(node: Object, where: str) -> Any:
-    """The schema at a path such as `pods.volumes[].path`; `[]` is each value of a list or map."""
+    """Return the schema at a path such as `pods.volumes[].path`; `[]` is each value of a list or
+    map.
+    """
     for part in where.split(".") if where else ():
         name = part.removesuffix("[]")
         node = node["properties"][name]
@@ -616,15 +621,15 @@ def _at(node: Object, where: str) -> Any:
 
 _NAME, _DASH = "self.metadata.name", "self.metadata.name.lastIndexOf('-') + 1"
 _NEXT = f"[dyn({_NAME}.substring(0, {_DASH})), dyn(int({_NAME}.substring({_DASH})) + 1)]"
-"""Both parts of the next run's name, in CEL. (A number as text, and what is made of it, would cost
-too much, for the API server does not know its length.)
+"""Both parts of the next run's name, in CEL. A number converted to text would cost too much,
+because the API server does not know its length.
 """
 
 
 def _unchanging(spec: Object) -> list[Object]:
-    """Transition rules: of a run that exists only `stop` may be set, and that once.
+    """Return the transition rules: of an existing run only `stop` can be set, and only once.
 
-    They stand at the root, where alone CEL knows the name, and so the next one.
+    They are at the root, because only there CEL knows the name, from which the next one follows.
     """
     found = []
     for name in (field.encode_name for field in fields(Spec)):

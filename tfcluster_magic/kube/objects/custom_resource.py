@@ -1,10 +1,9 @@
-"""A run as the custom resource, and back; its conditions. Pure.
+"""Conversion between a run's record and its custom resource, with conditions. Pure.
 
-`read` gives the same record that every other backend has, whoever wrote the object: a launch,
-kubectl with defaults filled in or not, a newer version (what is not known here is left out, and
-told in the warnings). Owns what is not stored because it follows from the name: run number, owner,
-addresses, folders; and the conditions, which follow from the status. Names and units of fields are
-those of `spec.resource_form`. Never talks to the API.
+`read` returns the same record as every other backend, whoever wrote the object: a launch, kubectl
+with or without defaults, or a newer version, whose unknown fields are dropped with a warning. What
+follows from the name is not stored: run number, owner, addresses and folders. Conditions follow
+from the status. Names and units of fields are those of `spec.resource_form`.
 
 Ref: https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/custom-resources/
 """
@@ -53,25 +52,26 @@ from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
-# msgspec learns a type when it is first used, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
-"""Where claims of logs are mounted, when the status names no folder."""
+"""Where log claims are mounted if the status names no folder."""
 NOTE = f"{GROUP}/note"
 """Annotation with the note of a run."""
 WARNINGS = f"{GROUP}/warnings"
-"""Annotation with what the launch warned of, as a JSON list: only the operator writes status."""
+"""Annotation with the warnings of the launch as a JSON list: only the operator writes status."""
 INFERRED = f"{GROUP}/inferred"
-"""Annotation with what the launch read from the program's text, as a JSON list of messages."""
+"""Annotation with what the launch inferred from the program, as a JSON list of messages."""
 
 
 def read(thing: Mapping[str, Any]) -> TFCluster:
-    """The record of an object of kind TFCluster. Of one that has a status no size is judged: an
-    operator has taken it, by the bounds of its own release.
+    """Return the record of an object of kind TFCluster.
+
+    Sizes are not checked if it has a status: an operator has accepted it by its own bounds.
 
     Raises:
-        InvalidRequest: its name or its spec is not one that a run may have; every problem.
+        InvalidRequest: its name or spec is invalid; lists every problem.
     """
     head, told = thing.get("metadata") or {}, list[str]()
     problems: list[Problem] = []
@@ -113,7 +113,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
 
 
 def read_status(thing: Mapping[str, Any]) -> Status:
-    """What is written of a run, also of one whose spec nobody can read."""
+    """Return the status of a run, even if its spec is invalid."""
     return _status(thing.get("status") or {}, [])
 
 
@@ -125,9 +125,7 @@ def write(
     warnings: Sequence[str] = (),
     inferred: Sequence[Message] = (),
 ) -> Object:
-    """The object that a launch POSTs; `warnings` and `inferred` are what it told the person who
-    launched.
-    """
+    """Return the object that a launch creates, with the warnings and inferences of the launch."""
     head: Object = {"name": names.run_name(cluster, run)}
     told: dict[str, str] = {}
     if warnings:
@@ -145,7 +143,7 @@ def write(
 
 
 def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
-    """The object as a person would write it, with the program as text where it is some."""
+    """Return the object as a person would write it, with a text program as text."""
     made = write(cluster, run, spec)
     if spec.program is not None:
         written = snapshots.readable_program(spec.program)
@@ -154,8 +152,8 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
 
 
 def program_without_texts(spec: Spec) -> Object | None:
-    """Return the program of a spec as a resource has it, so that it can be read again, but without
-    texts of any length: of a command the first word, cut.
+    """Return a program in the resource's form without texts of any length; it can be read again. Of
+    a command, the start of the first word is kept.
     """
     program = spec.program
     if program is None:
@@ -176,19 +174,20 @@ _LONGEST_WORD = 100
 
 
 def write_stop(stop: Stop) -> Object:
-    """Return what is merged into the spec of a run to stop it."""
+    """Return the merge patch of the spec that stops a run."""
     return {"stop": resource_form.write(Stop, msgspec.to_builtins(stop))}
 
 
 def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] = {}) -> Object:
-    """Return the status that the operator writes. It lacks addresses, which follow from the name,
-    and has what other tools read: conditions, the observed generation, and `ready` for
-    `kubectl get`, which cannot add up counts. It takes STATUS_BYTES in etcd at most: of one that
-    is larger, what people need least is left out.
+    """Return the status that the operator writes.
+
+    It lacks addresses, which follow from the name. It adds conditions, the observed generation and
+    `ready` for `kubectl get`, which cannot sum counts. It takes at most STATUS_BYTES in etcd: if it
+    is larger, the least important parts are dropped.
 
     Args:
         status: the run's status.
-        generation: `metadata.generation` of the spec that the status is about; 0 to leave it out.
+        generation: `metadata.generation` of the spec that the status describes; 0 to leave it out.
         before: the status in the resource; its conditions keep their times.
     """
     written = _written(status, generation, before, status.message)
@@ -201,7 +200,7 @@ def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] 
 
 
 def _written(status: Status, generation: int, before: Mapping[str, Any], words: str) -> Object:
-    """A status with its conditions, whose message is `words`."""
+    """Return a status with its conditions, whose message is `words`."""
     told = resource_form.write(Status, msgspec.to_builtins(replace(status, addresses={})))
     counts = status.counts.values()
     ready = sum(c.running + c.succeeded for c in counts)
@@ -214,19 +213,16 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
     }
 
 
-# -- a status that is too large ------------------------------------------------------------------
-# Programs write what the ends of their tasks tell, and twenty of these are kept. What people need
-# least goes first, and what can be read elsewhere: in logs, or in annotations of the launch. What
-# decides on the run stays.
+# -- a status that is too large --------------------------------------------------------------------
+# Programs write the last lines of their tasks, and twenty ends are kept. The least important goes
+# first, and what is also in logs or annotations. What decides on the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""Events, characters of a text, those of a first line, and of what the status says itself, that the
-shorter forms keep.
-"""
+"""What shorter forms keep: events, and characters of a text, a first line and the message."""
 
 
 def _told_once(status: Status) -> Status:
-    """What the status says, without what repeats it: events, beside the conditions."""
+    """Return the status without repetitions: events without the text of the conditions."""
     events = (
         replace(each, message=_first_line(each.message), messages=())
         if each.message == status.message
@@ -264,7 +260,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Keep so many problems of a refusal."""
+    """Return a function that keeps so many problems of a refusal."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(
@@ -323,7 +319,7 @@ _M = TypeVar("_M", bound=Model)
 
 
 def _short(told: _M) -> _M:
-    """A model with every text in it cut."""
+    """Return a model with every text in it shortened."""
     return msgspec.convert(_cut(msgspec.to_builtins(told)), type(told))
 
 
@@ -336,34 +332,34 @@ def _cut(value: Any) -> Any:
 
 
 def is_released(found: Mapping[str, Any]) -> bool:
-    """Return whether the run of an object has given everything back."""
+    """Return whether the run of an object has released everything."""
     return (found.get("status") or {}).get("releasedTime") is not None
 
 
 def ended_at(found: Mapping[str, Any]) -> float | None:
-    """Return when the run of an object ended, in epoch seconds; None if it has not."""
+    """Return when the run of an object ended, in seconds since the epoch; None if it has not."""
     status = found.get("status") or {}
     return epoch_seconds(status.get("completionTime") or status.get("releasedTime"))
 
 
 def seconds_of(found: Mapping[str, Any], name: str) -> float | None:
-    """Return a duration of the spec's lifecycle, such as `keepForSeconds`; None if it is missing or
-    is not a number.
+    """Return a duration of the spec's lifecycle, such as `keepForSeconds`; None if missing or no
+    number.
     """
     said = ((found.get("spec") or {}).get("lifecycle") or {}).get(name)
     return float(said) if isinstance(said, (int, float)) else None
 
 
 def usage_of(found: Mapping[str, Any]) -> Usage | None:
-    """Return how long the tasks of an object's run have held resources; None if they never did."""
+    """Return how long the tasks of an object's run have used resources; None if they never did."""
     said = (found.get("status") or {}).get("usage")
     try:
         return msgspec.convert(resource_form.read(Usage, said), Usage) if said else None
     except (AttributeError, msgspec.ValidationError):
-        return read_status(found).usage  # of another release
+        return read_status(found).usage  # written by another release
 
 
-# -- conditions ----------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------
 # Ref: https://pkg.go.dev/k8s.io/apimachinery/pkg/apis/meta/v1#Condition
 
 _ADMITTED = "Admitted"
@@ -412,7 +408,7 @@ def _second(at: float | None) -> str:
 
 
 def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
-    """Where the tasks of a run listen, by type; nobody connects to an evaluator."""
+    """Return the addresses of a run's tasks by type; evaluators have none."""
     return {
         t.value: tuple(f"{host_name(name, t, i)}:{PORT}" for i in range(count))
         for t, count in spec.replicas.counts.items()
@@ -421,23 +417,23 @@ def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Cluster and run of an object's name: `digits-2` gives ("digits", 2); else ("", 0)."""
+    """Split an object's name into cluster and run: `digits-2` gives ("digits", 2); else ("", 0)."""
     cluster, run = names.parse_ref(name)
     if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
         return "", 0
     return cluster, run
 
 
-# -- what another version wrote ------------------------------------------------------------------
+# -- fields of other versions ----------------------------------------------------------------------
 
 
 def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec:
     content = resource_form.read(Spec, found)
     stop = content.get("stop")
     if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
-        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases took longer ones
+        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases allowed longer ones
     try:
-        spec = msgspec.convert(content, Spec)  # a list of thousands has no time for more
+        spec = msgspec.convert(content, Spec)  # fast, for lists of thousands
     except msgspec.ValidationError:
         known = _known(content, Spec, "spec", told)
         return validation.validate(known, is_launch=is_launch)
@@ -447,7 +443,7 @@ def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec
 
 
 def _known(content: object, kind: type[Model], path: str, told: list[str]) -> Any:
-    """`content` without the fields that `kind` does not know, whose paths are added to `told`."""
+    """Return `content` without fields unknown to `kind`, whose paths are added to `told`."""
     if not isinstance(content, Mapping):
         return content
     known = {field.encode_name: field for field in fields_of(kind)}
@@ -468,9 +464,7 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
 
 
 def _status(content: Mapping[str, Any], told: list[str]) -> Status:
-    """The status as far as this version understands it; a value that it does not know counts as
-    not written.
-    """
+    """Return the status as far as this version understands it; unknown values are ignored."""
     content = resource_form.read(Status, {k: v for k, v in content.items() if k not in _SHOWN})
     known = _known(content, Status, "status", told)
     kept: dict[str, Any] = {}
@@ -487,13 +481,13 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
 
 
 _SHOWN = ("ready", "observedGeneration", "conditions")
-"""What a status has for other tools alone."""
+"""Status fields that exist only for other tools."""
 _PHASES = (
     ("finished_at", Phase.FAILED),
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""What a phase that is not known is taken for, by what the status has."""
+"""Replaces an unknown phase, by the fields that the status has."""
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
     Phase.STARTING: Reason.STARTING,
@@ -506,8 +500,8 @@ _REASONS = {
 
 
 def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
-    """Return the spec; for a record that is being deleted, as one that was asked to stop: a
-    finalizer may hold the record for ever, but must hold nothing else.
+    """Return the spec; for a record that is being deleted, as if it was asked to stop. A finalizer
+    may keep the record for ever, but not the tasks.
     """
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec
@@ -526,7 +520,7 @@ def _newer(told: Sequence[str]) -> list[str]:
 
 
 def _warned(head: Mapping[str, Any]) -> list[str]:
-    """What the launch warned of. Anybody may write an annotation, so anything may be in it."""
+    """Return the warnings of the launch; anybody may have written anything there."""
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
     except (ValueError, RecursionError):
@@ -535,13 +529,13 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
 
 
 def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
-    """What is told, with what follows from the spec: that its program is no snapshot."""
+    """Return the messages, and one that the program is no snapshot, if it is none."""
     more = snapshots.unpinned_messages(spec.program)
     return (*told, *(each for each in more if each not in told))
 
 
 def _inferred(head: Mapping[str, Any]) -> tuple[Message, ...]:
-    """What the launch inferred; nothing where anybody else wrote something there."""
+    """Return what the launch inferred; empty if the annotation holds something else."""
     said = str((head.get("annotations") or {}).get(INFERRED, "[]"))
     try:
         return msgspec.json.decode(said, type=tuple[Message, ...])

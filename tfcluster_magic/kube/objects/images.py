@@ -1,7 +1,7 @@
 """References of container images, and patterns that admit some. Pure.
 
-A reference is read as container runtimes read it (registry, repository, tag, digest), so that no
-text that a runtime takes for another image can pass for an allowed one.
+A reference is parsed as container runtimes do it (registry, repository, tag, digest), so that no
+text that means another image to a runtime can pass for an allowed one.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -37,14 +37,13 @@ class ImageReference:
 
     @property
     def name(self) -> str:
-        """Return registry and repository."""
+        """The registry and repository."""
         return "/".join((self.registry, *self.repository))
 
 
 def parse_image(text: str) -> ImageReference:
-    """Return an image with its defaults filled in: `python` is `docker.io/library/python:latest`.
-
-    Raises ValueError if the text is not an image reference.
+    """Return an image with its defaults: `python` is `docker.io/library/python:latest`. Raises
+    ValueError if the text is not an image reference.
     """
     found = _split(text)
     tag = found.tag or ("" if found.digest else LATEST)
@@ -69,13 +68,13 @@ def _split(text: str) -> ImageReference:
     first, *others = f"{path}{slash}{last}".split("/")
     if (at and not digest) or (colon and not tag):
         raise ValueError(Message("ImageTagMissing"))
-    # Container runtimes tell a registry from the first part of a repository in this way.
+    # Container runtimes recognize a registry by these signs.
     is_registry = others and (
         any(mark in first for mark in ".:") or first == "localhost" or first != first.lower()
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names have no case, but a capital may be all that makes this one a registry.
+    # Host names are case-insensitive, but a capital may be all that marks this one as a registry.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB
@@ -113,8 +112,8 @@ def admits_image(pattern: str, image: ImageReference) -> bool:
     """Return whether a pattern admits an image, part by part: a wildcard never leaves its part.
 
     `*` stays inside one part of the registry's name and one of the repository's; `**` as a whole
-    part stands for one part or more. A pattern without wildcards is one image. The digest decides
-    what runs, whatever tag stands beside it, so a pattern that names a tag admits no digest.
+    part matches one or more parts. A pattern without wildcards is one image. A digest decides what
+    runs, whatever tag stands beside it, so a pattern with a tag admits no digest.
     """
     if pattern_mistake(pattern):
         return False

@@ -1,7 +1,7 @@
-"""A run as manifests for kubectl, in one of two layouts or by a user's own template. Pure.
+"""Manifests of a run for kubectl, in one of two layouts or by a user's own template. Pure.
 
-What is printed can be applied as it is, in any namespace, and belongs to nobody: a run on paper has
-no uid, no owner and no operator. Needs no cluster; only reads the template.
+The output can be applied as it is, in any namespace: such a run has no uid, no owner and no
+operator. No cluster is needed; only the template is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
 
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """All objects, tasks in the order in which people read them. Raises as `objects.objects`."""
+    """Return all objects, with one workload for each task in display order. Raises the errors of
+    `run_objects.objects_of_run`.
+    """
     content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
     found = run_objects.shared_objects(cluster, policy, content, namespace=namespace)
     for task_type, count in cluster.spec.replicas.counts.items():
@@ -81,7 +83,7 @@ class ManifestLayout(str, enum.Enum):
 
 
 def render_manifests(cluster: TFCluster, policy: Policy, layout: ManifestLayout) -> str:
-    """A stream of YAML documents.
+    """Return the manifests as a stream of YAML documents.
 
     Raises:
         InvalidRequest: the run's files are too large, or a large program has no workspace.
@@ -95,24 +97,24 @@ def render_manifests(cluster: TFCluster, policy: Policy, layout: ManifestLayout)
 
 
 def native_objects(paper: TFCluster, policy: Policy) -> list[Object]:
-    """What the operator creates, the parameter servers' Job included."""
+    """Return what the operator creates, including the parameter servers' Job."""
     ps = run_objects.ps_job(paper, policy, namespace="", owners=())
     return [*run_objects.objects_of_run(paper, policy, namespace=""), *([ps] if ps else [])]
 
 
 def without_identity(cluster: TFCluster) -> TFCluster:
-    """The same wish as nobody has made it yet."""
+    """Return the run without uid, owner, times and stop request."""
     head = replace(cluster.metadata, uid="", owner="", created_at=0.0)
     status = Status(phase=cluster.status.phase, reason=cluster.status.reason)
     return replace(cluster, metadata=head, spec=replace(cluster.spec, stop=None), status=status)
 
 
 def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
-    """What the template in `file` makes of a run; docs/kubernetes-render.md has its names.
+    """Render the user's template in `file`; docs/kubernetes-render.md lists its variables.
 
     Raises:
-        InvalidRequest: it cannot be read or rendered; the message has file and line. As `manifests`
-            for the run.
+        InvalidRequest: it cannot be read or rendered; the message has file and line. Also as for
+            `render_manifests`.
     """
     paper = without_identity(cluster)
     names = _template_names(paper, policy)
@@ -141,7 +143,7 @@ def _said(error: Exception) -> str:
 
 
 def _where(error: Exception, file: Path) -> str:
-    """The line of a template that failed: Jinja puts it into the traceback."""
+    """Return the line of the template that failed, which Jinja puts into the traceback."""
     folder = str(file.parent)
     lines = [
         f"{frame.filename}:{frame.lineno}"
@@ -152,7 +154,7 @@ def _where(error: Exception, file: Path) -> str:
 
 
 def _template_names(paper: TFCluster, policy: Policy) -> Object:
-    """What a template can speak of: plain values only."""
+    """Return the variables of a template: plain values only."""
     head, spec = paper.metadata, paper.spec
     content = task_files(paper, policy)
     found: Object = {
@@ -177,7 +179,7 @@ def _template_names(paper: TFCluster, policy: Policy) -> Object:
 
 
 def _plain(value: Any) -> Any:
-    """A model as JSON has it, with what has its default: a template may ask for it."""
+    """Return a model as JSON with all defaults, so that a template may use every field."""
     if isinstance(value, msgspec.Struct):
         fields = fields_of(type(value))
         return {each.encode_name: _plain(getattr(value, each.name)) for each in fields}

@@ -1,10 +1,9 @@
-"""The NetworkPolicy of a run's tasks, and where pods may connect: granted networks, the cluster's
-DNS, and what stays closed. Pure.
+"""The NetworkPolicy of a run's tasks: granted networks, DNS, and networks that stay closed. Pure.
 
-`CLOSED_NETWORKS` is the one list of addresses that no grant opens: the metadata services of clouds,
-which give any caller its node's credentials, and everything link-local. Every NetworkPolicy that
-names a network follows from it; `tests/unit/kube/objects/test_network_policy.py` holds
-the static ones in k8s/ equal to it.
+`CLOSED_NETWORKS` is the only list of addresses that no grant opens: the metadata services of
+clouds, which give any caller its node's credentials, and everything link-local. Every NetworkPolicy
+that names a network follows from it; `tests/unit/kube/objects/test_network_policy.py` compares the
+static ones in k8s/ with it.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -41,10 +40,10 @@ METADATA = (
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
 EMBEDDED = "::/80"
 """IPv4 addresses written as IPv6 (`::a.b.c.d`, `::ffff:a.b.c.d`). The API server refuses a mapped
-address as an exception, and a socket that connects to one sends IPv4: grant IPv4 as IPv4.
+address as an exception, and a socket that connects to one sends IPv4. Grant IPv4 as IPv4.
 """
 NAT64 = "64:ff9b::"
-"""Prefix behind which a gateway turns IPv6 into IPv4 (RFC 6052)."""
+"""Prefix of gateways that translate IPv6 to IPv4 (RFC 6052)."""
 
 
 def _closed() -> tuple[Network, ...]:
@@ -60,7 +59,7 @@ def _closed() -> tuple[Network, ...]:
 
 
 CLOSED_NETWORKS = _closed()
-"""Addresses that no grant opens: disjoint networks of both families, in order."""
+"""Addresses that no grant opens: disjoint, sorted networks of both families."""
 
 
 class DnsResolver(Model, frozen=True):
@@ -79,7 +78,7 @@ class DnsResolver(Model, frozen=True):
 
 
 DEFAULT_DNS = (DnsResolver(namespace="kube-system", pods="k8s-app=kube-dns"),)
-"""Where most clusters run DNS, CoreDNS as well as kube-dns."""
+"""The DNS of most clusters, both CoreDNS and kube-dns."""
 
 
 def task_network_policy(
@@ -90,9 +89,8 @@ def task_network_policy(
     dns: Sequence[DnsResolver],
     egress: Sequence[str],
 ) -> Object:
-    """Return the NetworkPolicy of a run's pods: who may talk to them, and to whom they may.
-
-    The servers of an In-Graph run may reach the notebook that drives them.
+    """Return the NetworkPolicy of a run's pods: which connections they may accept and make. The
+    servers of an In-Graph run may reach the notebook that drives them.
     """
     return templates.render_object(
         "kubernetes/network-policy.yaml.j2",
@@ -170,7 +168,7 @@ def _dns_network_mistake(server: DnsResolver) -> str:
     if str(_closed_around(network)) == EMBEDDED:
         return network_mistake(server.network)
     if network.num_addresses == 1 and server.port == 53:
-        return ""  # NodeLocal DNSCache; Google's metadata service is a DNS server, too
+        return ""  # NodeLocal DNSCache, or Google's metadata service, which is also a DNS server
     return _(
         "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
     ).format(network=_closed_around(network))

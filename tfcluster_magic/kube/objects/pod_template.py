@@ -1,14 +1,13 @@
-"""The pod template of a run's tasks, and the files that its pods find below /tfcluster.
+"""The pod template of a run's tasks, and the files that pods find below /tfcluster.
 
-Owns what is in a pod before the Job's controller gives it an index: volumes, environment,
-resources, probes. Which claims, secrets and annotations a spec may name was decided before. The
-files (our runtime, `task.json`, the program) fit into one ConfigMap, or an error says what is too
-large; a program that is too large for the record stays in the workspace, where the launch put it.
-Pure but for the package's own files.
+The template holds everything but the index of the Job's controller: volumes, environment, resources
+and probes. Claims, secrets and annotations were checked before. The files (our runtime,
+`task.json`, the program) fit into one ConfigMap, or an error names what is too large. A program too
+large for the record stays in the workspace. Pure, except that the package's own files are read.
 
-Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
-Ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
-Ref: https://kubernetes.io/docs/concepts/configuration/configmap/
+Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ Ref:
+https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted Ref:
+https://kubernetes.io/docs/concepts/configuration/configmap/
 """
 
 from __future__ import annotations
@@ -39,22 +38,22 @@ FILES_ROOT = "/tfcluster"
 RUNTIME_FILE = "runtime.zip"
 TASK_FILE = "task.json"
 CONFIG_MAP_LIMIT = 1 << 20
-"""Bytes that a ConfigMap may hold. Ref: concepts/configuration/configmap, "Motivation"."""
+"""The maximum size of a ConfigMap in bytes. Ref: concepts/configuration/configmap, "Motivation"."""
 ADDRESS_PATTERN = "{name}-{type}-{index}.{name}"
 BEACON_PORT = 2224
 """Port on which a task's process 1 listens while its In-Graph server is in use."""
 HOLD_OFF = 7.0
-"""Seconds that a replaced pod waits where all workers have to start together.
+"""Seconds that a replaced pod waits if all workers have to start together.
 
-The Job's controller replaces a failed pod after 10 s, two seconds late at the most, and the window
-in which its failure is judged is open for 15 s: a program that starts sooner finds the peers of an
-attempt that is about to end.
+The Job's controller replaces a failed pod after 10 s, at most two seconds late, and the failure
+window is open for 15 s. A program that starts sooner finds the peers of an attempt that is about to
+end.
 """
 
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Content by key, and the path below FILES_ROOT at which a pod finds each key."""
+    """The content by key, and the path below FILES_ROOT at which a pod finds each key."""
 
     texts: Mapping[str, str]
     binaries: Mapping[str, str]
@@ -62,11 +61,11 @@ class TaskFiles:
 
 
 def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATTERN) -> TaskFiles:
-    """Everything that the ConfigMap of a run holds.
+    """Return the content of a run's ConfigMap.
 
     Args:
         cluster: the run.
-        policy: of the administrator.
+        policy: the administrator's policy.
         addresses: the host of each task, with `{name}`, `{type}` and `{index}`.
 
     Raises:
@@ -100,30 +99,30 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
 
 @cache
 def runtime_archive() -> str:
-    """The runtime's sources as a zip, which Python runs as it is, in base64.
+    """Return the runtime's sources as a zip that Python can run, in base64.
 
-    One file and a third of their size: what a pod has of a ConfigMap stands in it, and each of its
-    changes goes through all of that. Ref: https://docs.python.org/3/library/zipapp.html
+    Pods list each file of a ConfigMap, so that one file makes them smaller, and it is a third of
+    the size. Ref: https://docs.python.org/3/library/zipapp.html
     """
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as packed:
         for path in sorted(task_file.RUNTIME.rglob("*.py")):
-            # Without a date, so that the same sources are the same bytes.
+            # no date, so that the same sources give the same bytes
             head = zipfile.ZipInfo(path.relative_to(task_file.RUNTIME).as_posix())
             packed.writestr(head, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return base64.b64encode(found.getvalue()).decode()
 
 
 def output_dir(metadata: Metadata, policy: Policy) -> str:
-    """The run's own folder on the log volume."""
+    """Return the run's own folder on the log volume."""
     return posixpath.join(policy.log_path, metadata.cluster, str(metadata.run))
 
 
 def program_dir(spec: Spec, policy: Policy) -> str:
-    """Where a task finds the program's files; empty where it finds that out itself.
+    """Return the folder of the program's files; empty if the task finds it itself.
 
     Raises:
-        InvalidRequest: it lies in a workspace, and there is none.
+        InvalidRequest: it is in a workspace, and there is none.
     """
     program = spec.program
     if program is None or program.files is not None:
@@ -167,7 +166,7 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
 
 
 def _key(path: str, number: int) -> str:
-    """A name that a ConfigMap allows: the path where that can be one, else the file's number."""
+    """Return a valid key of a ConfigMap: the path if possible, else the file's number."""
     key = path.replace("/", "--")
     plain = re.fullmatch(r"[A-Za-z0-9._-]{1,253}", key) and "--" not in path
     return key if plain else f"file-{number:05}"
@@ -186,14 +185,12 @@ def _check_size(spec: Spec, texts: Mapping[str, str], binaries: Mapping[str, str
     raise InvalidRequest([Problem(what, shown, Message("RunFilesTooLarge", values))])
 
 
-# The pod template.
-
 Object = dict[str, Any]
 
 FILES_VOLUME = "files"
 """The volume of the ConfigMap."""
 INDEX_REFERENCE = "$(JOB_COMPLETION_INDEX)"
-"""The task's index, as the Job's controller puts it into the environment."""
+"""The task's index, which the Job's controller puts into the environment."""
 PATIENCE = 2**31 - 1
 HEADROOM = 2
 """Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
@@ -223,7 +220,7 @@ def build_pod_template(
     index: int | None = None,
     restart: str = "Never",
 ) -> Object:
-    """The pod template of an Indexed Job's tasks, or of the one task of this `index`."""
+    """Return the pod template of an Indexed Job, or of the single task with this `index`."""
     metadata, spec = cluster.metadata, cluster.spec
     asked = spec.pods or Pods()
     mounts = _mounts(cluster, policy, items)
@@ -268,15 +265,17 @@ def build_pod_template(
 
 
 def _start_port(spec: Spec) -> int:
-    """The port that is open when a task has started: a server's own, or that of what supervises a
-    program, which may have started although its own port is closed (`runtime/activity.py`).
+    """Return the port that is open once a task has started.
+
+    It is the server's own port. For a program it is that of its supervisor, because the program may
+    have started although its own port is closed (`runtime/activity.py`).
     """
     return labels.PORT if spec.mode is Mode.IN_GRAPH else BEACON_PORT
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Return whether the registry is asked for each pod: a node would run an image that it pulled
-    with one user's secret for everybody who knows its name.
+    """Return whether each pod asks the registry for its image. Otherwise a node would run an image
+    pulled with one user's secret for everybody who knows its name.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
         return True
@@ -285,9 +284,10 @@ def _always_pulls(spec: Spec, policy: Policy) -> bool:
 
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
-    """Whether such a task has started only when its port accepts, or when its program shows that it
-    works; `runtime/task_config.py` agrees. Of a program that nobody has read each task knows, and
-    opens the port at once where it has not to wait.
+    """Return whether a task counts as started only when its port accepts or its program works.
+
+    `runtime/task_config.py` follows the same rule. If nobody has inspected the program, each task
+    decides itself, and opens the port at once if it need not wait.
     """
     spec, program = cluster.spec, cluster.spec.program
     peers = spec.replicas.total - spec.replicas.evaluator.count
@@ -298,7 +298,7 @@ def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
 def task_resources(
     spec: Spec, policy: Policy, task_type: TaskType
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """What a task asks for, and its limits: no limit of cores unless the user has set one.
+    """Return the requests and limits of a task; without the user's option there is no CPU limit.
 
     Ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
     """
@@ -312,21 +312,22 @@ def task_resources(
 
 
 def cpu_quantity(cpu: float) -> str:
-    """Cores as a quantity: 0.5 gives "500m"; no less than Kubernetes can count."""
+    """Return cores as a quantity, rounded up to whole millicores: 0.5 gives "500m"."""
     milli = math.ceil(round(cpu * 1000, 6))
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
 def counts_disruptions_apart(cluster: TFCluster) -> bool:
-    """Whether a Job counts disruptions apart from failures, for which a group is given time.
+    """Return whether Jobs count disruptions apart from failures.
 
-    Only then, for each variable of a pod is 4 % of what the pod costs the API server.
+    They do so only without parameter servers, because each variable of a pod is 4 % of its cost for
+    the API server.
     """
     return TaskType.PS not in cluster.spec.replicas.counts
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """How often a Job has replaced this pod, which only its annotations know."""
+    """Return the variables with how often a Job has replaced this pod, from its annotations."""
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):
         said.append(("TFCLUSTER_INDEX_IGNORED", labels.INDEX_IGNORED_FAILURES))
@@ -340,7 +341,7 @@ def _counted(cluster: TFCluster) -> list[Object]:
 
 
 def _from_secrets(asked: Pods) -> list[Object]:
-    """The variables that hold single keys of secrets."""
+    """Return the variables that hold single keys of secrets."""
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": key}}}
         for secret in asked.secrets
@@ -351,14 +352,14 @@ def _from_secrets(asked: Pods) -> list[Object]:
 def _mounts(
     cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
 ) -> dict[str, list[Mount]]:
-    """Mounts by the name of their volume, which each stands in the pod once."""
+    """Return the mounts by the name of their volume; each volume is in the pod once."""
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
-    # /tmp is the image's: a volume for it would be a tenth of what a task costs the API server.
+    # /tmp is the image's: a volume would be a tenth of a task's cost for the API server.
     found = {FILES_VOLUME: [Mount({"configMap": own}, FILES_ROOT, read_only=True)]}
     for each in _shared(cluster, policy):
-        # Said of the volume, too: the kubelet then changes no owner of files that nobody may write.
+        # Read-only for the volume too, so that the kubelet does not change owners of its files.
         source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
         found.setdefault(f"claim-{each.claim}", []).append(Mount(source, each.path, True))
     data_claim = data_claim_name(cluster) if asked.data_claim else policy.data_claim
@@ -371,7 +372,7 @@ def _mounts(
     ):
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
-    if not policy.log_claim:  # the run's folder has to be somewhere, if only as long as the pod
+    if not policy.log_claim:  # the run's folder must exist, even if only as long as the pod
         found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:
@@ -385,7 +386,7 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """What the namespace gives all to read, but where the run has something of its own."""
+    """Return the namespace's shared claims, except where the run mounts something of its own."""
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}
     taken |= {v.path for v in asked.volumes} | {s.path for s in asked.secrets}
@@ -395,7 +396,7 @@ def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
 
 
 def data_claim_name(cluster: TFCluster) -> str:
-    """The claim that a run has of its own."""
+    """Return the name of the run's own data claim."""
     return f"{cluster.metadata.name}-data"
 
 
@@ -423,7 +424,9 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """A claim's name may have dots and 253 characters, a volume's may not: those are numbered."""
+    """Return the name of each volume. Claim names may have dots and 253 characters, volume names
+    may not: such volumes are numbered.
+    """
     found = {}
     for number, key in enumerate(mounts):
         short = len(key) <= 63 and "." not in key
@@ -445,11 +448,11 @@ def _tolerations(policy: Policy) -> list[Object]:
 
 
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
-    """The tasks whose node this one prefers: parameter servers and those that use them.
+    """Return the affinity term for the pods of a run with parameter servers.
 
-    Of its own type, too: workers that are placed before any parameter server would be spread. By
-    one label, for every pod of a large run carries the words, and the scheduler reads them: an
-    evaluator counts as near, and prefers nobody itself.
+    Workers prefer each other's node too: those placed before any parameter server would be spread.
+    A single label selects them, because every pod of a large run carries the term and the scheduler
+    reads it. So evaluators are selected too, but prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

@@ -1,7 +1,7 @@
 """The administrator's policy for the tasks of every run, one YAML file. Pure.
 
-Its defaults work without a file, and a refusal names what is wrong in one. It says what is allowed
-and what is filled in; `launch_checks.policy_check` and the other modules here apply it.
+The defaults work without a file, and errors name what is wrong in one. The policy says what is
+allowed and what is filled in; `launch_checks.policy_check` and the other modules here apply it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MountPath = Annotated[str, Meta(pattern="^/[^:]+$")]
 
 
 class SharedClaim(Model, frozen=True):
-    """A claim that every task has unasked and read-only, and where."""
+    """A claim that every task mounts read-only by default, and its path."""
 
     claim: Annotated[str, Meta(min_length=1)]
     path: MountPath
 
 
 class Policy(Model, frozen=True):
-    """What tasks may use and what they get unasked.
+    """What tasks may use and what they get by default.
 
     An empty list of `images` allows any, an empty list of `annotations` none. `images.admits_image`
-    defines what image patterns mean; patterns of annotations are a shell's.
+    defines image patterns; patterns of annotations are shell patterns.
     """
 
     default_image: str = "tensorflow/tensorflow:2.19.0"
@@ -123,15 +123,15 @@ class Policy(Model, frozen=True):
 
 
 def uses_gangs(policy: Policy) -> bool:
-    """Whether tasks are made for Volcano: what is left to the cluster (`auto`) is not, on paper."""
+    """Return whether tasks are made for Volcano; `auto` counts as no until it is resolved."""
     return policy.gang is True
 
 
 def parse_policy(text: str) -> Policy:
-    """The policy that a file says.
+    """Parse a policy file.
 
     Raises:
-        InvalidRequest: it is no YAML, or holds what no policy has; the first problem is named.
+        InvalidRequest: it is no YAML or has invalid fields; names the first problem.
     """
     headline = _("the policy cannot be used")
     try:
@@ -139,14 +139,14 @@ def parse_policy(text: str) -> Policy:
     except yaml.YAMLError as error:
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
-    except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # such as a number with thousands of digits
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
     if odd := [Problem(at, text, NUMBER_RULE) for at, text in non_finite_numbers(said)]:
         raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)
-    except ValueError as error:  # msgspec's are of this kind
+    except ValueError as error:  # includes msgspec's errors
         problem = Problem("policy", str(error), _("see the policy's table in docs/kubernetes.md"))
         raise InvalidRequest([problem], headline) from None
     if mistakes := list(_mistakes(policy)):
@@ -155,7 +155,7 @@ def parse_policy(text: str) -> Policy:
 
 
 def _mistakes(policy: Policy) -> Iterator[Problem]:
-    """Yield the mistakes in a policy whose form is right."""
+    """Yield the mistakes that the schema of a policy cannot express."""
     for network in policy.egress:
         if why := networks.network_mistake(network):
             yield Problem("egress", network, why)

@@ -1,15 +1,15 @@
 """The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
-The same run and policy give the same objects, in the order in which they are created, and each is
-what a template in `templates/kubernetes` says. It never asks whether something is allowed or fits,
-and creates nothing.
+The same run and policy give the same objects, in the order in which they are created; each is
+rendered from a template in `templates/kubernetes`. Nothing here checks whether a run is allowed or
+fits.
 
     ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
     Service         headless: the tasks' addresses
-    NetworkPolicy   the tasks among themselves, the owner's notebook, names
-    claim           /data of the run's own, when asked for
-    PodGroup        all tasks or none, when the policy says so
-    Jobs            chief, worker, evaluator; at last ps
+    NetworkPolicy   the tasks among themselves, the owner's notebook, DNS
+    claim           the run's own /data, if requested
+    PodGroup        all tasks or none, if the policy says so
+    Jobs            chief, worker, evaluator; ps last
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .policy import Policy, uses_gangs
 Object = dict[str, Any]
 
 TTL_SECONDS = 3600
-"""How long the Jobs of workers and chief stay when they have succeeded, and with them the parameter
-servers, if nobody is there to reclaim them.
+"""Seconds for which succeeded Jobs of workers and chief stay, and with them the parameter servers,
+if no operator reclaims them.
 """
 RETRIES = 1_000_000
-"""Failures of an index after which a Job would give it up: no policy of ours."""
+"""Failures of an index after which a Job would give up; the lifecycle decides long before."""
 
 
 def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """Everything but the parameter servers' Job, whose owners must exist first (`ps_job`).
+    """Return all objects but the parameter servers' Job, whose owners must exist first (`ps_job`).
 
     Raises:
         InvalidRequest: the run's files are too large, or a large program has no workspace.
@@ -54,7 +54,7 @@ def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> lis
 def shared_objects(
     cluster: TFCluster, policy: Policy, content: TaskFiles, *, namespace: str
 ) -> list[Object]:
-    """What a run has beside its tasks and their addresses; the ConfigMap is the first."""
+    """Return a run's objects besides its tasks and their addresses; the ConfigMap is the first."""
     found = [
         _config_map(cluster, content, namespace),
         network_policy.task_network_policy(
@@ -75,10 +75,10 @@ def shared_objects(
 def ps_job(
     cluster: TFCluster, policy: Policy, *, namespace: str, owners: Sequence[Object]
 ) -> Object | None:
-    """The parameter servers' Job, None without any.
+    """Return the parameter servers' Job, or None without any.
 
-    `owners` are the Jobs of workers and chief as the API has them, and nothing else, so that the
-    last of them takes the parameter servers with it when its TTL is over, without any operator.
+    `owners` must be the Jobs of workers and chief as the API has them. When the TTL of the last of
+    them ends, the parameter servers go with it, even without an operator.
     """
     if not cluster.spec.replicas.ps.count:
         return None
@@ -93,13 +93,13 @@ def ps_job(
 
 
 def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
-    """The types that parameter servers serve, whose Jobs own theirs; at least one."""
+    """Return the types that parameter servers serve, whose Jobs own theirs; at least one."""
     counts = cluster.spec.replicas.counts
     return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)
 
 
 def owner(cluster: TFCluster) -> Object | None:
-    """The TFCluster as an owner; None for one that only exists on paper."""
+    """Return the owner reference to the TFCluster; None for a printed manifest."""
     if not cluster.metadata.uid:
         return None
     head = {"name": cluster.metadata.name, "uid": cluster.metadata.uid}
@@ -129,7 +129,7 @@ def object_metadata(
     references: Sequence[Object],
     task_type: TaskType | None = None,
 ) -> Object:
-    """The metadata of an object of a run."""
+    """Return the metadata of an object of a run."""
     made: Object = {"name": name}
     if namespace:
         made["namespace"] = namespace
@@ -158,7 +158,7 @@ def _config_map(cluster: TFCluster, content: TaskFiles, namespace: str) -> Objec
 
 
 def headless_service(cluster: TFCluster, *, namespace: str) -> Object:
-    """The tasks' addresses."""
+    """Return the Service that gives tasks their addresses."""
     return templates.render_object(
         "kubernetes/service.yaml.j2",
         metadata=_own(cluster, namespace),
@@ -180,7 +180,7 @@ def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
 
 
 def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
-    """What makes Volcano bind all tasks together, or none."""
+    """Return the PodGroup, by which Volcano binds all tasks together."""
     counts = cluster.spec.replicas.counts
     asked = resource_amounts.plus(
         *(
@@ -198,7 +198,7 @@ def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
         queue=policy.queue,
-        priority_class=policy.priority_class,  # Volcano does not ask the pods for theirs
+        priority_class=policy.priority_class,  # Volcano does not read it from the pods
         resources={
             name: pod_template.cpu_quantity(amount)
             if name == resource_amounts.CPU

@@ -1,8 +1,5 @@
-"""Templates that make YAML: what they may print, and what comes of it. Pure.
-
-A value never becomes structure: it gets into a template's output through the filters `json` and
-`yaml` alone, and a name that nobody gave is an error. Owns the two filters; knows nothing of what
-is rendered.
+"""Rendering of YAML templates. Pure. A value never becomes structure: it enters the output only
+through the filters `json` and `yaml`, and an undefined name is an error.
 """
 
 from __future__ import annotations
@@ -18,17 +15,17 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""What JSON prints as it is, and YAML refuses or takes for the end of a line."""
+"""Characters that JSON prints as they are, and that YAML refuses or takes for a line break."""
 
 
 class QuotedText(str):
-    """Text that a filter has made: one YAML value, whatever it holds."""
+    """Text made by a filter: exactly one YAML value."""
 
     __slots__ = ()
 
 
 def as_json(value: object) -> QuotedText:
-    """A value on one line: JSON, which is YAML."""
+    """Return a value on one line as JSON, which is YAML."""
     _defined(value)
     text = json.dumps(value, ensure_ascii=False)
     return QuotedText(_UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
@@ -36,11 +33,11 @@ def as_json(value: object) -> QuotedText:
 
 def _defined(value: object) -> None:
     if isinstance(value, StrictUndefined):
-        str(value)  # raises, and says whose name it is
+        str(value)  # raises an error that names the variable
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML for people: lists below their key, text of several lines as it is."""
+    """A dumper of readable YAML: lists indented below their key, multi-line text as a block."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, indentless=False)
@@ -52,7 +49,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     if _UNPRINTABLE.search(text):
-        style = '"'  # the others print them as they are, and read them as ends of lines
+        style = '"'  # other styles print them as they are, and readers take them for line breaks
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -60,21 +57,20 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(value: object) -> QuotedText:
-    """A value as YAML of several lines, keys in their order."""
+    """Return a value as YAML of several lines, keys in their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return QuotedText(text.rstrip("\n"))
 
 
 def yaml_documents(values: list[dict[str, Any]]) -> str:
-    """Several values as one stream of YAML documents."""
+    """Return several values as one stream of YAML documents."""
     return "---\n".join(as_yaml(value) + "\n" for value in values)
 
 
 def template_environment(loader: BaseLoader | None = None) -> Environment:
-    """Where templates are rendered: strict, with the two filters.
-
-    Those of a `loader` are somebody else's: they see values, and reach nothing of this process.
+    """Return a strict Jinja environment with the two filters. Templates of a `loader` are
+    untrusted: they run in a sandbox.
     """
     kind = ImmutableSandboxedEnvironment if loader else Environment
     made = kind(
@@ -96,26 +92,25 @@ def _only_quoted(value: object) -> object:
 
 
 def load_yaml(text: str) -> Any:
-    """The value of one YAML document."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is 150 times as fast
+    """Parse one YAML document."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is 150 times faster
     return yaml.load(str(text), Loader=loader)  # noqa: S506
 
 
 def render_object(template: str, **values: object) -> dict[str, Any]:
-    """What a template of the package makes of `values`: one YAML mapping."""
+    """Render a template of the package to one YAML mapping."""
     places: list[object] = []
     text = _marking().get_template(template).render(values, **{_PLACES: places})
     made: dict[str, Any] = _filled(_read(text), places)
     return made
 
 
-# -- reading a template's own text once ------------------------------------------------------------
-#
-# YAML reads the text with a mark for each value, which is the same text for all values that take
-# the same branches. To read the values as well was a quarter of what a launch cost the operator.
+# -- parsing a template's text only once -----------------------------------------------------------
+# The text is parsed with a mark for each value; it is the same for all values that take the same
+# branches. Parsing the values too was a quarter of an operator's cost of a launch.
 
 _MARK = "\ue000"
-"""Of Unicode's private area: no template of ours has it."""
+"""A private-use character of Unicode, which none of our templates has."""
 _PLACES = "values_by_mark"
 
 _read = lru_cache(maxsize=256)(load_yaml)

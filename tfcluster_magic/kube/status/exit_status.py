@@ -1,11 +1,11 @@
-"""The exit status of a pod's task: what Kubernetes says of the end first, then the termination
-message, then the exit code. Pure.
+"""The exit status of a task, read from its pod. Pure.
 
-An end that came from outside is never told as the program's own, and Stopped is said only of a task
-that the run asked to stop.
+What Kubernetes says of the end counts first, then the termination message, then the exit code. An
+end from outside is never reported as the program's own, and only a task that the run asked to stop
+counts as Stopped.
 
-Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
-Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions Ref:
+https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DISK = re.compile(r"ephemeral local storage usage exceeds the total limit of co
 
 
 def disruption_detail(reason: str, message: str, node: str) -> Clause:
-    """Reason and message of a disruption, as what happened."""
+    """Return a sentence for the reason and message of a disruption."""
     if found := _PRESSURE.search(message):
         return Message("NodeWasLowOn", {"node": node, "resource": found.group(1)})
     if found := _VOLUME.search(message):
@@ -37,7 +37,7 @@ def disruption_detail(reason: str, message: str, node: str) -> Clause:
     if found := _DISK.search(message):
         return Message("DiskFilled", {"limit": found.group(1)})
     if reason == "PreemptionByScheduler":
-        which = Message("Saying", {"words": shorten_message(message)})  # which scheduler did it
+        which = Message("Saying", {"words": shorten_message(message)})  # names the scheduler
         return Message("Preempted", {"said": which if message else ""})
     if reason == "EvictionByEvictionAPI":
         return Message("EvictedBySomebody")
@@ -45,8 +45,6 @@ def disruption_detail(reason: str, message: str, node: str) -> Clause:
         return Message("EvictedByTaint")
     return shorten_message(f"{reason}: {message}").rstrip(": ")
 
-
-# The exit of a task.
 
 Object = dict[str, Any]
 
@@ -57,44 +55,44 @@ _LOST = {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"}
 _OVER = ("Succeeded", "Failed")
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}
 _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
-"""A kubelet or a containerd that came back and did not find the container again."""
+"""A kubelet or containerd that restarted and did not find the container again."""
 _UNSEEN = 255
-"""What containerd says of a container whose shim was killed; a task says itself how it ended."""
+"""Exit code by containerd for a container whose shim was killed; other ends leave a message."""
 _SIGNAL = 128
 
 
 def container_status(pod: Mapping[str, Any]) -> Object:
-    """The status of the task's container, empty before there is one."""
+    """Return the status of the task's container; empty before there is one."""
     every = (pod.get("status") or {}).get("containerStatuses") or [{}]
     first: Object = every[0]
     return first
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Whether nothing of the pod runs any more."""
+    """Return whether nothing of the pod runs any more."""
     return pod["status"].get("phase") in _OVER or "terminated" in container_status(pod).get(
         "state", {}
     )
 
 
 def disruption(pod: Object) -> tuple[str, str] | None:
-    """Reason and words of an end that came from outside: eviction, preemption, a lost node."""
+    """Return reason and message of an end from outside: eviction, preemption, a lost node."""
     told = condition(pod, DISRUPTION)
     if told.get("status") == "True":
         return str(told.get("reason", "")), str(told.get("message", ""))
     reason = pod["status"].get("reason")
-    # Without any container the node turned it away; else it is why Kubernetes failed the pod.
+    # The node rejected the pod, or Kubernetes failed it.
     return (str(reason), str(pod["status"].get("message", ""))) if reason else None
 
 
 def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
-    """The end of a pod that is over; `asked` whether the run had asked it to stop."""
+    """Return the end of a pod that is over; `asked` says whether the run had asked it to stop."""
     ended = container_status(pod).get("state", {}).get("terminated") or {}
     message = _termination_message(ended)
     code: int | None = ended.get("exitCode")
     told = message or _from_code(code, _finish_time(pod, ended, now), ended)
     out_of_memory = ended.get("reason") == Cause.OOM.value
-    # A container whose first process was killed for memory may leave 0, and no message.
+    # A container whose first process was killed for memory may exit with 0 and no message.
     believed = message is not None or not out_of_memory
     if told.cause is Cause.COMPLETED and code in (0, None) and believed:
         return told
@@ -119,7 +117,7 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
 
 
 def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
-    """The end of a task whose pod is gone, and nobody saw how it ended."""
+    """Return the end of a task whose pod is gone without an observed end."""
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
     outside = disruption(pod) if pod is not None else None
@@ -129,17 +127,16 @@ def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
 
 
 def _memory_limit(pod: Object) -> str:
-    """The limit that the task had: of the spec, or given by policy or namespace."""
+    """Return the task's memory limit, set by the spec, the policy or the namespace."""
     limits = ((pod["spec"].get("containers") or [{}])[0].get("resources") or {}).get("limits") or {}
-    # Not translated: `lifecycle.messages` reads the amount out of it.
+    # not translated: `lifecycle.messages` parses the amount
     return f"limit {limits['memory']}" if "memory" in limits else ""
 
 
 def _never_ran(told: TaskExit, pod: Object, ended: Object) -> TaskExit:
-    """The end of a container that never ran: by its image or command (such as an image without
-    Python), else by its node.
+    """Return the end of a container that never ran, because of its image or command, or its node.
 
-    No kubelet starts a container of a Job's pod again, but its Job makes another pod.
+    No kubelet starts a container of a Job's pod again, but the Job creates another pod.
     """
     image = (pod["spec"].get("containers") or [{}])[0].get("image", "")
     reason, words = str(ended.get("reason", "")), str(ended.get("message", ""))
@@ -166,7 +163,7 @@ def _is_from_outside(told: TaskExit) -> bool:
 
 
 def _termination_message(ended: Object) -> TaskExit | None:
-    """What the task left itself; None when it could not, or something else wrote there."""
+    """Return the exit that the task wrote itself; None if there is none of ours."""
     try:
         told = msgspec.json.decode(ended.get("message") or "", type=TaskExit)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
@@ -175,7 +172,7 @@ def _termination_message(ended: Object) -> TaskExit | None:
         if told.detail_message is not None:
             english_clause(told.detail_message)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return replace(told, detail_message=None)  # of the program's own making
+        return replace(told, detail_message=None)  # written by the program itself
     return told
 
 
@@ -199,7 +196,7 @@ def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
 
 
 def _finish_time(pod: Object, ended: Object, now: float) -> float:
-    """When it ended: the container, else when Kubernetes said so of the pod."""
+    """Return when the container ended, else when Kubernetes marked the pod."""
     return (
         epoch_seconds(ended.get("finishedAt"))
         or epoch_seconds(condition(pod, "ContainersReady").get("lastTransitionTime"))

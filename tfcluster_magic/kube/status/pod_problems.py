@@ -1,9 +1,9 @@
-"""Problems of pods that do not run: Kubernetes' messages (unschedulable, container waiting, failed
-create) as sentences for people. Pure.
+"""Problems of pods that do not run, as sentences for users. Pure.
 
-Each of the three has a table: a pattern over Kubernetes' words, how telling it is, and the text.
-Words that no table knows are shortened and passed on, never dropped. A text names the numbers (what
-is requested, what there is), the image, claim or secret, and the option that changes them.
+Kubernetes' messages are of three kinds: unschedulable, container waiting, and failed create. Each
+has a table: a pattern over Kubernetes' words, a rank, and the text. Unknown words are shortened and
+passed on, never dropped. A text names the numbers (what is requested, what there is), the image,
+claim or secret, and the option that changes them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""How telling: it never starts like this; somebody has to act; it waits for room; it is on its way.
-"""
+"""Ranks: it never starts like this; somebody has to act; it waits for room; it is on its way."""
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
     r"OCI runtime create failed: |runc create failed: |: unknown$"
@@ -33,30 +32,30 @@ _TIDIED = re.compile(
 
 @dataclass(frozen=True)
 class PodContext:
-    """What the sentence is about: a task type, what one such task asks for, and where."""
+    """What the sentence is about: a task type, what one such task requests, and where."""
 
     task_type: str = "worker"
     amounts: Amounts = field(default_factory=dict)
     nodes: Sequence[Amounts] = ()
-    """What each node has in all for pods."""
+    """The total that each node has for pods."""
     free: Sequence[Amounts] | None = None
-    """What each has left, where that is known."""
+    """What each node has left, where that is known."""
     selector: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, Object] = field(default_factory=dict)
-    """The claims of the pod that are known, by name."""
+    """The known claims of the pod, by name."""
     image: str = ""
     pull_secrets: Sequence[str] = ()
     node: str = ""
 
     def option(self, name: str, value: str) -> str:
-        """`--worker-cpu 2`."""
+        """Return an option of the command line: `--worker-cpu 2`."""
         return f"--{self.task_type}-{name} {value}".rstrip()
 
 
 @dataclass(frozen=True)
 class PodProblem:
-    """Why, without whom it concerns and without a full stop; `reason` is Kubernetes' own word,
-    `words` are a registry's, such as `not found`.
+    """Why a pod does not run, as a clause without subject and full stop. `reason` is Kubernetes'
+    own word; `words` are a registry's, such as `not found`.
     """
 
     rank: int
@@ -71,7 +70,7 @@ ProblemRule = tuple[str, int, Callable[[re.Match[str], PodContext], Message]]
 def first_match(
     rules: Sequence[ProblemRule], words: str, asked: PodContext, reason: str
 ) -> PodProblem | None:
-    """The clause of the first rule whose pattern is in the words."""
+    """Return the clause of the first rule whose pattern matches."""
     for pattern, rank, clause in rules:
         if match := re.search(pattern, words):
             return PodProblem(rank, clause(match, asked), reason)
@@ -79,18 +78,18 @@ def first_match(
 
 
 def quote_kubernetes(words: str) -> Message:
-    """Words that no rule knows."""
+    """Return a clause that quotes words no rule knows."""
     return Message("KubernetesSays", {"words": shorten_message(words)})
 
 
 def shorten_message(words: str) -> str:
-    """Kubernetes' words in one line, without the names of its layers."""
+    """Return Kubernetes' words on one line, without the names of its layers."""
     line = _TIDIED.sub("", " ".join(words.split()))
     return (line[: MOST_WORDS - 1] + "…" if len(line) > MOST_WORDS else line).rstrip(".")
 
 
 # Unschedulable: why no node takes a pod. The scheduler's condition lists one reason for each group
-# of nodes; the most telling is told first, and at most three.
+# of nodes; at most three are shown, the most telling first.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#filter
 
 MOST_PARTS = 3
@@ -98,12 +97,14 @@ UNSCHEDULABLE = "Unschedulable"
 _AFTER_REASONS = re.compile(r"\.? (?:no new claims to deallocate|preemption: |not found$).*$")
 _NODES = re.compile(r"nodes are (?:un)?available: ")
 _GANG = re.compile(r"in gang unschedulable|minAvailable|pod group")
-"""Volcano's words; of some tasks it names what nodes lack, as Kubernetes' scheduler does."""
+"""Volcano's words; for some tasks it names what nodes lack, as Kubernetes' scheduler does."""
 _COUNTED = re.compile(r", (?=\d+ )")
 
 
 def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
-    """The scheduler's whole message, `0/3 nodes are available: 2 Insufficient cpu, …`."""
+    """Return the clause for a scheduler's message, `0/3 nodes are available: 2 Insufficient cpu,
+    …`.
+    """
     of_nodes = _NODES.split(words, maxsplit=1)
     if len(of_nodes) == 1 and _GANG.search(words):
         return PodProblem(BY_ITSELF, Message("NoRoomForAll"), UNSCHEDULABLE)
@@ -127,7 +128,7 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """No node has enough of these resources: for good when none ever had."""
+    """Return the clause for missing resources; for good if no node has so much in total."""
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
     over = [name for name in names if wanted[name] > most[name]]
@@ -151,7 +152,7 @@ def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
 
 
 def _amount(name: str, amount: float) -> Clause:
-    """`4 CPU`, `8Gi of memory`; a name alone when nothing is known to be asked for."""
+    """Return `4 CPU` or `8Gi of memory`; only the name if the amount is unknown."""
     if not amount:
         return name
     told = resource_amounts.format_amount(name, amount)
@@ -163,7 +164,7 @@ def _has(name: str, amount: float) -> Clause:
 
 
 def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Clause:
-    """`: use --worker-cpu 2`, where something is left that could be used."""
+    """Return `: use --worker-cpu 2` if a usable amount is left."""
     options = []
     for name in names:
         if name == "cpu" and most[name] >= 0.1:
@@ -176,7 +177,7 @@ def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Claus
 
 
 def _use(options: Sequence[str]) -> Clause:
-    """`: use --worker-cpu 2`, where there is an option."""
+    """Return `: use --worker-cpu 2` if there is an option."""
     return Message("UseOptions", {"options": " ".join(options)}) if options else ""
 
 
@@ -191,7 +192,7 @@ def _unbound_claims(asked: PodContext) -> Message:
 
 
 def unbound_claim(claim: Object) -> Message:
-    """Why a claim that exists holds a pod up."""
+    """Return why an existing claim keeps a pod from running."""
     name, of = claim["metadata"]["name"], claim.get("spec") or {}
     told = claim.get("said", "")
     if missing := re.search(r'storageclass\S* "([^"]+)" not found', told):
@@ -262,13 +263,12 @@ UNSCHEDULABLE_RULES: tuple[ProblemRule, ...] = (
 
 
 def _claims_of_mode(asked: PodContext, mode: str) -> list[str | Message]:
-    """The claims of this mode; all when none is known to have it."""
+    """Return the claims of this mode; all if none is known to have it."""
     modes = {n: (c.get("spec") or {}).get("accessModes") or () for n, c in asked.claims.items()}
     return [*([n for n, m in modes.items() if mode in m] or sorted(asked.claims))]
 
 
-# Container waiting: why a pod that has a node does not run, by its container's state and its
-# events.
+# Container waiting: why a pod that has a node does not run, by its container's state and events.
 # Ref: https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
 
 STARTING_REASONS = {"ContainerCreating", "PodInitializing", ""}
@@ -281,14 +281,14 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
 
 
 def is_fault_of_image(words: str) -> bool:
-    """Whether a container runtime refused a container for what its image or spec says: another
-    node or another try would say the same.
+    """Return whether the runtime refused a container because of its image or spec. Another node or
+    another try would fail in the same way.
     """
     return bool(_FAULT_OF_IMAGE.search(words)) and not _TRANSIENT.search(words)
 
 
 def container_waiting_problem(reason: str, words: str, asked: PodContext) -> PodProblem | None:
-    """The clause of a container that waits; None while it may only need a moment."""
+    """Return the clause of a waiting container; None while it may only need a moment."""
     if reason in STARTING_REASONS:
         return None
     if "Image" in reason or reason == "RegistryUnavailable":
@@ -307,7 +307,7 @@ def container_waiting_problem(reason: str, words: str, asked: PodContext) -> Pod
 
 
 def event_problem(events: Sequence[Object], asked: PodContext) -> PodProblem | None:
-    """What the newest telling event of a pod says; None when none is."""
+    """Return the clause of the newest telling event of a pod; None if there is none."""
     for event in sorted(events, key=event_time, reverse=True):
         reason, words = event.get("reason", ""), event.get("message", "")
         if event.get("type") == "Warning" and reason != "Failed":
@@ -322,12 +322,12 @@ def event_problem(events: Sequence[Object], asked: PodContext) -> PodProblem | N
 
 
 def are_about_claims(events: Sequence[Object]) -> bool:
-    """Whether what happened to a pod is about how a claim may be used."""
+    """Return whether the events of a pod concern the use of a claim."""
     return any("Multi-Attach" in event.get("message", "") for event in events)
 
 
 def event_time(event: Object) -> str:
-    """When an event happened last; times of the API sort as text."""
+    """Return when an event happened last; API times sort as text."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
@@ -451,7 +451,7 @@ EVENT_RULES: tuple[ProblemRule, ...] = (
 )
 
 
-# Failed create: why a Job may not make its pods, by its FailedCreate events.
+# Failed create: why a Job cannot create its pods, by its FailedCreate events.
 # Ref: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 
 FAILED_CREATE = "FailedCreate"
@@ -459,7 +459,7 @@ _BEFORE_REASON = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?'
 
 
 def failed_create_problem(words: str, asked: PodContext) -> PodProblem:
-    """The message of a FailedCreate event."""
+    """Return the clause for the message of a FailedCreate event."""
     body = _BEFORE_REASON.sub("", words)
     return first_match(FAILED_CREATE_RULES, body, asked, FAILED_CREATE) or PodProblem(
         BY_SOMEBODY, quote_kubernetes(body), FAILED_CREATE
@@ -478,7 +478,7 @@ def _format_quantity(key: str, amount: str) -> str:
 
 
 def _quota_exceeded(found: re.Match[str], asked: PodContext) -> Message:
-    """`exceeded quota: small, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=5`."""
+    """Explain `exceeded quota: small, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=5`."""
     name, requested, used, limited = found.groups()
     each, taken, hard = (_pairs(text) for text in (requested, used, limited))
     told: list[str | Message] = [
@@ -514,7 +514,7 @@ _BOUND = re.compile(
 
 
 def _limit_range(found: re.Match[str], asked: PodContext) -> Message:
-    """All bounds of a LimitRange that are broken, each with the option that keeps it."""
+    """Return all broken bounds of a LimitRange, each with the option that fixes it."""
     parts: list[str | Message] = []
     options = []
     for kind, name, bound, has in _BOUND.findall(found.string):

@@ -1,9 +1,9 @@
 """Pods and Jobs of one run as the lifecycle sees them: attempts, readiness, ends. Pure.
 
-Pods of an index are counted as attempts in the order in which they were made, each end is told
-before the next attempt is, also when both are seen at once, and it stays when its pod is gone. A
-fresh `RunObserver` (after a restart of the operator) sees the same from the record, the pods and
-the Jobs. Owns no clock: `now` is given.
+Pods of an index count as attempts in the order of their creation. Each end is reported before the
+next attempt, even if both are seen at once, and is kept when its pod is gone. A fresh
+`RunObserver`, after a restart of the operator, sees the same from the record, the pods and the
+Jobs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ Object = dict[str, Any]
 
 
 def bound_since(pod: Object) -> float | None:
-    """When it was bound to its node, in epoch seconds; None: not yet."""
+    """Return when the pod was bound to its node, in seconds since the epoch; None if it is not."""
     bound = condition(pod, "PodScheduled")
     return epoch_seconds(bound.get("lastTransitionTime")) if bound.get("status") == "True" else None
 
 
 def requested_cores(pod: Object) -> float:
-    """CPU cores that it asks for, as completed by the API server."""
+    """Return the CPU cores that a pod requests, with the API server's defaults."""
     return pod_resources(pod["spec"]).get("cpu", 0.0)
-
-
-# The observation of a run.
 
 
 @dataclass
@@ -62,19 +59,19 @@ class RunObserver:
         self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
 
     def asked_to_stop(self, task_type: TaskType) -> None:
-        """The run has suspended the Job of this type; the cache may not show it yet."""
+        """Note that the run suspended the Job of this type; the cache may lag."""
         self._asked.add(task_type)
 
     def asked_to_go_on(self, task_type: TaskType) -> None:
-        """The run has resumed it."""
+        """Note that the run resumed it."""
         self._asked.discard(task_type)
 
     def going(self, jobs: Mapping[TaskType, Object]) -> set[TaskType]:
-        """The types whose Jobs nobody has suspended."""
+        """Return the types whose Jobs are not suspended."""
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """These end with an older attempt of their group, though they were of the wanted one."""
+        """Count these tasks as an older attempt, because they end with their group's older one."""
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
 
@@ -86,7 +83,7 @@ class RunObserver:
         now: float,
         away: AbstractSet[str] = frozenset(),
     ) -> Observation:
-        """The run as it stands; `away` are the nodes that are not ready."""
+        """Return the state of the run; `away` are the nodes that are not ready."""
         every = _by_age(pods, {known.uid for known in self._known.values()})
         seen = {}
         for task, task_type in self._tasks:
@@ -115,16 +112,16 @@ class RunObserver:
                 known = self._known[task] = _SeenTask("", _wanted(task, status), None, past)
             seen[task] = self._shown(task, known, away)
         nodes = {of_task[-1]["spec"].get("nodeName") for of_task in every.values()}
-        # The volume with the checkpoints is the user's, and mounted by nobody here.
+        # The checkpoints are on the user's volume, which is not mounted here.
         return Observation(
             tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="", cores=dict(self._cores)
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """The pod to look at: the newest, once the ends of those before it were told.
+        """Return the pod to observe: the newest, once the ends of those before it were reported.
 
-        A busy Job is faster than a turn. While a run is judged no end is passed over; None when
-        the pod that was known is gone, and how it ended has to be told first.
+        A busy Job is faster than a turn, and no end of an active run may be missed. None means that
+        the known pod is gone and its end has to be reported first.
         """
         known = self._known.get(task)
         if not pods or status.phase not in (Phase.STARTING, Phase.RUNNING):
@@ -141,7 +138,7 @@ class RunObserver:
         return pods[-1] if at is None else pods[at : at + 2][-1]
 
     def _meet(self, task: str, pod: Object, job: Object | None, status: Status) -> _SeenTask:
-        """The task with this pod: a pod that was not there before is its next attempt."""
+        """Return the task with this pod; a new pod is the task's next attempt."""
         uid = str(pod["metadata"]["uid"])
         known = self._known.get(task)
         if known is not None and known.uid == uid:
@@ -165,7 +162,7 @@ class RunObserver:
                 since=known.since,
             )
         state, ready = _state(known.pod)
-        # Of a node that does not answer nobody knows whether it is used.
+        # Whether a server on an unreachable node is used is unknown.
         here = known.pod["spec"].get("nodeName") not in away
         tells = ready and here and self._spec.mode is Mode.IN_GRAPH
         idle = _idle_since(known.pod) if tells else None
@@ -184,13 +181,15 @@ _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPE
 
 
 def pods_counted_before(pod: Object) -> int:
-    """How many pods of the same index the Job counted before this one."""
+    """Return how many pods of the same index the Job counted before this one."""
     notes = pod["metadata"].get("annotations") or {}
     return int(notes.get(INDEX_FAILURES, 0)) + int(notes.get(INDEX_IGNORED_FAILURES, 0))
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
-    """The pods of each task; times of creation are whole seconds, so other signs help."""
+    """Return the pods of each task, oldest first; creation times are whole seconds, so other signs
+    help.
+    """
 
     def age(pod: Object) -> tuple[object, ...]:
         head = pod["metadata"]
@@ -218,14 +217,14 @@ def _wanted(task: str, status: Status) -> int:
 
 
 def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
-    """The attempt as which the end of a pod is in the record: ends are written with their times."""
+    """Return the attempt recorded for a pod's end, which is found by its time."""
     ended = pod_exit(pod, asked=False, now=0.0).finished_at
     same = [f for f in status.failures if f.task == task and f.exit.finished_at == ended]
     return same[-1].attempt if same else None
 
 
 def _attempt_of_found(task: str, pod: Object, job: Object | None, status: Status) -> int:
-    """The attempt of a pod that was there before us."""
+    """Return the attempt of a pod that existed before this process."""
     wanted = _wanted(task, status)
     after = max([wanted, *(f.attempt + 1 for f in status.failures if f.task == task)])
     if is_over(pod):
@@ -235,7 +234,7 @@ def _attempt_of_found(task: str, pod: Object, job: Object | None, status: Status
 
 
 def _without_pod(task: str, job: Object | None) -> TaskExit | None:
-    """The end of a task that its Job counts as succeeded."""
+    """Return the end of a task that its Job counts as succeeded."""
     if job is None or parse_task(task)[1] not in completed_indexes(job):
         return None
     at = epoch_seconds(job["status"].get("completionTime")) or epoch_seconds(
@@ -245,7 +244,7 @@ def _without_pod(task: str, job: Object | None) -> TaskExit | None:
 
 
 def _recorded(task: str, job: Object | None, status: Status, now: float) -> TaskExit | None:
-    """The end of a task whose pod was gone before us: from the record, or by its Job."""
+    """Return the end of a task whose pod is gone, from the record or the Job."""
     ended = [f for f in status.failures if f.attempt == _wanted(task, status)]
     for failure in filter(None, [*ended, status.evaluator]):
         if failure.task == task and failure.attempt >= _wanted(task, status):
@@ -263,7 +262,7 @@ def _recorded(task: str, job: Object | None, status: Status, now: float) -> Task
 
 
 def _never_had_a_pod(task: str, status: Status) -> bool:
-    """Whether the record says so: then nothing of it ended, and it held nothing."""
+    """Return whether, by the record, the task never had a pod, so that nothing of it ended."""
     for each in status.attention:
         if each.name == task:
             return each.state is TaskState.PENDING and not each.restarts
@@ -272,7 +271,7 @@ def _never_had_a_pod(task: str, status: Status) -> bool:
 
 
 def _state(pod: Object) -> tuple[TaskState, bool]:
-    """What a pod that is not over does, and whether the task is up."""
+    """Return the state of a pod that is not over, and whether the task is up."""
     told = container_status(pod)
     if "running" not in told.get("state", {}):
         return TaskState.PENDING, False
@@ -282,13 +281,13 @@ def _state(pod: Object) -> tuple[TaskState, bool]:
 
 
 def _began(pod: Object) -> float | None:
-    """When its container was started; None while it is not."""
+    """Return when the container started; None if it has not."""
     running = (container_status(pod).get("state") or {}).get("running") or {}
     return epoch_seconds(running.get("startedAt"))
 
 
 def _idle_since(pod: Object) -> float | None:
-    """Since when nobody uses a server: its readiness says so, and there is a probe for that."""
+    """Return since when nobody uses a server, which its readiness probe reports."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None

@@ -1,7 +1,7 @@
-"""A run's Jobs and pods by task, and the tasks that have none. Pure.
+"""A run's Jobs and pods by task, and the tasks without pods. Pure.
 
-Owns which pod speaks for a task: its newest; and in which state it keeps silent, so that one pod
-can be asked for all that are in the same.
+The newest pod stands for a task. Pods in the same unexplained state wait for the same thing, so
+that reading about one of them is enough.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
 """
@@ -24,17 +24,17 @@ ATTEMPT = f"{GROUP}/attempt"
 
 
 def is_suspended(job: Object | None) -> bool:
-    """Whether a Job lets no pod run."""
+    """Return whether a Job is suspended."""
     return job is not None and bool(job["spec"].get("suspend"))
 
 
 def group_attempt(job: Object) -> int:
-    """The group attempt that a Job's pods belong to."""
+    """Return the group attempt that a Job's pods belong to."""
     return int((job["metadata"].get("annotations") or {}).get(ATTEMPT, 1))
 
 
 def completed_indexes(job: Object | None) -> set[int]:
-    """The indexes of a Job that have succeeded: "1,3-5" stands for 1, 3, 4, 5."""
+    """Return the succeeded indexes of a Job: "1,3-5" stands for 1, 3, 4, 5."""
     text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
@@ -44,7 +44,7 @@ def completed_indexes(job: Object | None) -> set[int]:
 
 
 def is_job_complete(job: Object, succeeded: int = 0) -> bool:
-    """Whether a Job makes no more pods; `succeeded` tasks are known to be done."""
+    """Return whether a Job creates no more pods; `succeeded` tasks are known to be done."""
     if any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed")):
         return True
     done = max(succeeded, len(completed_indexes(job)))
@@ -57,11 +57,10 @@ def may_have_unseen_pods(
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Whether Jobs may have made tasks that nobody has seen: what is followed comes late.
+    """Return whether Jobs may have created tasks that nobody has seen, since caches lag.
 
-    `seen` are those of the attempt that is wanted. `find` asks for a Job that is not among `jobs`.
-    Of one that is suspended its controller says so when it has asked all pods to end, of which some
-    may be ending still.
+    `seen` are tasks of the current attempt; `find` reads a Job that is not among `jobs`. A
+    suspended Job reports this when it has asked all pods to end, some of which may still be ending.
     """
     if len(seen) == spec.replicas.total:
         return False
@@ -75,7 +74,7 @@ def may_have_unseen_pods(
 
 
 def _is_job_empty(job: Object) -> bool:
-    """Whether a Job has no pods, and its controller will make none."""
+    """Return whether a Job has no pods and will create none."""
     if job["metadata"].get("deletionTimestamp"):
         return True
     status = job.get("status") or {}
@@ -89,19 +88,19 @@ T = TypeVar("T")
 
 LOG_QUESTION = "log"
 _PATIENCE = 3.0
-"""Seconds for which a pod may be on its way before anybody asks why."""
+"""Seconds for which a pod may be on its way before its events are read."""
 _UNPLACED = 3.0
-"""Seconds in which the scheduler has said something of a pod, unless it waits for a claim."""
+"""Seconds in which the scheduler reports on a pod, unless it waits for a claim."""
 _QUIET = 4.0
-"""Seconds for which a program that runs may keep its port closed before its output is read."""
+"""Seconds for which a running program may keep its port closed before its output is read."""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]
-"""`Pod` or LOG, task type, node: pods of one state wait for the same thing."""
+"""`Pod` or `log`, task type, node: pods of one state wait for the same thing."""
 
 
 def newest_pods(pods: Iterable[Object]) -> dict[str, Object]:
-    """The newest pod of each task, in the order in which people read tasks."""
+    """Return the newest pod of each task, in display order."""
     found: dict[str, Object] = {}
     for pod in sorted(pods, key=lambda each: str(each["metadata"].get("creationTimestamp", ""))):
         task = labels.task_of(pod)
@@ -117,12 +116,12 @@ def newest_pods(pods: Iterable[Object]) -> dict[str, Object]:
 
 
 def task_type_of(found: Object) -> str:
-    """The task type of a pod or a Job."""
+    """Return the task type of a pod or a Job."""
     return str((found["metadata"].get("labels") or {}).get(labels.TASK_TYPE, ""))
 
 
 def tasks_without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
-    """Tasks of a Job that should have a pod and have none that is not over."""
+    """Return the tasks of a Job that should have a running pod and have none."""
     task_type = task_type_of(job)
     if is_suspended(job) or task_type not in set(TaskType):
         return []
@@ -136,13 +135,13 @@ def tasks_without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
 
 
 def is_up(pod: Object) -> bool:
-    """Whether its container runs and its port, where it has one, is open."""
+    """Return whether its container runs and its port, if it has one, is open."""
     status = container_status(pod)
     return "running" in (status.get("state") or {}) and bool(status.get("started"))
 
 
 def claims_of(pod: Object) -> list[str]:
-    """The claims that a pod mounts."""
+    """Return the claims that a pod mounts."""
     volumes = pod["spec"].get("volumes") or ()
     return [
         v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v
@@ -150,8 +149,8 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
-    """The state in which a pod does not say why it waits; None when it does, or (with `now`) when
-    it may only need a moment.
+    """Return the state of a pod that does not say why it waits. None means that it does say so or,
+    with `now`, that it may only need a moment.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):
@@ -174,7 +173,7 @@ def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState
 
 
 def needs_claims(pod: Object, now: float) -> bool:
-    """Whether only its claims can tell why no node is looked for, or why one is not found."""
+    """Return whether only its claims can explain why the pod has no node."""
     made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
     if pod["spec"].get("nodeName") or is_over(pod):
         return False
@@ -188,15 +187,15 @@ def needs_claims(pod: Object, now: float) -> bool:
 def representative_pods(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
-    """The few pods of which something was read: `answer_for_pod` looks at no others."""
+    """Return the few pods about which something was read: `answer_for_pod` looks at no others."""
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 
 def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """What was read of this pod, else of one in the same state, else of one of its type; `others`
-    are those of which something was `read`.
+    """Return what was read about this pod, else about one in the same state, else of the same type.
+    `others` are the pods about which something was read.
     """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:

@@ -1,8 +1,7 @@
-"""Reasons why tasks of a run wait: pods, Jobs, their events and last lines in, sentences out. Pure.
+"""Reasons why tasks of a run wait, from pods, Jobs, their events and last lines. Pure.
 
-There is one sentence for each distinct reason, the most telling first, with the tasks concerned;
-600 pods that wait for the same thing are one question (`open_questions`). It decides nothing and
-remembers nothing.
+There is one sentence for each distinct reason, the most telling first, with the tasks concerned.
+600 pods that wait for the same thing lead to one question (`open_questions`).
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .task_pods import LOG_QUESTION
 PEER_NOT_UP = "PeerNotUp"
 _ADDRESS = re.compile(r"waiting for the address of (.+)$")
 _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
-"""What it prints when that wait is over; TensorFlow may be silent for long afterwards."""
+"""Printed at the end of that wait; TensorFlow may be silent for long afterwards."""
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
 TENSORFLOW_WAITS = re.compile(
     r"still waiting for response from worker: |[Bb]arrier timed out"
     r"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:"
 )
-"""What TensorFlow prints again and again while it waits; `runtime/activity.py` knows the same."""
+"""Printed by TensorFlow again and again while it waits; `runtime/activity.py` has the same list."""
 _TASK = re.compile(r"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
 _QUIET = re.compile(r"^tfcluster: quiet since (\S+): ")
 _SIGN = re.compile(
@@ -46,8 +45,10 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """What the last lines of a task that is up say of its doing nothing, as `runtime/task.py` tells
-    it there; None when it works. `until` is when they were read (epoch seconds).
+    """Return since when a running task does nothing, from its last lines; None if it works.
+
+    `runtime/task.py` prints that line there. `until` is when the lines were read, in seconds since
+    the epoch.
     """
     peer = words = ""
     for line in reversed(lines):
@@ -66,7 +67,7 @@ def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
 
 
 def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
-    """How a task counts as started whose own port is closed, as `runtime/activity.py` tells it."""
+    """Return why a task with a closed port counts as started, from its last lines."""
     for found in filter(None, map(_SIGN.search, reversed(lines))):
         said = found.groupdict()
         sign = next(each for each in ("ports", "steps", "events", "cpu") if said[each])
@@ -77,7 +78,9 @@ def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
 
 
 def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:
-    """What the last lines of a task that is not up say of other tasks; the last word counts."""
+    """Return which other task one that is not up waits for, from its last lines; the last one
+    counts.
+    """
     for line in reversed(lines):
         if found := _SESSION.search(line):
             peer = f"{found.group(1)}-{found.group(2)}"
@@ -108,7 +111,7 @@ def _is_running(pod: Object | None) -> bool:
 def missing_peers(
     tasks: Mapping[str, Object], jobs: Sequence[Object]
 ) -> tuple[list[str], list[str]]:
-    """The parameter servers that are not up, and the trainers that run and cannot go on."""
+    """Return the parameter servers that are not up, and the running trainers that wait for them."""
     counts = {task_pods.task_type_of(job): job["spec"].get("completions") or 0 for job in jobs}
     servers = [f"ps-{index}" for index in range(counts.get("ps", 0))]
     away = [name for name in servers if name not in tasks or not task_pods.is_up(tasks[name])]
@@ -124,12 +127,12 @@ def missing_peers(
 
 MOST_QUESTIONS = 6
 _PATIENCE = 3.0
-"""Seconds for which a Job may make no pod before anybody asks why."""
+"""Seconds for which a Job may create no pod before its events are read."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """An object whose events (LOG: whose last lines) have to be read to know more."""
+    """An object whose events (or, for a log, last lines) have to be read to know more."""
 
     kind: str
     name: str
@@ -138,10 +141,10 @@ class Question:
 
 @dataclass(frozen=True)
 class WaitingFacts:
-    """What is known beside pods and Jobs.
+    """What is known besides pods and Jobs.
 
-    `claims` by name, each with the newest words of its events as `said`; `lines` are last lines of
-    output by a pod's uid; `free` is what each node has left, where that is known.
+    `claims` are by name, each with the newest words of its events as `said`; `lines` are last lines
+    of output by pod uid; `free` is what each node has left, where that is known.
     """
 
     nodes: Sequence[Object] = ()
@@ -156,7 +159,7 @@ def explain_waiting(
     events: Mapping[str, Sequence[Object]],
     facts: WaitingFacts,
 ) -> list[WaitingReason]:
-    """Why tasks do not run, the most telling first. `events` are those of an object, by its uid."""
+    """Return why tasks do not run, the most telling first; `events` are by the object's uid."""
     tasks, jobs = task_pods.newest_pods(pods), list(jobs)
     asker = _PodContexts(
         facts,
@@ -184,7 +187,7 @@ def explain_waiting(
 
 
 def _tasks_of(problem: PodProblem, found: dict[bytes, tuple[PodProblem, list[str]]]) -> list[str]:
-    """The tasks that have this problem, of all that were found so far."""
+    """Return the list of tasks with this problem, which is in `found`."""
     key = msgspec.json.encode(problem)
     return found.setdefault(key, (problem, []))[1]
 
@@ -195,13 +198,12 @@ def open_questions(
     now: float,
     events: Mapping[str, Sequence[Object]] | None = None,
 ) -> list[Question]:
-    """What has to be read to explain more, at most MOST_QUESTIONS: one object for each state.
-
-    `events` are what was read of pods before: they may lead to their claims.
+    """Return what to read to explain more: one object for each state, at most MOST_QUESTIONS.
+    `events` are those of pods read before; they may lead to their claims.
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
-    """When the last pod of each type was made: a Job that makes one after the other is well."""
+    """When the last pod of each type was created: a Job that creates pods needs no question."""
     for pod in tasks.values():
         made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
         newest[task_pods.task_type_of(pod)] = max(
@@ -232,8 +234,8 @@ def open_questions(
 
 
 class _PodContexts:
-    """What sentences about pods of one template need, computed once for all; `told` and `printed`
-    are the pods of which events and output were read.
+    """Facts for sentences about pods, computed once for all; `told` and `printed` are the pods
+    whose events and output were read.
     """
 
     def __init__(
@@ -256,11 +258,11 @@ class _PodContexts:
         ]
 
     def room(self, asked: PodContext) -> PodContext:
-        """With what the nodes have: of hundreds, so only for a pod that has none."""
+        """Add the nodes' capacities, which are needed only for pods without a node."""
         return replace(asked, nodes=self._nodes, free=self.facts.free)
 
     def about(self, pod: Object) -> PodContext:
-        """The facts that a sentence about this pod may name, but for the nodes'."""
+        """Return the facts that a sentence about this pod may name, except nodes' capacities."""
         spec, known = pod["spec"], self.facts.claims
         every = spec.get("containers") or [{}]
         return PodContext(
@@ -315,12 +317,12 @@ def _unscheduled(pod: Object, asked: PodContext, asker: _PodContexts) -> PodProb
 
 
 def _refusal(events: Sequence[Object]) -> str:
-    """The words of the newest FailedCreate of a Job."""
+    """Return the message of a Job's newest FailedCreate event."""
     told = [each for each in events if each.get("reason") == pod_problems.FAILED_CREATE]
     return str(max(told, key=pod_problems.event_time)["message"]) if told else ""
 
 
-# -- who ---------------------------------------------------------------------------------------
+# -- subjects of sentences -------------------------------------------------------------------------
 
 
 def _why_of_problem(clause: PodProblem, tasks: Sequence[str]) -> WaitingReason:
@@ -346,7 +348,7 @@ def _why_of_peers(waiting: Sequence[str], away: Sequence[str]) -> WaitingReason:
 
 
 def _who(tasks: Sequence[str]) -> list[str | Message] | Message:
-    """`worker-1`, `3 workers`, or `5 tasks`."""
+    """Return `worker-1`, `3 workers`, or `5 tasks`."""
     if len(tasks) <= 2:
         return list(tasks)
     types = {task.rpartition("-")[0] for task in tasks}
