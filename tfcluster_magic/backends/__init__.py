@@ -1,1 +1,1 @@
-"""The worlds in which clusters run, each behind the same few verbs (`base.Backend`)."""
+"""The backends on which clusters run, each behind the same few verbs (`base.Backend`)."""

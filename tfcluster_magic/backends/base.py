@@ -1,10 +1,9 @@
-"""The few verbs that touch a world. Every backend passes `tests/unit/backends/test_contract*.py`
-unchanged.
+"""The interface of a backend; `tests/unit/backends/test_contract*.py` tests all of them.
 
-A backend stores runs and makes the world match them; it never interprets a user's words (the faces
-and the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
-synchronous, safe to call from several threads, answer from the record (never from memory of this
-process), and raise only `TFClusterError`s.
+A backend stores runs and makes the world match them. It never interprets user input (the faces and
+the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
+synchronous and thread-safe, answer from the record rather than from this process's memory, and
+raise only `TFClusterError`s.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "KubectlPlace", "Limit", "LogLine", "Options", "Preflight", "Removed"]
 
 Counts = Callable[[str], bool]
-"""Whether a line of a log is one of the last ones that are asked for."""
+"""Returns whether a line of a log counts towards the last lines that are requested."""
 
 
 def every_line(_text: str) -> bool:
-    """Each line counts."""
+    """Count every line."""
     return True
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of one task, without its newline; `at` is when it was printed, in seconds since
-    1970, None if nobody noted it.
+    """One line of one task, without its newline. `at` is when it was printed, in seconds since the
+    epoch; None if unknown.
     """
 
     task: str
@@ -49,9 +48,8 @@ class LogLine:
 
 
 def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
-    """Merge the lines of tasks, an iterable each, by when they were printed.
-
-    A line without a time stands where its task was; the order within a task stays.
+    """Merge the lines of tasks, an iterable for each, by the time of printing. A line without a
+    time keeps its place; the order within a task stays.
     """
 
     def stamped(place: int, lines: Iterable[LogLine]) -> Iterator[tuple[float, int, LogLine]]:
@@ -66,10 +64,10 @@ def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
 
 @dataclass(frozen=True)
 class KubectlPlace:
-    """A namespace as it is for objects that kubectl applies, without the operator.
+    """A namespace for objects that kubectl applies, without the operator.
 
-    `policy` is the one that the operator has for it; `missing` are sentences about what keeps a
-    run's objects from working there.
+    `policy` is the operator's policy for it; `missing` are sentences about what keeps a run's
+    objects from working there.
     """
 
     namespace: str
@@ -79,21 +77,20 @@ class KubectlPlace:
 
 @dataclass(frozen=True)
 class Removed:
-    """A run that is on record no more; told where all runs are watched."""
+    """A run whose record was deleted; yielded while all runs are watched."""
 
     name: str
 
 
 class Backend(abc.ABC):
-    """One world in which clusters run."""
+    """A backend: one world in which clusters run."""
 
     name: str
     is_here = False
     """Whether tasks run on this machine, and so with its Pythons."""
 
     def workspace(self) -> Path:
-        """The folder of the user that tasks see, too: programs that are too large for a record lie
-        there.
+        """Return the user's folder that tasks also see, for programs too large for a record.
 
         Raises:
             InvalidRequest: tasks see no folder of this machine.
@@ -101,76 +98,76 @@ class Backend(abc.ABC):
         return paths.home_dir()
 
     def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - of some backends
-        """Why the files of a folder of runs' output cannot be read here; None when they can."""
+        """Return why the output files of runs in a folder cannot be read here; None if they can."""
         return None
 
     def outage(self) -> str:
-        """Return why nobody carries out requests at the moment, as a sentence; empty while somebody
-        does, and where that cannot be known.
+        """Return why requests are not carried out at the moment, as a sentence; empty if they are,
+        or if that is unknown.
         """
         return ""
 
     def why_it_lingers(self, cluster: TFCluster) -> str:
-        """Why a run that was asked to end may still hold tasks, for a message."""
+        """Return why a run that was asked to end may still have tasks, for a message."""
         return _(
             "what supervises it does not answer (it was stopped, or the volume with {files} hangs)"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends
-        """Why this process cannot connect to the servers of an In-Graph run; None when it can."""
+        """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
         return None
 
     @abc.abstractmethod
     def options(self) -> Options:
-        """What can be asked for here, and what fits now."""
+        """Return what a launch can ask for, and what fits now."""
 
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
-        """Everything that stands against `spec` now. Creates nothing."""
+        """Return everything that prevents `spec` now. Creates nothing."""
 
     def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - for those with one
-        """The namespace for the objects of `spec`; None where tasks are no pods."""
+        """Return the namespace for the objects of `spec`; None if tasks are no pods."""
         return None
 
     @abc.abstractmethod
     def hours(self) -> HoursAccount:
-        """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
+        """Return the user's CPU- and GPU-hours until now, also of deleted runs, and the budget."""
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """The same where hours are bounded; None: they are not."""
+        """Return the same if there is a budget; None if there is none."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
-        """Preflight again, reserve name, run number and room in one step, and start.
+        """Run preflight again, reserve name, run number and room in one step, and start.
 
         Returns as soon as the record exists; the run is then Queued or Starting.
 
         Raises:
-            NameTaken: a run of this (given) name is active.
+            NameTaken: a run of this given name is active.
             PreflightRefused: there is no room.
         """
 
     @abc.abstractmethod
     def next_number(self, cluster: str) -> int:
-        """The number that the next run of this name gets: none that another one has, or had before
-        it was deleted.
+        """Return the number of the next run of this name, which no run ever had, deleted ones
+        included.
         """
 
     @abc.abstractmethod
     def list(self) -> list[TFCluster]:
-        """All runs that have a record, newest first."""
+        """Return all runs that have a record, newest first."""
 
     @abc.abstractmethod
     def get(self, ref: str) -> TFCluster:
-        """The run `digits-2`, or the newest run of `digits`. Raises NotFound (with names that are
-        close).
+        """Return the run `digits-2`, or the newest run of `digits`. Raises NotFound, which suggests
+        similar names.
         """
 
     @abc.abstractmethod
     def stop(self, ref: str, stop: Stop) -> TFCluster:
-        """Ask for the end of a run; returns at once. A run that has already ended stays as it is,
-        except that what it still holds (parameter servers) is given back now.
+        """Ask a run to end; returns at once. A run that has ended stays as it is, except that
+        remaining parameter servers are released now.
         """
 
     @abc.abstractmethod
@@ -179,7 +176,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
-        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
+        """Delete an ended run's record, and with `with_logs` its folder of logs and checkpoints.
 
         Raises:
             Conflict: the run still has tasks.
@@ -194,16 +191,16 @@ class Backend(abc.ABC):
         tail: int | None = None,
         counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Lines of these tasks (all when empty), the last `tail` of each first, in the order in
-        which they were printed; those of one task never change their order.
+        """Yield lines of these tasks (all if empty), starting with the last `tail` of each.
 
-        A line of which `counts` is false is none of these `tail`, though it is given.
+        Lines come in the order of printing; within a task the order never changes. A line for which
+        `counts` is false does not count towards `tail`, but is yielded.
 
-        With `follow` it goes on until the run has ended and every line from before its end was
-        given; parameter servers that outlive it are not waited for. It yields None at least every
-        0.5 s, so that a caller can show what came, do other things, or leave. What is known to be
-        missing is told by lines that begin with `tfcluster: `.
-        Raises NotFound for an unknown task, naming those that exist.
+        With `follow` it continues until the run has ended and every line printed before was
+        yielded; it does not wait for parameter servers that outlive the run. It yields None at
+        least every 0.5 s, so that a caller can display, do other things, or leave. Lines about
+        missing output begin with `tfcluster: `. Raises NotFound for an unknown task, and names the
+        existing ones.
         """
 
     @overload
@@ -214,9 +211,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
-        """The run (or all runs) now, then each change within 0.5 s; None at least every 0.5 s
-        between changes.
+        """Yield the run (or all runs), then each change within 0.5 s; None at least every 0.5 s.
 
-        Never ends by itself when watching all, and tells then of runs that are removed; ends for
-        one run after its `releasedAt`, or when it is deleted.
+        A watch of all runs never ends and yields `Removed` for deleted runs. A watch of one run
+        ends after its `releasedAt` or its deletion.
         """

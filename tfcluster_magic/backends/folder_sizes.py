@@ -1,9 +1,9 @@
-"""Sizes of a person's folders, measured by the account that asks.
+"""Sizes of a user's folders, measured as that user.
 
-It ends however much lies there: a file system of its own is asked how full it is, any other folder
-is walked for a bounded time, and what was cut off is told as such. What was measured is kept for a
-moment, in memory and in the state folder, since every command is a process of its own; of what is
-nearly full only for a few seconds, for room is made there.
+Measuring always ends: if a folder is a file system of its own, its usage is read; any other folder
+is walked for a bounded time, and a cut walk is reported as such. Results are cached in memory and
+in the state folder, since every command is a process of its own. Results of nearly full folders are
+cached only for seconds, because users free space there.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..quota.storage import OWN_VOLUME_FACTOR, WARN_FROM, FolderEntry, FolderUsa
 from ..spec import Model
 
 MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
-"""The most that the walks of one measuring take."""
+"""Limits of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
-"""So many times as long as it took is kept what was measured: a form asks while somebody types."""
+"""Results are cached this many times as long as measuring took, because a form asks often."""
 LARGEST = 5
 
 
 class MeasuredFolder(msgspec.Struct, frozen=True):
-    """One that is to be measured; `allowed` in bytes. `runs`: it holds `<cluster>/<n>`."""
+    """A folder to measure; `allowed` is in bytes, and `runs` says that it holds `<cluster>/<n>`."""
 
     name: str
     path: Path
@@ -54,9 +54,8 @@ def measure(
     but: Sequence[MeasuredFolder] = (),
     seconds: float = MOST_SECONDS,
 ) -> list[FolderUsage]:
-    """Each of them as full as it is, or was a moment ago; `keep_in` is a folder for a file.
-
-    What lies in another one, or in those of `but`, does not count.
+    """Return the usage of each folder, possibly from the cache; `keep_in` is the folder of its
+    file. Content that lies in another one, or in those of `but`, does not count.
     """
     about = repr([(each.name, str(each.path), each.allowed) for each in folders])
     file = keep_in / "storage.json" if keep_in is not None else None
@@ -100,24 +99,26 @@ def _measure(folder: MeasuredFolder, walk: _BoundedWalk) -> FolderUsage:
 
 
 def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
-    """Bytes taken of the file system that the folder is, where it has one of about its size."""
+    """Return the used bytes if the folder is a file system of about its allowed size."""
     room = os.statvfs(folder.path)
     size = room.f_blocks * room.f_frsize
     if folder.allowed is None or not 0 < size <= folder.allowed * OWN_VOLUME_FACTOR:
         return None
-    # By what is free: a file system is smaller than its volume, and full all the same.
+    # Computed from the free space: a file system is smaller than its volume, and full all the same.
     return folder.allowed - min(room.f_bavail * room.f_frsize, folder.allowed)
 
 
 class _BoundedWalk:
-    """One walk over several folders with one bound; none goes into another of them."""
+    """One walk over several folders with a common limit; it enters no folder from another one."""
 
     def __init__(self, until: float, others: Collection[str]) -> None:
         self.cut = False
         self._until, self._left, self._others = until, MOST_ENTRIES, others
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
-        """What lies right below it, or its runs, with all that is in each. Raises OSError."""
+        """Return the entries directly below it, or its runs, with their total sizes. Raises
+        OSError.
+        """
         found = []
         for entry in list(os.scandir(folder.path)):
             if folder.runs and entry.is_dir(follow_symlinks=False):
@@ -170,5 +171,5 @@ def _read(file: Path | None, about: str) -> _CachedSizes | None:
 def _write(file: Path | None, about: str, kept: _CachedSizes) -> None:
     if file is None or not file.parent.is_dir():
         return
-    with contextlib.suppress(OSError):  # a full disk: it is measured again
+    with contextlib.suppress(OSError):  # the disk is full: measure again next time
         state_files.write(file, msgspec.json.encode({about: kept}))

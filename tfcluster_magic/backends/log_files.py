@@ -1,10 +1,9 @@
-"""Lines of tasks' log files: the last ones first, then those that come, whole, in the order in
-which they were printed.
+"""Lines of tasks' log files: the last ones first, then new ones, whole and in order of printing.
 
-When a line was printed is noted beside the log by its task (runtime/output.py). A line is given
-once and whole (a part waits for its newline), bytes that are no UTF-8 are replaced, and the copy in
-the output folder is read where the state's own file is gone. It only reads. Following polls: file
-systems such as NFS and GlusterFS tell nobody of changes.
+The task notes beside the log when each line was printed (runtime/output.py). A line is yielded once
+and whole (a part waits for its newline), invalid UTF-8 is replaced, and the copy in the output
+folder is read if the state's own file is gone. Following polls, because file systems such as NFS
+and GlusterFS report no changes.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from .base import Counts, LogLine, every_line, in_time_order
 POLL = 0.2
 _CHUNK = 256 * 1024
 _LONGEST = 64 * 1024
-"""Bytes after which a line without an end (a progress bar, binary) is given in parts."""
+"""Bytes after which a line without an end (a progress bar, binary) is yielded in parts."""
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""Where the task notes when its log grew, and a record of it, as in runtime/output.py."""
+"""Where the task notes when its log grew, and the format of a record, as in runtime/output.py."""
 _RECORDS = 4096
 """Records of times that are read together."""
 
 
 class RecordedTimes:
-    """When the lines of the log at `path` were printed, asked for in the order of the file."""
+    """When the lines of the log at `path` were printed; query offsets in ascending order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.parent / TIMES_FOLDER / path.name
@@ -44,18 +43,20 @@ class RecordedTimes:
         self._until: float = 0
 
     def at(self, offset: int) -> float | None:
-        """When the byte at `offset` was printed, in seconds since 1970; None if nobody knows."""
+        """Return when the byte at `offset` was printed, in seconds since the epoch; None if
+        unknown.
+        """
         while offset >= self._until and self._advance(offset):
             pass
         return None if self._stamp is None else self._stamp / 1000
 
     def reread(self) -> None:
-        """Look at the file anew: records may have come."""
+        """Read the file again, which may have new records."""
         if self._until == float("inf"):
             self._until = 0
 
     def _advance(self, offset: int) -> bool:
-        """Take the next record; false when it says nothing of `offset`, or there is none."""
+        """Take the next record; return False if it does not apply to `offset` or does not exist."""
         if self._next >= len(self._records) and not self._read(offset):
             self._until = float("inf")
             return False
@@ -68,7 +69,7 @@ class RecordedTimes:
         return True
 
     def _read(self, offset: int) -> bool:
-        """Read the records that follow; the first time from the one that `offset` has."""
+        """Read the next records; the first time from the one that covers `offset`."""
         if (fd := _open(self._path)) is None:
             return False
         size = TIMES_RECORD.size
@@ -84,7 +85,7 @@ class RecordedTimes:
         return bool(self._records)
 
     def _find(self, file: BinaryIO, count: int, offset: int) -> int:
-        """The last record that begins at `offset` or before, the first one if none does."""
+        """Return the index of the last record that begins at `offset` or before, else 0."""
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -106,10 +107,10 @@ class TaskLog:
         self._partial = b""
         self.behind = False
         self.block = _CHUNK
-        """Bytes that are read together, and kept until their lines are given."""
+        """Bytes that are read together, and kept until their lines are yielded."""
 
     def seek_last(self, lines: int) -> None:
-        """Go to where the last `lines` lines that count begin."""
+        """Move to where the last `lines` lines that count begin."""
         path = self._find()
         if path is None or (fd := _open(path)) is None:
             return
@@ -123,17 +124,17 @@ class TaskLog:
                     return
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Every whole line that was there when this was called and was not given before.
+        """Yield every new whole line that exists at the time of the call.
 
-        Stops after `most` bytes; `behind` then says that there is more. With `last` the part that
-        has no newline is given, too.
+        Stops after `most` bytes; `behind` then says that there is more. With `last` an unterminated
+        line is yielded, too.
         """
         path = self._find()
         if path is not None:
             try:
                 yield from self._lines(path, most)
             except OSError:
-                self._path = None  # removed meanwhile: look for it anew
+                self._path = None  # removed meanwhile: search again
         if last and self._partial:
             yield self._line(self._partial, self._offset - 1)
             self._partial = b""
@@ -141,7 +142,7 @@ class TaskLog:
     def _lines(self, path: Path, most: int | None) -> Iterator[LogLine]:
         size = os.stat(path).st_size
         if size < self._offset:
-            self._offset, self._partial = 0, b""  # begun anew
+            self._offset, self._partial = 0, b""  # the file was truncated
             self._times = None
         # Not to the end of the file: it may grow faster than its lines are shown.
         end = size if most is None else min(size, self._offset + most)
@@ -165,7 +166,7 @@ class TaskLog:
                 yield self._line(rest, self._offset - 1)
 
     def _block(self, path: Path, end: int) -> bytes:
-        """The next bytes before `end`, none when there are no more."""
+        """Return the next bytes before `end`; empty if there are no more."""
         if self._offset >= end or (fd := _open(path)) is None:
             return b""
         with os.fdopen(fd, "rb") as file:
@@ -173,7 +174,7 @@ class TaskLog:
             return file.read(min(self.block, end - self._offset))
 
     def _line(self, line: bytes, end: int) -> LogLine:
-        """A line whose last byte is at `end`: it was printed when it was complete."""
+        """Return a line whose last byte is at `end`; it counts as printed when it was complete."""
         at = None if self._times is None else self._times.at(end)
         return LogLine(self.task, _text(line), at)
 
@@ -204,9 +205,9 @@ def _text(line: bytes) -> str:
 
 
 def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before `at`, newest first, with their offsets; without the file's first line.
+    """Yield the lines before `at`, newest first, with offsets; without the file's first line.
 
-    A line without an end (a progress bar, binary) comes in parts, as `TaskLog.read` gives it.
+    A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
     """
     begun = b""
     while at > 0:
@@ -231,7 +232,7 @@ def read_logs(
     ended: Callable[[], bool],
     counts: Counts = every_line,
 ) -> Iterator[LogLine | None]:
-    """Lines of these tasks; see `Backend.logs`. `ended` says whether the run has."""
+    """Yield lines of these tasks; see `Backend.logs`. `ended` returns whether the run has ended."""
     logs = [TaskLog(task, found, counts) for task, found in places.items()]
     for log in logs:
         log.block = max(_CHUNK // len(logs), _LONGEST // 4)

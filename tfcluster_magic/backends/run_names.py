@@ -1,8 +1,7 @@
-"""The name and the number that a launch gets, and what a user meant by one. Pure, but for
-`run_numbers`.
+"""Names and numbers of runs, and how user input refers to them. Pure, except `run_numbers`.
 
-The choice and the sentences are the same for every backend: a given name is taken or refused, a
-derived one gets the next letter, and a number is never given twice, also after its run was deleted.
+The rules and messages are the same for every backend: a given name is used or refused, a derived
+one gets the next free letter, and a number is never used twice, even after its run was deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
-    """`wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
+    """Return `wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
 
     Raises:
         NameTaken: the name was given, and its newest run (in `active`) has not ended.
@@ -44,7 +43,7 @@ def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> st
 
 
 def run_numbers(folder: Path) -> list[int]:
-    """The folders of runs in a cluster's folder; none where it cannot be read."""
+    """Return the numbers of the run folders in a cluster's folder; none if unreadable."""
     try:
         return [int(entry) for entry in os.listdir(folder) if _NUMBER.fullmatch(entry)]
     except OSError:
@@ -52,17 +51,17 @@ def run_numbers(folder: Path) -> list[int]:
 
 
 def next_number(used: Collection[int]) -> int:
-    """The number of the next run of a cluster; `used` are those that were given."""
+    """Return the number of a cluster's next run; `used` are all numbers ever used."""
     number = max(used, default=0) + 1
-    if number > MOST_RUNS:  # made by somebody else: no run's number has more digits
+    if number > MOST_RUNS:  # created by somebody else: no run's number has more digits
         number = next(free for free in itertools.count(1) if free not in used)
     return number
 
 
 def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
-    """There is no run `ref` among `runs`, each a name and a number; names those that are close."""
+    """Return the error for an unknown run `ref`, with similar names among `runs`."""
     cluster, run = names.parse_ref(ref)
-    # The names are compared without their numbers, which make any two runs look alike.
+    # Names are compared without their numbers, which make any two runs look alike.
     close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _number in runs), 3)
     if run is not None:
         known = [names.run_name(name, number) for name, number in runs if name in close]
@@ -79,7 +78,7 @@ def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
 
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
-    """The tasks of a run that are `wanted`, all when nothing is. Raises NotFound for others."""
+    """Return the `wanted` tasks of a run, all if empty. Raises NotFound for unknown ones."""
     counts = cluster.spec.replicas.counts
     known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
     if strange := [task for task in wanted if task not in known]:
@@ -94,7 +93,7 @@ def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
 
 
 def still_has_tasks(cluster: TFCluster) -> Conflict:
-    """What refuses to delete a run of which something is left."""
+    """Return the error for deleting a run that still has tasks."""
     left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
     return Conflict(
         _("{name} still has tasks ({left}): end it first with `tfcluster stop {name}`").format(
@@ -104,9 +103,8 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Whether an ended run's record has been kept for as long as it was asked to be.
-
-    A run did not end before it was launched: what says so is damaged, and the run is kept.
+    """Return whether an ended run's record is older than its retention. A damaged release time
+    before the launch does not expire a run.
     """
     released = cluster.status.released_at
     if released is None:
@@ -115,12 +113,12 @@ def is_record_expired(cluster: TFCluster, now: float) -> bool:
 
 
 def newest_first(clusters: Sequence[TFCluster]) -> list[TFCluster]:
-    """The order in which runs are listed."""
+    """Return the runs, newest first."""
     return sorted(clusters, key=lambda c: (c.metadata.created_at, c.metadata.run), reverse=True)
 
 
 def newest(clusters: Sequence[TFCluster]) -> list[TFCluster]:
-    """The newest run of each name, and those that have not ended, in the given order."""
+    """Return the newest run of each name and all active ones, in the given order."""
     last: dict[str, int] = {}
     for c in clusters:
         last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))
@@ -128,7 +126,7 @@ def newest(clusters: Sequence[TFCluster]) -> list[TFCluster]:
 
 
 def _variants(name: str) -> Iterator[str]:
-    """`name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
+    """Yield `name-b` to `name-z`, then `name-bb` and so on; never longer than a name may be."""
     for length in range(1, 4):
         for letters in itertools.product("bcdefghijklmnopqrstuvwxyz", repeat=length):
             stem = name[: names.MAX_NAME - length - 1].rstrip("-")

@@ -1,8 +1,8 @@
-"""The choice of the backend when nobody says which.
+"""The choice of the backend if you name none.
 
-A person can predict the rule: what was said (`--backend`, the configuration, TFCLUSTER_BACKEND);
+The rule is predictable: an explicit choice (`--backend`, the configuration, TFCLUSTER_BACKEND);
 else Kubernetes in a pod whose namespace the operator serves; else this machine. A pod that may not
-ask is told so: what it would run here was perhaps meant to run there. A kubeconfig alone never
+ask gets an error, because its runs were perhaps meant for Kubernetes. A kubeconfig alone never
 decides, since almost every laptop has one.
 """
 
@@ -28,16 +28,16 @@ VARIABLE = "TFCLUSTER_BACKEND"
 
 
 def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace: str) -> Backend:
-    """The backend of this name.
+    """Return the backend of this name.
 
     Args:
-        name: of `BACKENDS`.
-        folders: `state_dir`, `data_dir` and `log_dir` of the local backend, where they are given.
-        context: of the kubeconfig; "" for the current one.
-        namespace: on Kubernetes; "" for the context's.
+        name: one of `BACKENDS`.
+        folders: `state_dir`, `data_dir` and `log_dir` of the local backend, where given.
+        context: a context of the kubeconfig; "" for the current one.
+        namespace: the namespace on Kubernetes; "" for the context's.
 
     Raises:
-        BackendUnavailable: TFCLUSTER_BACKEND names none.
+        BackendUnavailable: TFCLUSTER_BACKEND names an unknown backend.
         NotAllowed: this pod may not ask whether the operator serves its namespace.
     """
     if name == AUTO:
@@ -52,7 +52,7 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
         return _kubernetes(context, namespace)
     if name == AUTO and access.in_pod():
         found = None
-        with suppress(BackendUnavailable):  # not made for it: it has not even the package
+        with suppress(BackendUnavailable):  # not meant for it: it lacks even the package
             found = _kubernetes(context, namespace)
         if found is not None and found.serves():
             return found
@@ -62,7 +62,7 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
 
 
 def means_kubernetes(name: str) -> bool:
-    """Whether this name, or what stands for it, says Kubernetes. Asks no cluster."""
+    """Return whether this name, or TFCLUSTER_BACKEND for `auto`, means Kubernetes."""
     return "kubernetes" in (name, os.environ.get(VARIABLE) if name == AUTO else "")
 
 

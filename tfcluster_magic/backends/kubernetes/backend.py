@@ -1,8 +1,8 @@
-"""The Kubernetes backend: clusters as pods of one namespace, which the operator makes.
+"""The Kubernetes backend: clusters as pods of one namespace, created by the operator.
 
-It needs no more rights than a user has: TFClusters, and reading pods, their logs and the operator's
-options. A launch is one POST. Nothing is stored here: all answers come from the API server, and
-from /log where that is mounted. It decides nothing about a run: the operator does.
+It needs only a user's rights: TFClusters, and reading pods, their logs and the operator's options.
+A launch is one POST. Nothing is stored here: all answers come from the API server, and from /log
+where that is mounted. The operator decides about runs.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ from .namespace_access import OperatorStatus
 
 
 def read_record(found: Object) -> TFCluster | None:
-    """The record of an object; of one that kubectl made wrong, what is wrong as its message.
-
-    None for one whose very name no run can have.
+    """Return the record of an object; if its spec is invalid, with the problems as its message.
+    Return None if its name is invalid.
     """
     try:
         return custom_resource.read(found)
@@ -64,28 +63,25 @@ def read_record(found: Object) -> TFCluster | None:
 
 
 # -- launching -------------------------------------------------------------------------------------
-#
-# One POST, whose answer may be lost on the way. Each launch has a mark of its own in an
-# annotation, so that what a lost POST has made is found again by its name, and is not made
-# twice. A field that the cluster's TFCluster does not know is refused and not left out in
-# silence.
-#
+# One POST, whose answer may be lost. An annotation identifies the launch, so that a run created by
+# a lost POST is found by its name and not created twice. A field unknown to the cluster's TFCluster
+# is refused instead of dropped.
 # Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
-"""Annotation with the mark of the launch that made a run."""
+"""Annotation with a random mark of the launch that created a run."""
 RETRY_PAUSES = (0.5, 1.0, 2.0)
-"""Seconds before the POST that was not answered, and made nothing, is sent again."""
+"""Seconds before a POST that had no answer and no effect is sent again."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 
 def post_run(api: Api, namespace: str, run: Object) -> Object | None:
-    """The run as it was made; None where another one has its name.
+    """Return the created run; None if another run has its name.
 
     Raises:
-        ApiError: the API refuses, or did not answer and nothing was made.
-        BackendUnavailable: it does not answer, and whether the run was made is not known.
-        InvalidRequest: the cluster's TFCluster does not know what was asked for.
+        ApiError: the API refuses, or did not answer and nothing was created.
+        BackendUnavailable: it does not answer, and whether the run was created is unknown.
+        InvalidRequest: the cluster's TFCluster does not know a field.
     """
     head = run["metadata"]
     mark = uuid.uuid4().hex
@@ -105,7 +101,7 @@ def post_run(api: Api, namespace: str, run: Object) -> Object | None:
             marks = found["metadata"].get("annotations") or {}
             return found if marks.get(LAUNCH_ANNOTATION) == mark else None
         if not refused.unanswered:
-            return None  # it has gone meanwhile
+            return None  # deleted meanwhile
         if pause is None:
             raise refused
         time.sleep(pause)
@@ -135,18 +131,17 @@ def _unknown_field(field: str) -> Problem:
 
 
 # -- watching --------------------------------------------------------------------------------------
-#
-# One list and one watch, however many runs. No change is lost to a cut or a forgotten version,
-# and a run that went meanwhile is reported as removed. A server that is away is waited for while
-# one run is watched, because the run goes on; a watch of all runs reports it soon.
+# One list and one watch, however many runs. No change is lost when the watch breaks or a version is
+# too old, and a run deleted meanwhile is reported as removed. A watch of one run waits for a server
+# that is away, because the run goes on; a watch of all runs reports that soon.
 
 WATCH_INTERVAL = 0.4
 OUTAGE_PATIENCE = 600.0
-"""Seconds that a server which does not answer is waited for while one run is watched."""
+"""How long a watch of one run waits for a server that does not answer, in seconds."""
 REFUSAL_PATIENCE = 10.0
-"""The same for one that refuses: after its own restart it does so for some seconds."""
+"""The same for a server that refuses, as it does for some seconds after its own restart."""
 REPORT_OUTAGE_AFTER = 3.0
-"""Seconds after which whoever watches all runs is told."""
+"""The same for a watch of all runs."""
 
 ReadRecord = Callable[[Object], TFCluster | None]
 
@@ -154,7 +149,7 @@ ReadRecord = Callable[[Object], TFCluster | None]
 def watch_run(
     api: Api, namespace: str, cluster: TFCluster, read: ReadRecord
 ) -> Iterator[TFCluster | None]:
-    """The run now and whenever it changes, until nothing of it is left; None in between."""
+    """Yield the run now and at each change until it is released; None in between."""
     head = cluster.metadata
     last: TFCluster | None = None
     for update in _updates(
@@ -162,7 +157,7 @@ def watch_run(
     ):
         if update is None:
             if last is None:
-                return  # deleted since it was asked for
+                return  # deleted meanwhile
             yield None
             continue
         now = None if update.new is None else read(update.new)
@@ -178,7 +173,7 @@ def watch_run(
 def watch_all_runs(
     api: Api, namespace: str, read: ReadRecord
 ) -> Iterator[TFCluster | Removed | None]:
-    """Each run now, whenever it changes, and when it is gone; None in between. Never ends."""
+    """Yield each run now, at each change, and when it is deleted; None in between. Never ends."""
     told: dict[str, TFCluster] = {}
     for update in _updates(api, namespace, "", lambda _away: REPORT_OUTAGE_AFTER):
         if update is None:
@@ -197,7 +192,7 @@ def watch_all_runs(
 def _updates(
     api: Api, namespace: str, name: str, patience: Callable[[bool], float]
 ) -> Iterator[CacheUpdate | None]:
-    """What an informer tells; None when it told all that it knows.
+    """Yield the updates of an informer; None when there are no more for now.
 
     Raises:
         TFClusterError: the server is away or refuses for longer than `patience(away)` seconds.
@@ -210,7 +205,7 @@ def _updates(
         changed=updates.put,
     )
     informer.start()
-    away: bool | None = None  # None: all is well, else whether the server is away or refuses
+    away: bool | None = None  # None: all is well; else whether it is away or refuses
     since = 0.0
     try:
         while True:
@@ -236,10 +231,10 @@ def _updates(
 
 _NAME_TRIES = 20
 ROOM_PATIENCE = 5.0
-"""Seconds for which a launch waits until the operator has deleted old records for it."""
+"""Seconds for which a launch waits until the operator has deleted old records to make room."""
 NOTE_PATIENCE = 10.0
-"""Seconds for which a deletion waits until the run's number is told; it takes six at most."""
-# Informers log what they try again; in a shell or a notebook the verbs say what matters of it.
+"""Seconds for which a deletion waits until the run's number is published; it takes at most six."""
+# Informers log their retries; in a shell or a notebook the verbs report what matters.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
 Clusters = list[TFCluster]
 
@@ -248,7 +243,8 @@ class KubernetesBackend(Backend):
     """Clusters in a namespace of a Kubernetes cluster.
 
     Args:
-        context: of the kubeconfig; empty: in a pod its service account, else the current context.
+        context: a context of the kubeconfig; empty: in a pod its service account, else the current
+            one.
         namespace: empty: see `access.connect`.
     """
 
@@ -263,17 +259,17 @@ class KubernetesBackend(Backend):
 
     @property
     def api(self) -> Api:
-        """The connection, made when first needed. Raises BackendUnavailable."""
+        """The connection, created when first used. Raises BackendUnavailable."""
         return self._connection[0]
 
     @property
     def namespace(self) -> str:
-        """Where the runs are. Raises BackendUnavailable."""
+        """The namespace of the runs. Raises BackendUnavailable."""
         return self._connection[1]
 
     @property
     def mounts(self) -> bool:
-        """Whether this process has the volumes of the runs' namespace. Asks no cluster."""
+        """Whether this process mounts the volumes of the runs' namespace. Asks no cluster."""
         return namespace_access.mounts_volumes(self._context, self.namespace)
 
     def workspace(self) -> Path:
@@ -324,11 +320,11 @@ class KubernetesBackend(Backend):
             return namespace_access.read_published(self.api, self.namespace)[0]
 
     def serves(self) -> bool:
-        """Whether an operator serves the namespace; also when nobody can say at the moment.
+        """Return whether an operator serves the namespace; True also if nobody can say now.
 
         Raises:
             NotAllowed: TFCluster is installed, and this account may not ask.
-            BackendUnavailable: the same, and the account is not accepted at all.
+            BackendUnavailable: it is installed, and this account is not accepted at all.
         """
         try:
             api, namespace = self._connection
@@ -342,7 +338,7 @@ class KubernetesBackend(Backend):
         return checks.preflight(checks.with_image(spec, facts), facts)
 
     def kubectl_place(self, spec: Spec) -> KubectlPlace:
-        """See `Backend.kubectl_place`. Raises as `options`."""
+        """See `Backend.kubectl_place`. Raises the errors of `options`."""
         facts = self._facts(spec)
         missing = [str(problem) for problem in checks.preflight(spec, facts).problems]
         with self._explained():
@@ -357,7 +353,7 @@ class KubernetesBackend(Backend):
         return KubectlPlace(self.namespace, facts.cluster.policy, tuple(missing))
 
     def _facts(self, spec: Spec) -> checks.ClientFacts:
-        """All by which a launch is judged. Raises as `options`."""
+        """Return the facts by which a launch is judged. Raises the errors of `options`."""
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
             account = self._account(told)
@@ -380,7 +376,7 @@ class KubernetesBackend(Backend):
         return kube_hours.read_account(told, self._all_runs(), time.time()) if bounded else None
 
     def next_number(self, cluster: str) -> int:
-        """See `Backend.next_number`. Raises as `options`."""
+        """See `Backend.next_number`. Raises the errors of `options`."""
         with self._explained():
             there, _offer, told = namespace_access.read_published(self.api, self.namespace)
             return namespace_access.next_run_number(
@@ -412,7 +408,7 @@ class KubernetesBackend(Backend):
                 )
                 made = self._post(body)
                 if made is None:
-                    continue  # somebody was faster: the name may be taken now
+                    continue  # another launch was faster: the name may be taken now
                 read = custom_resource.read(made)
                 told = (*read.status.warnings, *verdict.passing)
                 return replace(read, status=replace(read.status, warnings=told))
@@ -423,8 +419,8 @@ class KubernetesBackend(Backend):
         )
 
     def _post(self, body: Object) -> Object | None:
-        """Post a run, as `post_run`; wait a moment for the operator where records are in the way
-        that it deletes by itself.
+        """Post a run, as `post_run`; wait a moment if the operator will delete records that are in
+        the way.
 
         Raises:
             PreflightRefused: the namespace has as many records as it may have.
@@ -490,7 +486,7 @@ class KubernetesBackend(Backend):
             except ApiError as error:
                 now = self.get(cluster.metadata.name)
                 if error.status == 422 and now.spec.stop is not None:
-                    return now  # somebody was faster, and only the first stop counts
+                    return now  # another stop was faster, and only the first one counts
                 raise
 
     def note(self, ref: str, text: str) -> TFCluster:
@@ -507,7 +503,7 @@ class KubernetesBackend(Backend):
         """See `Backend.delete`.
 
         Raises:
-            Conflict: also when the output shall go and its volume is not mounted here.
+            Conflict: also if the output is to be deleted and its volume is not mounted here.
         """
         cluster = self.get(ref)
         head, output = cluster.metadata, namespace_access.output_folder(self.mounts, cluster)
@@ -538,15 +534,17 @@ class KubernetesBackend(Backend):
                 output.parent.rmdir()
 
     def _wait_until_noted(self, cluster: TFCluster) -> None:
-        """Wait until the operator has told the number of a run that ended just now: a launch right
-        after its deletion would get it again. No longer than `NOTE_PATIENCE`.
+        """Wait until the operator has published the number of a run that ended just now.
+
+        Otherwise a launch right after its deletion would get the number again. It waits at most
+        `NOTE_PATIENCE` seconds.
         """
         head, until = cluster.metadata, time.monotonic() + NOTE_PATIENCE
         while time.monotonic() < until and not self.outage():
             try:
                 told = namespace_access.read_published(self.api, self.namespace)[2]
             except (ApiError, BackendUnavailable):
-                return  # nobody keeps numbers here: the record can go all the same
+                return  # nobody publishes numbers here: delete all the same
             numbers = kube_hours.last_numbers(told)
             if numbers is None or numbers.get(head.cluster, 0) >= head.run:
                 return
@@ -583,20 +581,20 @@ class KubernetesBackend(Backend):
             return watch_all_runs(self.api, self.namespace, read_record)
         return watch_run(self.api, self.namespace, self.get(ref), read_record)
 
-    # -- what the verbs are made of ----------------------------------------------------------------
+    # -- helpers of the verbs ----------------------------------------------------------------------
 
     def _where(self, name: str) -> str:
         return path("tfclusters", self.namespace, name)
 
     def _all_runs(self) -> Clusters:
-        """All runs, in no order. Raises ApiError."""
+        """Return all runs, in no order. Raises ApiError."""
         where = path("tfclusters", self.namespace)
         try:
             found = self.api.every(where).items
         except ApiError as error:
             if error.status != 410:
                 raise
-            found = self.api.every(where).items  # a page came too late: from the first one again
+            found = self.api.every(where).items  # a page came too late: start again
         return [cluster for each in found if (cluster := read_record(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:

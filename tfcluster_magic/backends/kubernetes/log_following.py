@@ -1,18 +1,17 @@
-"""Logs of all tasks of a run, once or followed: from pods while these are there, then from /log.
+"""Logs of all tasks of a run, once or followed: from pods while they exist, then from /log.
 
-Each line comes once, also while pods come and go, and in the order in which they were printed as
-far as tasks that are asked in turn allow; those of one task always. None comes at least twice a
-second, however long the API server or a node takes; and a sentence where tasks cannot be read. A
-few connections poll the tasks in turn, so that 600 tasks can be followed. Where /log is not
-mounted, what a pod printed in its last moments may go with it, which is reported.
+Each line comes once, although pods come and go. Lines come in the order of printing as far as
+polling allows; those of one task always do. None comes at least twice a second, however slow the
+API server or a node is, and a sentence says which tasks cannot be read. A few connections poll the
+tasks in turn, so that 600 tasks can be followed. Where /log is not mounted, a pod's last lines may
+be lost with it, which is reported.
 
-Why polls and no streams (`follow=true`): a stream is a connection here, in the API server and to
-the kubelet for as long as somebody looks, and a thread here: 600 for one look at 600 tasks, and one
-that went silent with its node looks like a task that prints nothing. A poll takes the API server
-about 2 ms. 2000 tasks, four for each of 500 people who all look, are 250 polls a second while they
-are quiet and 2000 when all of them print all the time; asking each task every 0.4 s would be 5000
-in both cases. Whoever follows 600 tasks that print sees lines up to 15 s late, and of few tasks up
-to 1 s.
+Why polling instead of streams (`follow=true`): a stream keeps a connection here, in the API server
+and to the kubelet, and a thread here, for each of 600 tasks, and one that died with its node looks
+like a quiet task. A poll costs the API server about 2 ms. 500 users who follow four tasks each make
+250 polls a second while tasks are quiet, and 2000 when all print all the time; asking each task
+every 0.4 s would be 5000 in both cases. Lines of 600 printing tasks come up to 15 s late, those of
+few tasks up to 1 s.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from ..base import Counts, LogLine, every_line, in_time_order
 from .pod_log import PodLog
 
 SHORTEST_PAUSE = 1.0
-"""Seconds after which a task that printed is asked again."""
+"""Seconds after which a task that printed is polled again."""
 LONGEST_PAUSE = 8.0
-"""The same of one that was quiet, at most: each time twice as long."""
+"""The same for a quiet task, at most; the pause doubles each time."""
 REQUESTS_PER_SECOND = 40.0
-"""Questions a second for all tasks together, beside the first ones."""
+"""Polls a second for all tasks together, besides the first ones."""
 
 
 @dataclass
@@ -55,13 +54,13 @@ class _TaskPoll:
 
 
 class PollSchedule:
-    """The turns of so many tasks, which are numbered."""
+    """The schedule of polls; tasks are numbered."""
 
     def __init__(self, tasks: int) -> None:
         self._turns = [_TaskPoll() for _ in range(tasks)]
 
     def due(self, now: float, most: int) -> list[int]:
-        """Tasks to ask now, those first that wait the longest; each until it was `answered`."""
+        """Return tasks to poll now, the most overdue first; each waits until it is `answered`."""
         found = [i for i, turn in enumerate(self._turns) if not turn.pending and turn.at <= now]
         found = sorted(found, key=lambda i: self._turns[i].at)[: max(0, most)]
         for each in found:
@@ -69,37 +68,37 @@ class PollSchedule:
         return found
 
     def wake(self, task: int) -> None:
-        """Its pod has changed: it is asked at once, perhaps for its first or last lines."""
+        """Poll a task at once because its pod has changed, perhaps for its first or last lines."""
         turn = self._turns[task]
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """The answer is there: whether it had lines, and whether more can be read at once."""
+        """Note an answer: whether it had lines, and whether more can be read at once."""
         turn = self._turns[task]
         turn.pending = False
         behind, turn.woken = behind or turn.woken, False
         turn.pause = (
             SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
         )
-        # All of them at this pace are REQUESTS_PER_SECOND questions a second.
+        # All tasks at this pace make REQUESTS_PER_SECOND polls a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
 
 
-# -- lines of tasks that are asked in turn, put in order -------------------------------------------
+# -- sorting lines of polled tasks -----------------------------------------------------------------
 
 PATIENCE = 1.0
-"""Seconds that a line waits for the answers of other tasks, which may have earlier ones."""
+"""Seconds that a line waits for the answers of other tasks, which may have earlier lines."""
 FIRST_PATIENCE = 3.0
 """The same until every task has answered once."""
 MOST_WAITING = 100_000
-"""Lines that wait; beyond, the earliest go on however short they waited."""
+"""Waiting lines; above this the earliest are released, however short they waited."""
 MOST_CHARACTERS = 64 << 20
-"""Of these lines together."""
+"""Characters of these lines in total."""
 
 
 class TimeSorter:
-    """Lines that wait until the other tasks were asked after they came; bounded in number and
-    size: the backlog of one chatty task may be larger than memory.
+    """A buffer in which lines wait until the other tasks were polled after them. Its size is
+    bounded: the backlog of one busy task may be larger than memory.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -110,7 +109,7 @@ class TimeSorter:
         self._number = itertools.count()
 
     def put(self, task: int, lines: Sequence[LogLine], asked: float, now: float) -> None:
-        """What a task, which was asked at `asked`, has answered."""
+        """Add the answer of a task that was polled at `asked`."""
         self._asked[task] = asked
         for line in lines:
             at = self._printed[task] = max(self._printed[task], line.at or 0.0)
@@ -118,7 +117,7 @@ class TimeSorter:
             self._characters += len(line.text)
 
     def due(self, now: float) -> Iterator[LogLine]:
-        """The lines that need not wait any more."""
+        """Yield the lines that need not wait any longer."""
         all_asked = min(self._asked)
         patience = FIRST_PATIENCE if all_asked == float("-inf") else PATIENCE
         until = max(all_asked, now - patience)
@@ -130,7 +129,7 @@ class TimeSorter:
             yield self._pop()
 
     def rest(self) -> Iterator[LogLine]:
-        """All of them: nobody is asked any more."""
+        """Yield all remaining lines."""
         while self._waiting:
             yield self._pop()
 
@@ -141,16 +140,15 @@ class TimeSorter:
 
 
 # -- tasks that cannot be read ---------------------------------------------------------------------
-#
-# One sentence for all of them, not at once (a cut of seconds is no news) and not again while
-# nothing else is wrong, and one when all can be read again.
+# There is one notice for all of them, after some seconds and not repeated while nothing else fails,
+# and one when all can be read again.
 
 REPORT_AFTER = 3.0
-"""Seconds without an answer before it is told."""
+"""Seconds without an answer before the first notice."""
 REPORT_AGAIN_AFTER = 30.0
-"""Seconds after which it is told that further tasks cannot be read."""
+"""Seconds before a notice of further tasks."""
 OWN_PREFIX = "tfcluster: "
-"""How a line begins that no task has printed, as those of the runtime do."""
+"""Beginning of lines that no task has printed; the runtime uses it too."""
 
 
 class UnreadableTasks:
@@ -163,7 +161,7 @@ class UnreadableTasks:
         self._reported_at = 0.0
 
     def record(self, task: str, why: str, now: float) -> None:
-        """`why` a task, or "" for the run itself, could not be read; empty when it was."""
+        """Note why a task, or "" for the run itself, could not be read; empty if it was."""
         if why:
             self._since.setdefault(task, now)
             self._why = why
@@ -171,7 +169,7 @@ class UnreadableTasks:
             self._since.pop(task, None)
 
     def next_notice(self, now: float) -> str | None:
-        """What has to be told now, if anything."""
+        """Return the notice that is due now, if any."""
         if not self._since:
             had, self._reported = self._reported, set()
             return OWN_PREFIX + _("all tasks can be read again") if had else None
@@ -185,14 +183,14 @@ class UnreadableTasks:
 
 
 def unreadable_notice(tasks: Sequence[str], why: str) -> str:
-    """That tasks cannot be read; the run itself is the one without a name."""
+    """Return a notice that tasks cannot be read; the run itself has no name."""
     named = [task for task in tasks if task]
     what = shorten(named) if named else _("the run")
     return OWN_PREFIX + _("{what} cannot be read: {why}").format(what=what, why=why)
 
 
 def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
-    """That what tasks printed last went with their pods."""
+    """Return a notice that the last lines of tasks went with their pods."""
     return OWN_PREFIX + _(
         "the last lines of {tasks} may be missing: their pods are gone, and {folder}, which has "
         "them, is not mounted here"
@@ -202,16 +200,16 @@ def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
 # -- the logs of a run -----------------------------------------------------------------------------
 
 HEARTBEAT = 0.3
-"""Seconds without a word, at most."""
+"""Seconds between two items, at most."""
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Bytes of one task that are read before its lines are shown; of so many tasks at once."""
+"""Bytes of one task read before its lines are shown, in so many tasks at once."""
 REFUSAL_PATIENCE = 10.0
-"""Seconds that a server which refuses is waited for: after its own restart it does so for some."""
+"""Seconds to wait for a server that refuses, as it does for some after its own restart."""
 
 QUICK = 2.0
-"""Seconds within which a refusal is a cut connection, and asked again at the end of a run."""
+"""Seconds within which a refusal at a run's end counts as a broken connection and is retried."""
 FINAL_PHASES = {phase.value for phase in Phase if phase.is_final}
 
 Lines = Iterator[LogLine | None]
@@ -223,9 +221,9 @@ class RunLogs:
     Args:
         api: the connection.
         cluster: the run.
-        tasks: those to read.
+        tasks: the tasks to read.
         folder: the run's output folder, where it is mounted here.
-        counts: whether a line is one of the last ones that are wanted.
+        counts: whether a line counts towards `tail`.
     """
 
     def __init__(
@@ -249,7 +247,7 @@ class RunLogs:
         self._unsought = {log.task for log in self._logs}
 
     def once(self, tail: int | None) -> Lines:
-        """Every line that is there; None while they are waited for.
+        """Yield every existing line; None while waiting.
 
         Raises:
             NotFound: nothing of some tasks can be read any more.
@@ -265,7 +263,7 @@ class RunLogs:
         self._check(self._cluster.status.started_at is not None)
 
     def follow(self, tail: int | None) -> Lines:
-        """Lines as they come, until the run has ended and all of them were given; None at least
+        """Yield lines as they come until the run has ended and all were yielded; None at least
         twice a second.
         """
         name = self._cluster.metadata.name
@@ -331,7 +329,7 @@ class RunLogs:
                 time.sleep(_TICK)
 
     def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
-        """Why changes are not heard of. Raises it when the server refuses for long."""
+        """Return why changes are not received. Raises it if the server refuses for long."""
         found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
         if found is None:
             return None
@@ -348,12 +346,12 @@ class RunLogs:
         )
 
     def _is_over(self, runs: Informer) -> bool:
-        """Whether the run has ended; parameter servers that outlive it are not waited for."""
+        """Return whether the run has ended, apart from parameter servers that outlive it."""
         status = self._status(runs)
         return not status or status.get("phase") in FINAL_PHASES
 
     def _status(self, runs: Informer) -> Object:
-        """The run's status; empty when the run is gone, perhaps launched again since."""
+        """Return the run's status; empty if the run is gone, perhaps launched again since."""
         head = self._cluster.metadata
         found = runs.get(self._namespace, head.name)
         if found is None or found["metadata"]["uid"] != head.uid:
@@ -376,7 +374,7 @@ class RunLogs:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _read_next(self, log: PodLog, tail: int | None) -> list[LogLine]:
-        """The next lines of a task, from the last `tail` ones on."""
+        """Return the next lines of a task, beginning with the last `tail` ones."""
         if tail is not None and log.task in self._unsought:
             log.seek_last(tail)
             if log.problem is not None:
@@ -393,10 +391,10 @@ class RunLogs:
         return lines
 
     def _read_all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
-        """All that is there: while a task's lines are given the next ones are asked.
+        """Yield all existing lines; while a task's lines are yielded, the next are being read.
 
-        In the order in which they were printed, but for the whole logs of more tasks than there are
-        connections, which come task by task.
+        They are in the order of printing, but whole logs of more tasks than there are connections
+        come task by task.
         """
         if tail is None and len(self._logs) > CONNECTIONS:
             ahead: deque[Future[list[LogLine]]] = deque()
@@ -419,7 +417,7 @@ class RunLogs:
         )
 
     def _rest(self, log: PodLog, lines: Sequence[LogLine]) -> Iterator[LogLine]:
-        """A task's first lines and what follows them."""
+        """Yield a task's first lines and what follows them."""
         yield from lines
         while log.behind:
             yield from log.read(_PART)
@@ -441,10 +439,10 @@ class RunLogs:
         where = path("pods", self._namespace)
         return self._api.every(where, labelSelector=self._selector).items
 
-    # -- what could not be read --------------------------------------------------------------------
+    # -- missing lines -----------------------------------------------------------------------------
 
     def _missing_notices(self) -> Iterator[LogLine]:
-        """What is told of tasks whose lines are not all there."""
+        """Yield notices about tasks whose lines are incomplete."""
         for log in self._logs:
             if log.problem is not None:
                 told = unreadable_notice([log.task], self._why(log.problem))
@@ -455,7 +453,7 @@ class RunLogs:
             yield LogLine(cut[0], cut_off_notice(cut, folder))
 
     def _check(self, started: bool) -> None:
-        """Raise NotFound when what was printed is nowhere that can be reached."""
+        """Raise NotFound if the output of tasks cannot be reached anywhere."""
         lost = [log.task for log in self._logs if log.missing and log.empty and not log.problem]
         if not lost or self._folder is not None or not started:
             return

@@ -1,9 +1,9 @@
-"""What this process sees of the runs' namespace: options that the operator published, whether the
-operator answers, which volumes are mounted here, and so the facts by which a launch is judged.
+"""A client's view of the runs' namespace, and the facts by which a launch is judged.
 
-The operator is asked at most once in `CHECK_INTERVAL` seconds, however many callers ask. No
-question holds up a view for longer than `REQUEST_TIMEOUT`, and nothing is said against an operator
-whose state is unknown.
+It covers the options that the operator published, whether the operator answers, and which volumes
+are mounted here. The operator's Lease is read at most once in `CHECK_INTERVAL` seconds, however
+many callers ask. No request delays a view for longer than `REQUEST_TIMEOUT`, and an operator in an
+unknown state is not reported as down.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ REQUEST_TIMEOUT = 5.0
 
 
 def is_served(api: Api, namespace: str) -> bool:
-    """Whether an operator serves the namespace; also when nobody can say at the moment.
+    """Return whether an operator serves the namespace; True also if nobody can say now.
 
     Raises:
         NotAllowed: TFCluster is installed on the cluster, and this account may not ask.
-        BackendUnavailable: the same, and the account is not accepted at all.
+        BackendUnavailable: it is installed, and this account is not accepted at all.
     """
     try:
         api.get(path("configmaps", namespace, labels.OPTIONS), seconds=REQUEST_TIMEOUT)
@@ -51,7 +51,7 @@ def is_served(api: Api, namespace: str) -> bool:
         if error.status not in (401, 403) or not _is_installed(api):
             return error.unanswered
         why = access.explain_api_error(error, server=api.server)
-        # Running them here instead would be what nobody who is missing a right asked for.
+        # A user with a missing right did not ask to run clusters in this pod instead.
         raise type(why)(
             _("{why}. To run clusters in this pod itself, say TFCLUSTER_BACKEND=local").format(
                 why=why
@@ -61,15 +61,15 @@ def is_served(api: Api, namespace: str) -> bool:
 
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
-    """Return where the Lease of the operator is that serves a namespace. Raises ApiError, also if
-    no operator has served it yet.
+    """Return where the Lease of the namespace's operator is, and whether that is certain. Raises
+    ApiError, also if no operator has served the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
 
 
 def _is_installed(api: Api) -> bool:
-    """Whether the cluster knows TFClusters; everybody who is signed in may ask that."""
+    """Return whether the cluster knows TFClusters; every signed-in account may ask that."""
     try:
         api.get(API_PREFIXES["tfclusters"], seconds=REQUEST_TIMEOUT)
     except ApiError as error:
@@ -78,10 +78,10 @@ def _is_installed(api: Api) -> bool:
 
 
 def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
-    """The options of a namespace, the offer behind them, and what is told of hours.
+    """Return the options of a namespace, the offer behind them, and the hours as text.
 
     Raises:
-        ApiError: of the API server.
+        ApiError: the API server refuses or does not answer.
         BackendUnavailable: nothing is published, or it cannot be read.
     """
     try:
@@ -113,7 +113,7 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
         ) from None
 
 
-# -- how many records there may be -----------------------------------------------------------------
+# -- the limit of records --------------------------------------------------------------------------
 
 _EXCEEDED = re.compile(
     rf"exceeded quota: .* limited: \S*{re.escape(labels.COUNTED_RECORDS)}=(?P<limit>\d+)"
@@ -121,13 +121,13 @@ _EXCEEDED = re.compile(
 
 
 def exceeded_record_limit(error: ApiError) -> int | None:
-    """How many records a ResourceQuota allows that refused one; None for any other error."""
+    """Return how many records the ResourceQuota in a refusal allows; None for any other error."""
     found = _EXCEEDED.search(error.message) if error.status == 403 else None
     return None if found is None else int(found["limit"])
 
 
 def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
-    """The refusal of a launch for which a namespace has no room, with the records that count."""
+    """Return the error for a namespace without room for a record, which names those that count."""
     active = [each.metadata.name for each in known if each.status.released_at is None]
     ended = [each for each in known if each.status.released_at is not None]
     oldest = min(ended, key=lambda each: each.status.released_at or 0.0, default=None)
@@ -160,11 +160,11 @@ _OBJECTS_OF_RUNS = (
     ("networking.k8s.io", "networkpolicies"),
     ("batch", "jobs"),
 )
-"""Group and name of the kinds that a run is made of."""
+"""Group and name of the kinds that a run consists of."""
 
 
 def not_creatable(api: Api, namespace: str) -> list[str]:
-    """The kinds of a run's objects that this account may not create there. Raises ApiError."""
+    """Return the kinds of a run's objects that this account may not create. Raises ApiError."""
     return [
         kind
         for group, kind in _OBJECTS_OF_RUNS
@@ -175,19 +175,19 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 # -- whether the operator answers ------------------------------------------------------------------
 
 CHECK_INTERVAL = 4.0
-"""Seconds between two questions."""
+"""Seconds between two checks."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
-"""The same if the Lease may not be read, or is not where it is only supposed to be."""
+"""The same if the Lease may not be read, or its place is only assumed and it is not there."""
 DAY = 86400.0
 
 
 class OperatorStatus:
-    """The operator as a client sees it.
+    """The operator's state as a client sees it.
 
     Args:
         api: the connection.
-        place: where the operator's Lease is, `namespace/name`, and whether the operator says so;
-            called until it is known. Raises ApiError.
+        place: returns where the operator's Lease is, `namespace/name`, and whether the operator
+            published it; called until it succeeds. Raises ApiError.
     """
 
     def __init__(self, api: Api, place: Callable[[], tuple[str, bool]]) -> None:
@@ -196,13 +196,13 @@ class OperatorStatus:
         self._lock = threading.Lock()
         self._not_before = 0.0
         self._away: tuple[float, str] | None = None
-        """Since when the operator has not answered, by this machine's clock, and where its Lease
-        is.
+        """Since when the operator has not answered, by this machine's clock, and the place of its
+        Lease.
         """
 
     def notice(self) -> str:
-        """Return the notice for an operator that does not answer; empty while it answers."""
-        if self._lock.acquire(blocking=False):  # otherwise somebody is asking already
+        """Return the notice about an operator that does not answer; empty while it answers."""
+        if self._lock.acquire(blocking=False):  # otherwise another thread is checking
             try:
                 if time.monotonic() >= self._not_before:
                     self._check()
@@ -218,7 +218,7 @@ class OperatorStatus:
                 self._place, self._certain = self._find_place()
             silent = leader_election.silence_of_holder(self._api, self._place)
         except ApiError as error:
-            if error.gone and self._certain:  # an operator makes its Lease before all else
+            if error.gone and self._certain:  # an operator creates its Lease first of all
                 self._away = self._away or (time.time(), self._place)
             elif not error.unanswered:
                 self._away, rest = (
@@ -228,7 +228,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep one moment: answers come in whole seconds
+            elif self._away is None:  # keep the first time: answers are in whole seconds
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -244,29 +244,27 @@ def _outage_notice(since: float, place: str) -> str:
 
 
 # -- mounted volumes -------------------------------------------------------------------------------
-#
 # A notebook pod of the namespace mounts its volumes where tasks do; a laptop or a notebook of
-# another namespace does not mount them at all. A folder that happens to have the same path is
-# never taken for one of the runs': `here` is whether this process is in a pod of the runs' own
-# namespace (`mounts_volumes`).
+# another namespace does not mount them. A folder that happens to have the same path is not taken
+# for one of the runs': `here` says whether this process is in a pod of the runs' own namespace
+# (`mounts_volumes`).
 
 
 def mounts_volumes(context: str, namespace: str) -> bool:
-    """Whether runs of this namespace mount what this process mounts.
-
-    A context or a kubeconfig may mean another cluster, which may have a namespace of that name.
+    """Return whether this process mounts what runs of this namespace mount. A context or a
+    kubeconfig may belong to another cluster with a namespace of that name.
     """
     own = not context and not os.environ.get("KUBECONFIG")
     return own and access.in_pod() and access.pod_namespace() == namespace
 
 
 def logs_folder(here: bool, log_dir: str) -> Path | None:
-    """The folder of all runs' output, where it is mounted here."""
+    """Return the folder of all runs' output, if it is mounted here."""
     return Path(log_dir) if here and log_dir and os.path.isdir(log_dir) else None
 
 
 def output_folder(here: bool, cluster: TFCluster) -> Path | None:
-    """The folder of a run's output, which may not exist, where its volume is mounted here."""
+    """Return the folder of a run's output, which may not exist, if its volume is mounted here."""
     path = cluster.status.paths.get("output", "")
     return (
         Path(path) if path and logs_folder(here, os.path.dirname(os.path.dirname(path))) else None
@@ -274,7 +272,7 @@ def output_folder(here: bool, cluster: TFCluster) -> Path | None:
 
 
 def why_not_mounted(here: bool, folder: str) -> str | None:
-    """Why what lies in `folder` of the cluster's volumes cannot be read here; None when it can."""
+    """Return why `folder` on the cluster's volumes cannot be read here; None if it can."""
     top = folder.strip(os.sep).partition(os.sep)[0]
     if here and top and os.path.isdir(os.sep + top):
         return None
@@ -285,10 +283,10 @@ def why_not_mounted(here: bool, folder: str) -> str | None:
 
 
 def workspace_folder(here: bool) -> Path:
-    """The folder of the user that tasks mount, too.
+    """Return the user's folder that tasks also mount.
 
     Raises:
-        InvalidRequest: tasks could not see what is put anywhere here.
+        InvalidRequest: tasks do not see any folder of this process.
     """
     if here:
         return Path.home()
@@ -306,8 +304,8 @@ def next_run_number(
     log_dir: str,
     last: Mapping[str, int],
 ) -> int:
-    """The number of the next run: above that of `last`, as the operator told it also of deleted
-    runs, and none that a run has, or whose logs are still there.
+    """Return the number of the next run. It is above `last`, the operator's published number, which
+    includes deleted runs, and above those of existing runs and logs.
     """
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs_folder(here, log_dir)
@@ -316,10 +314,10 @@ def next_run_number(
 
 
 def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
-    """How full the claims of the namespace are, of which this process mounts some where tasks do.
+    """Return the usage of the namespace's claims that this process mounts where tasks do.
 
-    It measures from inside: what kubelet knows of volumes nobody may ask who could not enter any
-    pod, and of classes that are folders of a larger disk it knows nothing.
+    It is measured from inside. Reading the kubelet's figures takes the right to enter any pod, and
+    it knows nothing of storage classes whose volumes are folders of a larger disk.
     """
     policy, claims = offer.policy, offer.names.claims or {}
     places = (
@@ -350,7 +348,7 @@ def gather_facts(
     *,
     here: bool,
 ) -> ClientFacts:
-    """All by which this launch is judged: what was published, and what is seen from here."""
+    """Return the facts by which this launch is judged: the published ones and local ones."""
     own = next((os.environ[key] for key in _IMAGE if os.environ.get(key)), None)
     return ClientFacts(
         cluster=offer,

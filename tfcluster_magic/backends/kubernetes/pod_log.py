@@ -1,10 +1,10 @@
-"""The log of one task: that of each of its pods in turn, then the copy that the task left in /log.
+"""The log of one task: that of each of its pods in turn, then the task's copy in /log.
 
-Each line is given once through cuts, new attempts, a log that its node rotated, a clock that
-stepped back, and the end of a pod: a cursor holds what was given last, which is looked for in each
-answer, and what follows it is new. Nothing is left out for its time stamp: a node's clock may step
-back, and lines may have equal stamps, so a line is recognised by its place among those with its
-stamp, or by those before. A pod that went before its end was read makes the log go on in the copy.
+Each line is given once, despite broken connections, new attempts, log rotation, a clock that steps
+back, and the end of a pod. A cursor marks the last line given; it is searched in each answer, and
+what follows is new. Time stamps alone do not suffice, because clocks may step back and lines may
+have equal stamps. So a line is recognized by its place among those with its stamp, or by the lines
+before it. If a pod is deleted before its end was read, the log continues in the copy.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
 """
@@ -31,30 +31,29 @@ StampedLine = tuple[str, bytes]
 
 @dataclass
 class LogCursor:
-    """The line of a log that was given last."""
+    """The last line given of a log."""
 
     stamp: str = ""
     same: int = 0
-    """Lines given, one after the other up to this one, that have this very stamp."""
+    """Consecutive lines given up to this one that have this very stamp."""
     length: int = 0
-    """Bytes given of it: a line that has no end yet grows."""
+    """Bytes given of it: a line without an end still grows."""
 
     def move(self, line: StampedLine) -> None:
-        """Set it on the line that follows."""
+        """Move to the line that follows."""
         stamp, text = line
         self.same = self.same + 1 if stamp == self.stamp else 1
         self.stamp, self.length = stamp, len(text)
 
     def since(self, margin: float) -> str:
-        """When so many seconds before the line began; the API takes whole seconds."""
+        """Return the time so many seconds before the line; the API takes whole seconds."""
         zone = self.stamp[29:].replace("Z", "+00:00")
         second = datetime.fromisoformat(self.stamp[:19] + zone)
         return (second - timedelta(seconds=margin)).isoformat()
 
     def find(self, said: Sequence[StampedLine], cut: bool) -> int | None:
-        """Which of `said` is the marked line; None when it is not among them.
-
-        `cut`: lines before these were left out of the answer, perhaps some with the same stamp.
+        """Return the index of the marked line in `said`; None if it is not there. `cut`: earlier
+        lines are missing in the answer, perhaps some with the same stamp.
         """
         end = next((i for i in range(len(said) - 1, -1, -1) if said[i][0] == self.stamp), None)
         if end is None:
@@ -68,8 +67,8 @@ class LogCursor:
 
 
 def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
-    """Where in `lines` that begins which follows the latest occurrence of `given`, whose last line
-    may have grown; None when it is not there.
+    """Return the index in `lines` after the latest occurrence of `given`; None if there is none.
+    The last line of `given` may have grown.
     """
     *before, last = given
     for at in range(len(lines) - 1, len(before) - 1, -1):
@@ -81,41 +80,41 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds between two bytes after which a kubelet does not answer."""
+"""Seconds between two bytes after which a kubelet counts as silent."""
 _RECENT = 2000
-"""Lines that are asked for from the end: a kubelet reads a whole file for `sinceTime` alone."""
+"""Lines requested from the end: for `sinceTime` alone a kubelet reads the whole file."""
 _FEW = 5
-"""The same where nothing was new last time, and of lines before those that are wanted."""
+"""The same if nothing was new last time, and for the lines before the wanted ones."""
 _MARGIN = 5.0
-"""Seconds by which a clock may step back between two looks at a task that prints all the time."""
+"""Seconds by which a clock may step back between two polls of a task that prints all the time."""
 _KEPT = 20
 _REST = ""
-"""In place of a time stamp: what the line before has more by now."""
+"""Replaces a time stamp for text that the line before has gained."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 
 @dataclass
 class PodLogState:
-    """A pod of a task, and how far it was read. `over`: it prints no more."""
+    """A pod of a task, and how far it was read; `over` if it prints no more."""
 
     name: str
     over: bool = False
     here: bool = True
     mark: LogCursor = field(default_factory=LogCursor)
     quiet: bool = False
-    """The last answer had nothing new."""
+    """Whether the last answer had nothing new."""
     read: bool = False
     gone: bool = False
     problem: ApiError | None = None
-    """Why the last question had no answer: its node is away, or the API server."""
+    """Why the last request failed: its node or the API server is away."""
 
 
 class PodLog:
-    """The log of one task. Used by one thread at a time.
+    """The log of one task; not thread-safe.
 
     Args:
-        file: the copy of it, where its volume is mounted here.
-        counts: whether a line is one of the last ones that are wanted.
+        file: the copy, where its volume is mounted here.
+        counts: whether a line counts towards the wanted ones.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class PodLog:
         self._sought = False
         self._last: deque[str] = deque(maxlen=_KEPT)
         self.behind = False
-        """Whether there is more that can be read at once."""
+        """Whether more can be read at once."""
 
     @property
     def missing(self) -> bool:
@@ -148,29 +147,29 @@ class PodLog:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a pod went before its end was read, and no copy has it."""
+        """Whether a pod was deleted before its end was read, and no copy exists."""
         return self._copy is None and any(
             not pod.read and (pod.gone or not pod.here) for pod in self._pods.values()
         )
 
     @property
     def problem(self) -> ApiError | None:
-        """Why a pod that is there could not be read; None when it was, or its copy is."""
+        """Why an existing pod could not be read; None if it was, or its copy is."""
         asked = (pod.problem for pod in self._pods.values() if pod.here)
         return next(filter(None, asked), None) if self._copy is None else None
 
     @property
     def is_copied(self) -> bool:
-        """Whether it goes on in the copy."""
+        """Whether it continues in the copy."""
         return self._copy is not None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever given."""
+        """Whether no line was ever given."""
         return not self._given
 
     def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
-        """These are the task's pods now, the oldest first, of so many attempts."""
+        """Take over the task's current pods, the oldest first, of so many attempts."""
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
             pod.here = uid in present
@@ -181,7 +180,7 @@ class PodLog:
             pod.over = (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def seek_last(self, count: int) -> None:
-        """Go to where the last `count` lines that count begin."""
+        """Move to where the last `count` lines that count begin."""
         self._tail = count
         if self._copy is not None:
             self._copy.seek_last(count)
@@ -197,7 +196,7 @@ class PodLog:
         self._given, self._sought = 0, True
 
     def _last_of(self, pod: PodLogState, count: int) -> tuple[list[StampedLine], int, int]:
-        """Lines from a pod's end, where of these the last `count` that count begin, how many do."""
+        """Return lines of a pod's end, where the wanted ones begin, and how many of them count."""
         asked = count + _FEW
         while True:
             found = list(self._request(pod, tailLines=asked))
@@ -210,7 +209,7 @@ class PodLog:
             asked *= 4
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Every line that is there and was not given; stops after `most` bytes (`behind`)."""
+        """Yield every new line; stop after `most` bytes and set `behind`."""
         if self._copy is not None:
             yield from self._rest
             yield from self._copy.read(most, last)
@@ -229,7 +228,7 @@ class PodLog:
             pod.read = over and not pod.gone and pod.problem is None
 
     def use_copy(self) -> None:
-        """Go on in the copy, behind the lines that were given; stay where there is no copy."""
+        """Continue in the copy after the lines already given; do nothing if there is no copy."""
         if self._copy is not None or self._file is None or not self._file.exists():
             return
         self._copy = TaskLog(self.task, [self._file], self._counts)
@@ -247,14 +246,14 @@ class PodLog:
 
     def _after_last(self, lines: list[LogLine]) -> list[LogLine]:
         texts = [line.text for line in lines]
-        for count in (len(self._last), 1):  # a line of TFCluster itself need not be in the copy
+        for count in (len(self._last), 1):  # lines of TFCluster itself may not be in the copy
             at = position_after(texts, list(self._last)[-count:])
             if at is not None:
                 return [*self._grown(lines[at - 1].text), *lines[at:]]
         return lines
 
     def _grown(self, line: str) -> Sequence[LogLine]:
-        """What a line, which was given last, has more by now."""
+        """Return what a line that was given last has gained."""
         more = line[len(self._last[-1]) :] if line.startswith(self._last[-1]) else ""
         return [LogLine(self.task, more)] if more else []
 
@@ -263,16 +262,16 @@ class PodLog:
     def _streams(self) -> Iterator[tuple[PodLogState, Iterator[StampedLine], bool]]:
         while self._open:
             yield self._open.popleft()
-        if self._sought:  # they have just been asked
+        if self._sought:  # they have just been read
             self._sought = False
             return
         for pod in list(self._pods.values()):
             if pod.here and not pod.read:
-                over = pod.over  # before it is asked, so that nothing printed before is missed
+                over = pod.over  # before reading, so that nothing printed before is missed
                 yield pod, self._new_lines(pod), over
 
     def _new_lines(self, pod: PodLogState) -> Iterator[StampedLine]:
-        """Lines of a pod that were not given."""
+        """Return the lines of a pod that were not given."""
         if not pod.mark.stamp:
             return self._request(pod)
         found: list[StampedLine] = []
@@ -290,10 +289,10 @@ class PodLog:
                 return iter(new)
             if not cut and "sinceTime" in query:
                 break
-        return iter(found)  # its node has begun a new file: all of it is new
+        return iter(found)  # its node has started a new file, so all of it is new
 
     def _queries(self, pod: PodLogState, said: list[StampedLine]) -> Iterator[dict[str, Any]]:
-        """What is asked until the marked line is found, each time for more."""
+        """Yield queries for ever more lines, until the marked line is found."""
         if pod.quiet:
             yield {"tailLines": _FEW}
             if said and said[-1][0] < pod.mark.stamp:
@@ -312,7 +311,7 @@ class PodLog:
         try:
             for line in self._api.lines(where, silence=_SILENCE, **asked):
                 stamp, _space, text = line.partition(b" ")
-                if not _STAMP.fullmatch(stamp):  # a kubelet's own words, in place of a log
+                if not _STAMP.fullmatch(stamp):  # an error text of the kubelet instead of a log
                     words = line.decode("utf-8", "replace")
                     pod.problem = ApiError(500, "InternalError", words)
                     return
@@ -322,7 +321,7 @@ class PodLog:
                 pod.problem = error
             elif error.gone:
                 pod.gone = True
-            elif error.status != 400:  # which says that it has not started yet
+            elif error.status != 400:  # 400: it has not started yet
                 raise
 
     def _advance(self, pod: PodLogState, line: StampedLine) -> LogLine:
@@ -338,7 +337,7 @@ class PodLog:
 
 
 def _printed_at(stamp: str) -> float | None:
-    """A node's time stamp in seconds since 1970."""
+    """Return a node's time stamp in seconds since the epoch."""
     try:
         zone = stamp[29:].replace("Z", "+00:00")
         return datetime.fromisoformat(stamp[:26] + zone).timestamp()

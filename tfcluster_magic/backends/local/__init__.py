@@ -1,1 +1,1 @@
-"""Clusters as real processes on this machine; `backend.LocalBackend` is the door."""
+"""Clusters as processes on this machine; `backend.LocalBackend` is the interface."""

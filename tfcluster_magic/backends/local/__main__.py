@@ -1,8 +1,9 @@
-"""Starts a supervisor, as `python -I -S __main__.py RUN_FOLDER LOCK_FD READY_FD IMPORT_PATH...`.
+"""Entry point of a supervisor: `python -I -S __main__.py RUN_FOLDER LOCK_FD READY_FD
+IMPORT_PATH...`.
 
-Detaches by a second fork, so that the process that launches has no child to wait for. Isolated and
-without `site`, so that nothing of the user's (modules in the current folder, PYTHONPATH, .pth
-files) runs in it.
+It detaches by a second fork, so that the launching process has no child to wait for. It runs
+isolated and without `site`, so that nothing of the user's (modules in the current folder,
+PYTHONPATH, .pth files) runs in it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The local backend: clusters as real processes of this user on this machine.
+"""The local backend: clusters as processes of this user on this machine.
 
-A launch takes capacity, name, number and devices in one step under the launch lock; the record is
-written last; then a detached supervisor takes over. All answers come from the files under the state
+A launch takes capacity, name, number and devices in one step under the launch lock, and writes the
+record last; then a detached supervisor takes over. All answers come from the files in the state
 folder; nothing is kept in this process.
 
-A watch polls `stat` five times a second: that costs less than a millisecond for fifty runs, works
-on any file system (inotify does not on NFS), and also finds a supervisor that was killed, which
+A watch polls with `stat` five times a second. For fifty runs that costs less than a millisecond,
+works on any file system (inotify does not on NFS), and also detects a killed supervisor, which
 changes no file.
 """
 
@@ -42,8 +42,8 @@ Stamps = tuple[state_files.Stamp | None, ...]
 
 
 def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
-    """The run now and whenever it changes, None after each look without a change; until nothing of
-    it is left.
+    """Yield the run now and at each change until it is released; None after each look without a
+    change.
     """
     known = RunChanges()
     while not state_files.is_gone(folder.record_file):
@@ -57,8 +57,8 @@ def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
 def watch_all_runs(
     folders: Callable[[], Iterable[RunFolder]],
 ) -> Iterator[TFCluster | Removed | None]:
-    """Each run in `folders()` now, whenever it changes, and when it is gone; None after each look
-    without a change. Never ends.
+    """Yield each run in `folders()` now, at each change, and when it is deleted. Never ends. Yields
+    None after each look without a change.
     """
     known = RunChanges()
     while True:
@@ -78,13 +78,13 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """What a watch has told of runs, and how their files looked then."""
+    """What a watch has reported of runs, and the stamps of their files then."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}
 
     def changed(self, folder: RunFolder) -> TFCluster | None:
-        """The run if it is new or has changed."""
+        """Return the run if it is new or has changed."""
         key, stamp = str(folder.path), _stamps(folder)
         last, _, before = self._seen.get(key, (None, None, None))
         if before is None or last != stamp:
@@ -99,25 +99,25 @@ class RunChanges:
         return cluster if cluster != before else None
 
     def is_released(self, folder: RunFolder) -> bool:
-        """Whether the run has been told as one of which nothing is left."""
+        """Return whether the run was reported as released."""
         seen = self._seen.get(str(folder.path))
         return seen is not None and seen[2].status.released_at is not None
 
     def missing(self, current: Iterable[RunFolder]) -> list[str]:
-        """Names of runs that are gone since they were looked at."""
+        """Return names of runs that were deleted since they were reported."""
         there = {str(folder.path) for folder in current}
         gone = [
             key
             for key in self._seen.keys() - there
             if state_files.is_gone(
                 self._seen[key][1].path
-            )  # a volume that fails for now has it still
+            )  # a volume that fails for now still has it
         ]
         return [self._seen.pop(key)[2].metadata.name for key in gone]
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """The run, read again only when its supervisor is gone."""
+    """Return the run, read again only if its supervisor is gone."""
     lock_fd = folder.lock()
     if lock_fd is None:
         return replace(cluster, status=lost_supervisor.with_full_disks(folder, cluster.status))
@@ -137,9 +137,9 @@ class LocalBackend(Backend):
     """Clusters on this machine.
 
     Args:
-        state_dir: folder of the records; without it that of the environment (see `paths`).
-        data_dir: folder of data sets; as above.
-        log_dir: folder under which each run has its output; as above.
+        state_dir: folder of the records; by default from the environment (see `paths`).
+        data_dir: folder of data sets; by default likewise.
+        log_dir: folder that holds each run's output folder; by default likewise.
     """
 
     name = "local"
@@ -158,7 +158,7 @@ class LocalBackend(Backend):
 
     @property
     def folders(self) -> dict[str, Path]:
-        """What the hub may bound, by `storage.NAMES`."""
+        """The folders that the hub may limit, by `storage.NAMES`."""
         return {"workspace": paths.home_dir(), "data": self.data_dir, "log": self.log_dir}
 
     def options(self) -> Options:
@@ -187,7 +187,7 @@ class LocalBackend(Backend):
     def _facts(
         self, spec: Spec, runs: Sequence[tuple[RunFolder, TFCluster]], resume_from: Path | None
     ) -> checks.LocalFacts:
-        """All by which a launch is judged."""
+        """Return the facts by which a launch is judged."""
         return launch_facts.gather_facts(
             spec, runs, self._store.hours, self.folders, self.state_dir, resume_from
         )
@@ -208,7 +208,7 @@ class LocalBackend(Backend):
         """See `Backend.create`.
 
         Raises:
-            InvalidRequest: it asks for what only Kubernetes has.
+            InvalidRequest: it asks for something that only Kubernetes has.
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
@@ -248,7 +248,7 @@ class LocalBackend(Backend):
         """See `Backend.stop`.
 
         Raises:
-            TFClusterError: the request could neither be written nor told to the supervisor.
+            TFClusterError: the request could neither be written nor sent to the supervisor.
         """
         folder, cluster = self._find(ref)
         if cluster.status.released_at is not None:
@@ -293,8 +293,8 @@ class LocalBackend(Backend):
             if cluster.status.released_at is None:
                 raise run_names.still_has_tasks(cluster)
             self._store.remove(folder, results=with_logs)
-        # Other launches need not wait for many checkpoints to go: as long as the folder is there,
-        # its number is not given again.
+        # Other launches need not wait while checkpoints are deleted: as long as the folder exists,
+        # its number is not used again.
         if with_logs and (output := cluster.status.paths.get("output")):
             state_files.remove_tree(Path(output))
         state_files.remove_empty(self._output(cluster))
@@ -339,7 +339,7 @@ class LocalBackend(Backend):
                 yield folder, cluster
 
     def _active(self) -> Sequence[tuple[RunFolder, TFCluster]]:
-        """Runs that still hold something."""
+        """Return the runs that are not released."""
         return [(f, c) for f, c in self._all() if c.status.released_at is None]
 
     def _find(self, ref: str) -> tuple[RunFolder, TFCluster]:
@@ -354,7 +354,7 @@ class LocalBackend(Backend):
         raise run_names.unknown_run_error(ref, runs)
 
     def _output_of(self, ref: str | None) -> Path | None:
-        """The output folder of a run, whether its record is still there or not."""
+        """Return the output folder of a run, whether its record exists or not."""
         if ref is None:
             return None
         with contextlib.suppress(NotFound):
@@ -363,14 +363,14 @@ class LocalBackend(Backend):
         return self.log_dir / cluster / str(run)
 
     def _output(self, cluster: TFCluster) -> Path:
-        """The output folder of a run; guessed for a damaged record, which does not say it."""
+        """Return the output folder of a run; guessed if the record is damaged."""
         told, of_run = cluster.status.paths.get("output"), cluster.metadata
         return Path(told) if told else self.log_dir / of_run.cluster / str(of_run.run)
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
-    """Signal the supervisor of a run when nobody listens to its pipe; return whether there was one.
-    A supervisor that is only starting is left alone: it will find the written stop.
+    """Signal the supervisor of a run if nobody listens to its pipe; return whether there was one. A
+    starting supervisor is left alone: it will find the written stop.
     """
     if cluster.status.phase is Phase.QUEUED:
         return False

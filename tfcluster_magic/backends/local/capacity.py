@@ -1,10 +1,10 @@
-"""Capacity of this machine, and what is free of it: cores, memory, GPUs. What active runs may use
-counts as taken.
+"""Capacity of this machine, and what is free of it: cores, memory, GPUs.
 
-Memory that a run may still take up to its limits is not given twice, and what other programs use is
-not given at all. The numbers come from /proc, the runs' records and `nvidia-smi`.
+What active runs may use counts as taken: memory that a run may still take up to its limits is not
+given twice, and memory used by other programs is not given at all. The numbers come from /proc, the
+runs' records and `nvidia-smi`.
 
-A GPU goes as a whole to one task of one active run, within what this process may see itself
+A GPU belongs as a whole to one task of one active run, within what this process may see itself
 (CUDA_VISIBLE_DEVICES). Devices are named by UUID, because the numbers of CUDA and of nvidia-smi
 differ. Without nvidia-smi on PATH there are no GPUs.
 """
@@ -28,12 +28,12 @@ NVIDIA_SMI_TIMEOUT = 20.0
 
 
 def has_gpu_driver() -> bool:
-    """Whether this machine has the driver's tool at all."""
+    """Return whether this machine has the driver's tool."""
     return shutil.which("nvidia-smi") is not None
 
 
 def gpu_devices() -> list[str]:
-    """The UUIDs of the GPUs that may be used here; none when nvidia-smi fails."""
+    """Return the UUIDs of the GPUs that may be used here; none if nvidia-smi fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -68,18 +68,18 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs that still hold something, with their folders."""
+"""Runs that are not released, with their folders."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
-    """What there is, and the free GPUs. Without `with_gpus` nvidia-smi, which may take a second, is
-    not asked.
+    """Return the capacity and the free GPUs. Without `with_gpus`, nvidia-smi, which may take a
+    second, is not called.
     """
     held = {cluster.metadata.name: _reserved_memory(cluster) for _, cluster in active}
     cores = float(_cores())
     cpu = sum(total_request(c.spec, cpu_of, occupied_types(c)) for _, c in active)
     total, available = _memory()
-    # What a run may still take on top of what it has is promised to it.
+    # Memory that a run may still take is promised to it.
     promised = sum(
         max(0.0, limit - processes.anonymous(processes.of_run(cluster.metadata.uid)))
         for _, cluster in active
@@ -100,7 +100,7 @@ def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResour
 
 
 def occupied_types(cluster: TFCluster) -> list[TaskType]:
-    """Task types that hold something: all of an active run, what still runs of an ended one."""
+    """Return the task types that use something: all of an active run, else those still running."""
     counts = cluster.status.counts
     if not cluster.status.phase.is_final:
         return [*TaskType]
@@ -126,9 +126,7 @@ def _cores() -> int:
 
 
 def _memory() -> tuple[float, float]:
-    """Bytes of memory in all and available; a limit of our own control group counts as the
-    machine's.
-    """
+    """Return total and available memory in bytes, by /proc/meminfo."""
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
         for line in file:

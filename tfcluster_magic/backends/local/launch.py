@@ -1,9 +1,9 @@
 """A launch on disk: name, number and devices in one step, the record last, then its supervisor.
 
-All or nothing: a launch that fails anywhere leaves no record, no process, no folder. It hands the
-run over to its supervisor together with the run's lock, so that no reader ever finds a record that
-nobody looks after. The supervisor survives the kernel, the terminal and the notebook server; an
-error in its start is reported with the last lines of its log.
+A launch that fails anywhere leaves no record, no process and no folder. It passes the run's lock to
+the supervisor, so that no reader ever finds a record without a supervisor. The supervisor survives
+the kernel, the terminal and the notebook server; an error in its start is reported with the last
+lines of its log.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from .store import RunFolder, Store
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0
-"""Seconds to wait for a supervisor to say that it is up; a slow one is left alone then, its lock
-tells.
-"""
+"""Seconds to wait for a supervisor's ready signal; a slow one then goes on, as its lock shows."""
 _BOOTSTRAP = Path(__file__).with_name("__main__.py")
 
 
 def own_interpreter() -> str:
-    """The Python that runs supervisors and tasks: the one that launches.
+    """Return the Python that runs supervisors and tasks: the current one.
 
     Raises:
         BackendUnavailable: this Python does not know its own executable.
@@ -101,14 +99,14 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
 
 
 def _is_readable(ready: int) -> bool:
-    """Whether there is something to read, or an end, within START_TIMEOUT."""
+    """Return whether there is data or an end of file within START_TIMEOUT."""
     poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
     poll.register(ready, select.POLLIN)
     return bool(poll.poll(START_TIMEOUT * 1000))
 
 
 def _import_path() -> list[str]:
-    """Where the supervisor finds this package and the one that it needs."""
+    """Return the import path of the supervisor: this package and msgspec."""
     package = Path(__file__).resolve().parents[3]
     return list(dict.fromkeys([str(package), str(Path(msgspec.__file__).resolve().parents[1])]))
 
@@ -118,7 +116,7 @@ def _import_path() -> list[str]:
 
 @dataclass(frozen=True)
 class TaskFolders:
-    """Where a run's tasks find and leave things."""
+    """The folders of a run's tasks."""
 
     data: Path
     output: Path
@@ -128,7 +126,7 @@ class TaskFolders:
 def task_description(
     metadata: Metadata, spec: Spec, program_dir: Path, folders: TaskFolders
 ) -> dict[str, object]:
-    """The content of `task.json`, without addresses.
+    """Return the content of `task.json`, without addresses.
 
     Raises:
         BackendUnavailable: this Python does not know its own executable.
@@ -150,7 +148,7 @@ def task_description(
 
 
 def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Devices for each task that asked for some; there are known to be enough."""
+    """Assign devices to each task that requested some; there are known to be enough."""
     left = list(free)
     given: dict[str, tuple[str, ...]] = {}
     for task_type, count in spec.replicas.counts.items():
@@ -179,10 +177,10 @@ class Launch:
         warnings: Sequence[str],
         free_gpus: Sequence[str] | None,
     ) -> tuple[RunFolder, int]:
-        """Make the next run of `cluster` exist; its folder, and its lock, which is held.
+        """Create the next run of `cluster`; return its folder and its lock, which is held.
 
         Raises:
-            SetupRefused: the run's log folder cannot be made.
+            SetupRefused: the run's log folder cannot be created.
             BackendUnavailable: this Python does not know its own executable.
             TFClusterError: the state folder or the program's snapshot fails.
         """
@@ -245,7 +243,7 @@ class Launch:
         spec: Spec,
         free_gpus: Sequence[str] | None,
     ) -> None:
-        """Everything that the tasks need."""
+        """Write everything that the tasks need."""
         folder.tasks.mkdir(mode=0o700)
         folder.write_uid(metadata.uid)
         folder.reserve()
@@ -270,7 +268,7 @@ class Launch:
         state_files.write(folder.task_file, msgspec.json.encode(described))
 
     def hand_over(self, folder: RunFolder, lock_fd: int) -> TFCluster:
-        """Start the supervisor, and give the run as it says it is.
+        """Start the supervisor, and return the run as it then is.
 
         Raises:
             BackendUnavailable: it did not start; then nothing is left of the run.
@@ -290,7 +288,7 @@ class Launch:
         return created
 
     def undo(self, folder: RunFolder) -> None:
-        """Remove what a launch made; its output folders, while nothing is in them."""
+        """Remove what a launch created; output folders only if they are empty."""
         self.store.undo(folder, self.log_dir)
 
     def _output(self, folder: RunFolder) -> Path:

@@ -1,6 +1,6 @@
 """The facts by which a launch on this machine is judged (`launch_checks.local`), gathered once.
 
-Creates nothing. Whether a Python has TensorFlow is known without importing it.
+Nothing is created. Whether a Python has TensorFlow is found out without importing it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .task_processes import scrubbed
 
 
 def find_python(path: str | None) -> TaskPython:
-    """The Python at `path`; the one that launches without one."""
+    """Return the Python at `path`; without a path, the current one."""
     from ...program.interpreters import find_modules  # which no other verb needs
 
     if path is None or path == sys.executable:
@@ -60,18 +60,18 @@ def gather_facts(
     state_dir: Path,
     resume_from: Path | None,
 ) -> LocalFacts:
-    """All by which this launch is judged.
+    """Return the facts by which this launch is judged.
 
     Args:
-        spec: what is to be launched.
-        runs: all runs that are on record.
+        spec: the spec to launch.
+        runs: all runs on record.
         hours: the ledger of hours.
         folders: the user's folders, by `storage.NAMES`.
         state_dir: the folder of the records.
         resume_from: the folder with the old checkpoints.
 
     Raises:
-        TFClusterError: what the hub allows cannot be read.
+        TFClusterError: the hub's limits cannot be read.
     """
     now, limits, log_dir = time.time(), quota.hub_limits(), folders["log"]
     active = [(folder, run) for folder, run in runs if run.status.released_at is None]
@@ -100,7 +100,7 @@ def gather_facts(
 
 
 def host_warnings(log_dir: Path) -> list[str]:
-    """What is bad here, but not bad enough to refuse a launch."""
+    """Return problems of this machine that are not bad enough to refuse a launch."""
     found = []
     if sys.platform != "linux":
         found.append(
@@ -118,7 +118,7 @@ def host_warnings(log_dir: Path) -> list[str]:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Why nothing could be written in `folder`, which may not exist yet; None when it could."""
+    """Return why `folder`, which may not exist yet, is not writable; None if it is."""
     there = _nearest_existing(folder)
     if not there.is_dir():
         return _("{there} is not a folder").format(there=there)

@@ -1,9 +1,8 @@
-"""Ends, in its place, a run whose supervisor is gone: killed, crashed, or lost with a reboot.
+"""The clean-up of a run whose supervisor is gone: killed, crashed, or lost with a reboot.
 
-An unreleased record whose lock is free gets its final status from whichever reader comes first, and
-from one only (it holds the lock meanwhile), with no process and no control group left. A supervisor
-that is only starting is not taken for lost: the launch holds the lock before the record exists, and
-hands it over.
+If a record is not released and its lock is free, the first reader takes the lock, ends all
+processes and control groups, and writes the final status. A starting supervisor does not count as
+lost: the launch holds the lock before the record exists, and passes it on.
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ _BOOT_ID_FORMAT = re.compile(rb"[0-9a-f-]{36}")
 
 
 def write_boot_id(lock_fd: int) -> None:
-    """Write into the lock file during which boot of the machine the run lives."""
+    """Write into the lock file the id of the machine's current boot."""
     with contextlib.suppress(OSError):
         os.pwrite(lock_fd, _boot_id(), 0)
         os.ftruncate(lock_fd, len(_boot_id()))
 
 
 def load_run(folder: RunFolder) -> TFCluster | None:
-    """The run in `folder` as it truly is: ended, if its supervisor is gone. None when it is not a
-    run.
-    """
+    """Return the run in `folder`, ended if its supervisor is gone. None if it is not a run."""
     cluster = folder.load()
     if cluster is None or cluster.status.released_at is not None:
         return cluster
@@ -45,7 +42,7 @@ def load_run(folder: RunFolder) -> TFCluster | None:
     if lock_fd is None:
         return _with_supervisor(folder, cluster)
     try:
-        cluster = folder.load()  # it may have come to its end before we had the lock
+        cluster = folder.load()  # it may have ended before we had the lock
         if cluster is None or cluster.status.released_at is not None:
             return cluster
         if processes.supervisors(folder.path):  # its lock file was removed or replaced
@@ -58,7 +55,7 @@ def load_run(folder: RunFolder) -> TFCluster | None:
         status = _final_status(folder, cluster, boot, time.time())
         try:
             folder.write_status(status)
-        except OSError:  # a full disk: the next reader infers the same end and time
+        except OSError:  # the disk is full: the next reader infers the same end and time
             ended_at = max(_last_write(folder), cluster.status.started_at or 0.0)
             status = _final_status(folder, cluster, boot, ended_at)
         folder.clear()
@@ -68,8 +65,8 @@ def load_run(folder: RunFolder) -> TFCluster | None:
 
 
 def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
-    """Return a run whose supervisor lives, with a full disk named; ask it to repair what is
-    damaged.
+    """Return a run whose supervisor lives, with warnings of full disks; ask the supervisor to
+    repair a damaged record.
     """
     if cluster.status.reason is Reason.RECORD_DAMAGED:
         folder.wake()
@@ -77,9 +74,8 @@ def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
 
 
 def with_full_disks(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
-    """Add to a status which disk is full, that of the records or of the output.
-
-    `full`: a write to the records' disk failed, whatever space it reports (as with a quota).
+    """Add warnings to a status about full disks, of the records or of the output. `full`: a write
+    to the records' disk failed, whatever space it reports (as with a quota).
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
     mounts = {state_files.mount_point(place) for place in places if state_files.is_full(place)}
@@ -105,7 +101,7 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
     else:
         phase, reason, ended = Phase.FAILED, Reason.SUPERVISOR_LOST, TaskState.FAILED
         message = Message("SupervisorLost", {"what": what, "name": name})
-        # The log is the first thing that a start leaves.
+        # A start writes the log first.
         if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
             message = Message("LaunchInterrupted", {"name": name})
     final = replace(
@@ -136,7 +132,7 @@ def _cause_of_loss(folder: RunFolder, boot: bytes) -> Message:
 
 
 def last_supervisor_lines(folder: RunFolder, lines: int) -> str:
-    """The last lines of the supervisor's log, for a message; empty when there are none."""
+    """Return the last lines of the supervisor's log, for a message; empty if there are none."""
     text = state_files.read_tail(folder.supervisor_log, 8192).decode("utf-8", "replace")
     words = [line.strip() for line in text.splitlines()[-lines:] if line.strip()]
     return " / ".join(words)
@@ -151,7 +147,7 @@ def _last_write(folder: RunFolder) -> float:
 
 
 def _usage_until_last_write(folder: RunFolder, before: Usage | None) -> Usage | None:
-    """What tasks held until the last sign of them: nobody saw when the supervisor died."""
+    """Return the usage until the last sign of the tasks: when the supervisor died is unknown."""
     if before is None:
         return None
     until = max(before.at, _last_write(folder))
@@ -162,7 +158,7 @@ def _usage_until_last_write(folder: RunFolder, before: Usage | None) -> Usage | 
 
 
 def _without_tasks(status: Status, ended: TaskState) -> Status:
-    """`status` when nothing runs any more: what was up has `ended`."""
+    """Return `status` without running tasks; those that were up have `ended`."""
     up = (TaskState.STARTING, TaskState.RUNNING)
     return replace(
         status,

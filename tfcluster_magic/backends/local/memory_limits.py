@@ -1,10 +1,9 @@
-"""Memory limits of tasks: the kernel enforces them where this user may make control groups, else
-the supervisor watches.
+"""Memory limits of tasks, enforced by control groups or, without them, by the supervisor.
 
-A task above its limit is ended, and its exit says so, with the limit and what was used. RLIMIT_AS
-is no way: TensorFlow reserves far more address space than memory. Control groups are made below a
-folder that this user may write (version 2 or 1), and every group of a run is removed, by whoever
-comes last: the folder is noted in the run's `cgroup` file.
+A task above its limit is killed, and its exit names the limit and the usage. RLIMIT_AS does not
+work: TensorFlow reserves far more address space than memory. Control groups are created below a
+folder that this user may write (version 2 or 1). Every group of a run is removed, even after a
+crash: the folder is noted in the run's `cgroup` file.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PREFIX = "tfcluster-"
 
 @dataclass(frozen=True)
 class ControlGroupFiles:
-    """What the two versions call the same things."""
+    """The file names of one version."""
 
     limit: str
     swap: tuple[str, str | None]  # file, and its content (None: the limit again)
@@ -57,11 +56,11 @@ class ControlGroup:
 
     @property
     def members(self) -> Path:
-        """The file that a process writes its pid to, in order to join."""
+        """The file to which a process writes its pid in order to join."""
         return self.path / "cgroup.procs"
 
     def oom_kills(self) -> int:
-        """How many processes the kernel killed here for memory."""
+        """Return how many processes the kernel killed here for memory."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in (self.path / _FILES[self.version].events).read_text().splitlines():
                 if line.startswith("oom_kill "):
@@ -69,7 +68,7 @@ class ControlGroup:
         return 0
 
     def peak(self) -> int:
-        """Most bytes used at any time; 0 when the kernel does not tell."""
+        """Return the peak usage in bytes; 0 if the kernel does not report it."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.path / _FILES[self.version].peak).read_text())
         return 0
@@ -77,13 +76,13 @@ class ControlGroup:
 
 @dataclass(frozen=True)
 class ControlGroupParent:
-    """A folder in which groups with a memory limit can be made."""
+    """A folder in which groups with a memory limit can be created."""
 
     path: Path
     version: int
 
     def make(self, uid: str, task: str, limit: int) -> ControlGroup:
-        """The group of one task of one run. Raises OSError."""
+        """Create the group of one task of one run. Raises OSError."""
         group = ControlGroup(self.path / f"{_PREFIX}{uid}-{task}", self.version)
         names = _FILES[self.version]
         group.path.mkdir(exist_ok=True)
@@ -99,7 +98,7 @@ class ControlGroupParent:
 
 
 def find_parent(proc: Path = Path("/proc/self")) -> ControlGroupParent | None:
-    """The nearest folder in which this process may make groups with a memory limit."""
+    """Return the nearest folder in which this process may create groups with a memory limit."""
     try:
         mounts = [_mount(line) for line in (proc / "mountinfo").read_text().splitlines()]
         own = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
@@ -125,9 +124,8 @@ def find_parent(proc: Path = Path("/proc/self")) -> ControlGroupParent | None:
 
 
 def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
-    """Remove every group of this run below `parent`, and end what is still in one.
-
-    Returns those that have processes after `within` seconds: in an uninterruptible wait.
+    """Remove every group of this run below `parent`, and kill what is still in one. Return the
+    groups that have processes after `within` seconds, in uninterruptible waits.
     """
     deadline = time.monotonic() + within
     while left := [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _remove_group(path)]:
@@ -135,7 +133,7 @@ def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
             break
         for path in left:
             processes.kill(_members(path))
-        time.sleep(0.01)  # a process that was killed is counted until it has been torn down
+        time.sleep(0.01)  # a killed process counts until it is torn down
     return left
 
 
@@ -165,7 +163,7 @@ def _remove_group(path: Path) -> bool:
 
 
 def _mount(line: str) -> tuple[str, str, str, Path]:
-    """Kind, options, root and mount point of a line of mountinfo (proc(5))."""
+    """Return kind, options, root and mount point of a line of mountinfo (proc(5))."""
     before, _dash, after = line.partition(" - ")
     fields = before.split()
     kind, _source, options = after.split(" ", 2)
@@ -177,8 +175,8 @@ def _mounted_path(path: str, root: str, point: Path) -> Path:
 
 
 def _delegated_folder(own: Path, point: Path) -> Path:
-    """Version 2 lets no group have both processes and limited children, so ours stands beside or
-    above us.
+    """Return the nearest folder with delegated memory limits, beside or above our own group. In
+    version 2 a group cannot have both processes and limited children.
     """
     for folder in (own.parent, *own.parent.parents):
         if not folder.is_relative_to(point):
@@ -190,7 +188,9 @@ def _delegated_folder(own: Path, point: Path) -> Path:
 
 
 def _is_usable(parent: ControlGroupParent) -> bool:
-    """Try it: permission bits do not tell of read-only mounts and missing controllers."""
+    """Return whether a probe works: permission bits do not show read-only mounts and missing
+    controllers.
+    """
     try:
         probe = parent.make(f"probe-{os.getpid()}", "0", 1 << 30)
         probe.path.rmdir()
@@ -200,12 +200,11 @@ def _is_usable(parent: ControlGroupParent) -> bool:
 
 
 # -- limits of one run's tasks ---------------------------------------------------------------------
-#
-# Watching looks every 0.5 s at the proportional memory (PSS) of a task's whole tree, and ends
-# everything in it but its `task.py`, which then reports the task's last lines.
+# Every 0.5 s the proportional memory (PSS) of a task's process tree is checked. Everything in it
+# but its `task.py` is killed, which then reports the task's last lines.
 
 CHECK_INTERVAL = 0.5
-"""Seconds between two looks at the memory of watched tasks."""
+"""Seconds between two checks of the memory of watched tasks."""
 
 
 class MemoryGuard:
@@ -214,14 +213,14 @@ class MemoryGuard:
     def __init__(
         self, uid: str, limits: Mapping[str, int], parent: ControlGroupParent | None
     ) -> None:
-        """`limits`: bytes by task, for those that have one; `parent`: where groups may be made."""
+        """`limits`: bytes by task, for those that have one; `parent`: where to create groups."""
         self._uid, self._limits, self._parent = uid, limits, parent
         self._groups: dict[str, ControlGroup] = {}
         self._kills_before: dict[str, int] = {}
         self._ended: dict[str, int] = {}
 
     def admit(self, task: str) -> Path | None:
-        """Prepare a start; the file in which the new process writes its pid, or None when it is
+        """Prepare a start; return the file to which the process writes its pid, None if it is
         watched.
         """
         self._ended.pop(task, None)
@@ -237,11 +236,11 @@ class MemoryGuard:
         return group.members
 
     def watched(self, tasks: Iterable[str]) -> list[str]:
-        """Those of `tasks` that have a limit which the kernel does not keep."""
+        """Return those of `tasks` whose limit the kernel does not enforce."""
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
     def enforce(self, roots: dict[str, int]) -> None:
-        """End what is above its limit; `roots` are the pids of the watched tasks' `task.py`."""
+        """Kill what is above its limit; `roots` are the pids of the watched tasks' `task.py`."""
         known = processes.snapshot() if roots else {}
         for task, root in roots.items():
             members = processes.tree(root, known)
@@ -253,7 +252,7 @@ class MemoryGuard:
                 processes.kill([pid for pid in members if pid != root] or [root])
 
     def explain(self, task: str, task_exit: TaskExit) -> TaskExit:
-        """`task_exit` as out of memory, where that is what it was."""
+        """Return `task_exit`, as out of memory if that was the cause."""
         used = self._ended.get(task)
         group = self._groups.get(task)
         if used is None and group is not None and group.oom_kills() > self._kills_before[task]:

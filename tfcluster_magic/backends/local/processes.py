@@ -1,8 +1,7 @@
-"""The processes of a run as /proc shows them: which there are, what they use, and their end.
+"""The processes of a run in /proc: how to find, measure and kill them.
 
-Finds every process of a run, wherever it was reparented and whatever session it made, by the run's
-uid in its environment, its ancestry, or its session. Owns no process; it only looks and kills.
-Where there is no /proc (macOS) it finds nothing.
+Every process of a run is found, even if reparented or in another session, by the run's uid in its
+environment, its ancestry, or its session. Without /proc (macOS) nothing is found.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
 _EXIT_VARIABLE = b"TFCLUSTER_TERMINATION_LOG="
 SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
-"""How a path ends of the file that a supervisor runs."""
+"""The end of the path of the file that a supervisor runs."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """What /proc/<pid>/stat says, as far as it matters here."""
+    """The fields of /proc/<pid>/stat that are needed here."""
 
     pid: int
     parent: int
@@ -32,7 +31,7 @@ class Process:
 
 
 def snapshot() -> dict[int, Process]:
-    """Every process that is not a zombie, by pid."""
+    """Return every process that is not a zombie, by pid."""
     found: dict[int, Process] = {}
     for entry in _pids():
         with (
@@ -46,7 +45,7 @@ def snapshot() -> dict[int, Process]:
 
 
 def of_run(uid: str, task: str | None = None) -> list[int]:
-    """Processes, not ourselves, whose environment names this run, and this task when given."""
+    """Return other processes whose environment names this run, and this task if given."""
     marks = [f"{UID_VARIABLE}={uid}".encode()]
     if task is not None:
         marks.append(f"{TASK_VARIABLE}={task}".encode())
@@ -59,13 +58,13 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
 
 
 def run_of(pid: int) -> str:
-    """The uid of the run that a process says it belongs to; empty for one that says none."""
+    """Return the run uid in a process's environment; empty if there is none."""
     return next(_uids(_words(pid, "environ")), "")
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of runs whose tasks write their exit to this folder, for a run whose record
-    is unreadable.
+    """Return the uids of runs whose tasks write their exit to this folder. This serves runs whose
+    record is unreadable.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()
@@ -82,8 +81,8 @@ def _uids(variables: Iterable[bytes]) -> Iterator[str]:
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
-    """Return whether a task of this run writes its exit to another folder than this: then the
-    record that names the uid is a copy of that run's.
+    """Return whether a task of this run writes its exit to another folder than this. Then the
+    record with this uid is a copy of that run's.
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():
@@ -91,15 +90,15 @@ def write_elsewhere(uid: str, tasks: Path) -> bool:
         with contextlib.suppress(OSError):
             for variable in variables if mark in variables else ():
                 place = os.path.dirname(variable.removeprefix(_EXIT_VARIABLE))
-                # A folder that was moved away is none: its name is no longer there.
+                # A folder that was moved away does not count: its old path no longer exists.
                 if variable.startswith(_EXIT_VARIABLE) and os.path.isdir(place):
                     return not (tasks.is_dir() and os.path.samefile(place, tasks))
     return False
 
 
 def supervisors(folder: Path) -> list[int]:
-    """Return the processes that supervise the run in `folder`, found by their command line: also
-    one that lost its lock.
+    """Return the supervisors of the run in `folder`, found by command line, even without their
+    lock.
     """
     found = []
     for pid in _pids():
@@ -117,7 +116,7 @@ def supervisors(folder: Path) -> list[int]:
 
 
 def tree(root: int, processes: dict[int, Process] | None = None) -> list[int]:
-    """`root`, all its descendants, and whatever else is in its session."""
+    """Return `root`, all its descendants, and whatever else is in its session."""
     known = snapshot() if processes is None else processes
     children: dict[int, list[int]] = {}
     for process in known.values():
@@ -135,7 +134,7 @@ def tree(root: int, processes: dict[int, Process] | None = None) -> list[int]:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """SIGKILL to each; those that are gone are none of our business."""
+    """Send SIGKILL to each process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -144,26 +143,25 @@ def kill(pids: Iterable[int]) -> None:
 def end_all(
     uid: str, task: str | None = None, within: float = 5.0, spare: Collection[int] = ()
 ) -> list[int]:
-    """Kill every process of the run (of one task of it), those born meanwhile included.
-
-    Returns what is still there after `within` seconds: a process in an uninterruptible wait.
+    """Kill every process of the run (or of one task), including those born meanwhile. Return what
+    is still there after `within` seconds: processes in uninterruptible waits.
     """
     deadline = time.monotonic() + within
     while left := [pid for pid in of_run(uid, task) if pid not in spare]:
         kill(left)
         if time.monotonic() > deadline:
             break
-        time.sleep(0.01)  # the kernel says nothing when somebody else's child has ended
+        time.sleep(0.01)  # the kernel does not report the end of other processes' children
     return left
 
 
 def pss(pids: Iterable[int]) -> int:
-    """Bytes of memory of these processes, shared pages counted in parts."""
+    """Return the memory of these processes in bytes, with shared pages counted in parts."""
     return sum(_memory_of(pid, "smaps_rollup", b"Pss:") for pid in pids)
 
 
 def rss(pids: Iterable[int]) -> int:
-    """Bytes of memory with all shared pages: never less than `pss`, and cheap to read."""
+    """Return the memory in bytes with all shared pages: at least `pss`, and cheap to read."""
     total = 0
     page = os.sysconf("SC_PAGE_SIZE")
     for pid in pids:
@@ -176,17 +174,17 @@ def rss(pids: Iterable[int]) -> int:
 
 
 def anonymous(pids: Iterable[int]) -> int:
-    """Bytes of memory that these processes alone hold and that cannot be dropped (RssAnon)."""
+    """Return the memory in bytes that is theirs alone and cannot be dropped (RssAnon)."""
     return sum(_memory_of(pid, "status", b"RssAnon:") for pid in pids)
 
 
 def command_line(pid: int) -> list[bytes]:
-    """The words that a process was started with; none of one that is gone."""
+    """Return the command line of a process; empty if it is gone."""
     return _words(pid, "cmdline")
 
 
 def _words(pid: int, file: str) -> list[bytes]:
-    """What `environ` or `cmdline` of a process says; nothing where it may not be read."""
+    """Return the words of a process's `environ` or `cmdline`; empty if not readable."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as opened:
         return opened.read().split(b"\0")
     return []

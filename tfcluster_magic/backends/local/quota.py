@@ -1,9 +1,9 @@
 """Limits that the hub sets for this user on this machine: sizes, storage and hours.
 
-The hub names a file with the limits; without it, as without a hub, there are none, and a file that
-cannot be read is an error. Hours are kept in `<state>/hours.json`: a run is written there before
-its record goes and counts from its record until then, so that nothing is counted twice or lost
-between the two. Nothing is written while runs run.
+The hub names a file with the limits; without it there are none, and an unreadable file is an error.
+Hours are kept in `<state>/hours.json`. A run counts from its record and is written there before its
+record is deleted, so that nothing is counted twice or lost in between. Nothing is written while
+runs run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .. import folder_sizes
 
 
 def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
-    """What this process' user may have; None: nobody said anything. Raises TFClusterError."""
+    """Return the limits of this process's user; None if there are none. Raises TFClusterError."""
     file = (os.environ if environ is None else environ).get(LIMITS_VARIABLE)
     if not file:
         return None
@@ -42,12 +42,12 @@ def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
 def bounded_volumes(
     folders: Mapping[str, Path], state_dir: Path, said: Limits | None
 ) -> list[FolderUsage]:
-    """How full those of a user's folders are that the hub bounds, by `storage.NAMES`."""
+    """Return the usage of the user's folders that the hub limits, by `storage.NAMES`."""
     if said is None:
         return []
     allowed = {}
     for name, amount in said.storage.items():
-        with contextlib.suppress(ValueError, TypeError):  # of another release
+        with contextlib.suppress(ValueError, TypeError):  # written by another release
             allowed[name] = parse_memory(amount)
     bounded = [
         folder_sizes.MeasuredFolder(name, path, allowed[name], runs=name == "log")
@@ -68,17 +68,16 @@ HOURS_FILE = "hours.json"
 
 
 class HoursFile:
-    """The ledger of one state folder; to be written under the launch lock."""
+    """The ledger of one state folder; write it only under the launch lock."""
 
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / HOURS_FILE
 
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
-        """Write down a run whose record goes, its number as well; `there` tells the uids of those
-        that have one.
+        """Record the hours and the number of a run whose record is being deleted.
 
-        Return False if they cannot be written: a full disk must not keep anybody from deleting
-        files. A damaged ledger is put aside, not overwritten.
+        `there` returns the uids of all recorded runs. Return False if writing fails: a full disk
+        must not keep anybody from deleting files. A damaged ledger is put aside, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):
@@ -106,13 +105,13 @@ class HoursFile:
         return True
 
     def last_number(self, cluster: str) -> int:
-        """The highest number of a run of this name that was written down; 0 for none."""
+        """Return the highest recorded run number of this name; 0 if there is none."""
         return self._read().numbers.get(cluster, 0)
 
     def account(
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """What was held until `now`: by runs that are written down, and by those on record."""
+        """Return the hours until `now`: of recorded runs and of those that still have a record."""
         (group, most), kept = _group_and_budget(said), self._read()
         runs = (
             run
@@ -128,14 +127,14 @@ class HoursFile:
 
 
 def _group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
-    """The group and the budget of this process's user, as the hub told them."""
+    """Return the group and the budget of this process's user, as the hub set them."""
     if said is None:
         return "", None
-    with contextlib.suppress(msgspec.ValidationError):  # of another release
+    with contextlib.suppress(msgspec.ValidationError):  # written by another release
         return said.group, budgets.effective_budget(msgspec.convert(said.budget, budgets.Budget))
     return said.group, None
 
 
 def has_budget(said: Limits | None) -> bool:
-    """Whether the hub bounds the hours of this process's user."""
+    """Return whether the hub limits the hours of this process's user."""
     return _group_and_budget(said)[1] is not None

@@ -1,10 +1,9 @@
-"""Records of all runs as folders, `<state>/runs/<cluster>/<n>/`, and the lock that launches take.
+"""Records of all runs as folders, `<state>/runs/<cluster>/<n>/`, and the launch lock.
 
-A folder with a `record.json` is a run, a damaged one if the record cannot be read; everything else
-(half-made, foreign) is passed over. Every launch, deletion and sweep holds the launch lock, so that
-names and numbers of two launches never collide; waiting for it is bounded, and the kernel gives it
-back when its holder dies. Only the holder of a run's `lock` writes its status. This module never
-starts or ends a process.
+A folder with a `record.json` is a run, a damaged one if the record is unreadable; everything else
+(half-made, foreign) is ignored. Every launch, deletion and sweep holds the launch lock, so that
+names and numbers of two launches never collide. Waiting for it is bounded, and the kernel releases
+it when its holder dies. Only the holder of a run's `lock` writes its status.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def hold_launch_lock(state_dir: Path) -> Iterator[None]:
     """Hold the lock of a state folder.
 
     Raises:
-        BackendUnavailable: another one has held it for PATIENCE seconds.
+        BackendUnavailable: another process has held it for LOCK_TIMEOUT seconds.
         TFClusterError: the state folder cannot be written.
     """
     try:
@@ -81,7 +80,7 @@ def hold_launch_lock(state_dir: Path) -> Iterator[None]:
 
 
 def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
-    """Take the lock, and leave our pid in it for those who wait."""
+    """Take the lock, and write our pid into it for those who wait."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -96,7 +95,7 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
                         "{seconds:g} s: look what it waits for, or end it, and try again"
                     ).format(pid=pid, seconds=seconds)
                 ) from None
-            time.sleep(0.01)  # the kernel's own wait for a lock has no time-out
+            time.sleep(0.01)  # the kernel's own wait for a lock has no timeout
         except OSError as error:
             raise TFClusterError(
                 _(
@@ -104,7 +103,7 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
                     "name another one in TFCLUSTER_STATE_DIR"
                 ).format(state_dir=state_dir, why=error.strerror)
             ) from None
-    with contextlib.suppress(OSError):  # a full disk: nobody needs it to go on
+    with contextlib.suppress(OSError):  # the disk is full, and the pid is not needed
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
 
@@ -119,7 +118,7 @@ _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class Record(Model, frozen=True):
-    """What never changes about a run; written once, and last: with it the run exists."""
+    """What never changes about a run; it is written once and last, and makes the run exist."""
 
     metadata: Metadata
     spec: Spec
@@ -146,9 +145,8 @@ class RunFolder:
         self.spares = tuple(path / f"spare-{number}" for number in range(SPARES))
 
     def load(self) -> TFCluster | None:
-        """Return the run as it is on disk, with any stop request; None if this is not a run.
-
-        One whose record or status cannot be read has the reason RecordDamaged.
+        """Return the run on disk, with any stop request; None if this is not a run. A run with an
+        unreadable record or status has the reason RecordDamaged.
         """
         try:
             record = self.load_record()
@@ -165,7 +163,7 @@ class RunFolder:
         return TFCluster(metadata=metadata, spec=spec, status=status)
 
     def _note(self) -> str:
-        """Return the note; of one that cannot be read, nothing."""
+        """Return the note; empty if unreadable."""
         return state_files.read(self.note_file, Note) or ""
 
     def load_record(self) -> Record:
@@ -186,7 +184,7 @@ class RunFolder:
             raise state_files.Unreadable(_("its uid is not valid"))
 
     def _status(self) -> Status | None:
-        """Return the status if it can be read and is sound, with the paths of this run."""
+        """Return the status, with the paths of this run; None if it is unreadable or not sound."""
         status = state_files.read(self.status_file, Status)
         if status is None or not _is_sound(status):
             return None
@@ -201,7 +199,7 @@ class RunFolder:
         return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
-        """In place of a status that is damaged; the launch has left where the output lies."""
+        """Return the replacement of a damaged status; the launch has recorded the output folder."""
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
         paths = {"output": output, "logs": str(self.tasks)}
@@ -214,7 +212,7 @@ class RunFolder:
         return messages.with_messages(status, damaged)
 
     def _damaged(self, why: state_files.Unreadable) -> TFCluster:
-        """Return a run whose record cannot be read, put together from its other files."""
+        """Return a run with an unreadable record, assembled from its other files."""
         cluster, run = self._place
         status = self._status() or self._unknown_status(
             state_files.read(self.task_file, dict[str, Any])
@@ -239,7 +237,7 @@ class RunFolder:
         )
 
     def with_record_problem(self, status: Status) -> Status:
-        """Add to a status what is wrong with the record."""
+        """Add the problems of the record to a status."""
         try:
             self.load_record()
         except FileNotFoundError:
@@ -267,17 +265,15 @@ class RunFolder:
         return found
 
     def write_uid(self, uid: str) -> None:
-        """Store the uid in the name of a file, which no damage to the contents of files affects.
-        Raises OSError.
-        """
+        """Store the uid as a file name, which survives damage to file contents. Raises OSError."""
         state_files.write(self.path / f"{_UID_PREFIX}{uid}", b"")
 
     def uids(self) -> set[str]:
-        """Return every uid that processes of this run may carry, even if its record is damaged:
-        then from a file's name, the tasks' description and their processes.
+        """Return every uid that processes of this run may carry.
 
-        A damaged folder may be a copy, or name whatever it likes: what has a sound record elsewhere
-        is not its own.
+        If its record is damaged, uids come from a file's name, the tasks' description and their
+        processes. A damaged folder may be a copy or name any uid, so uids with a sound record
+        elsewhere are left out.
         """
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return {self.load_record().metadata.uid}
@@ -296,12 +292,12 @@ class RunFolder:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the status cannot be read."""
+        """Whether the status is unreadable."""
         return self._status() is None
 
     def write_status(self, status: Status, *, spare: bool = True) -> bytes:
-        """Replace the status, on a full disk using `spare` room; return what was written. Only for
-        the holder of the run's lock. Raises OSError.
+        """Replace the status, on a full disk using `spare` room; return the text that was written.
+        Only for the holder of the run's lock. Raises OSError.
         """
         text = to_json(status)
         if spare and len(text) > state_files.SPARE_BYTES and state_files.is_full(self.path):
@@ -316,8 +312,8 @@ class RunFolder:
                 state_files.reserve(spare)
 
     def clear(self) -> None:
-        """Remove what killed writers left beside their files, and the reserved room; call it when
-        all writers are gone.
+        """Remove temporary files of killed writers, and the reserved room; call it after all
+        writers.
         """
         beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*", "spare-*")
         for left in [path for pattern in beside for path in self.path.glob(pattern)]:
@@ -325,7 +321,8 @@ class RunFolder:
                 left.unlink()
 
     def lock(self) -> int | None:
-        """Take the run's lock without waiting: its descriptor, or None while a supervisor lives.
+        """Take the run's lock without waiting; return its descriptor, None while a supervisor
+        lives.
 
         The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
         Anything there that is not a regular file is put aside; `processes.supervisors` still finds
@@ -343,7 +340,7 @@ class RunFolder:
         return fd
 
     def wake(self, line: bytes = b"\n") -> bool:
-        """Make the supervisor look again; False when there is none that listens."""
+        """Make the supervisor look again; return False if none listens."""
         try:
             how = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(self.control, how)
@@ -355,7 +352,7 @@ class RunFolder:
             os.write(fd, line)
             return True
         except OSError:
-            return False  # full: it has enough to wake up for
+            return False  # the pipe is full: it will wake up anyway
         finally:
             os.close(fd)
 
@@ -391,18 +388,18 @@ def _is_sound(status: Status) -> bool:
 
 
 def _shortened(status: Status) -> Status:
-    """Return a shorter status for a full disk; the sentence and the counts stay."""
+    """Return a shorter status for a full disk; the message and the counts stay."""
     return replace(status, failures=(), attention=(), addresses={}, events=status.events[-10:])
 
 
 @lru_cache(maxsize=1000)
 def _run_folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
-    """Names only, so that it can be kept: a watch asks for each five times a second."""
+    """Return the folder of a run; cached, because a watch asks for each five times a second."""
     return RunFolder(runs_dir / cluster / str(run))
 
 
 BESIDE_PROGRAM = "beside-program"
-"""Folder of a run's output for what its program wrote beside itself, once its record goes."""
+"""Folder in a run's output for files that its program wrote beside itself, kept on deletion."""
 
 
 class Store:
@@ -413,15 +410,15 @@ class Store:
         self.runs_dir = state_dir / "runs"
 
     def folder(self, cluster: str, run: int) -> RunFolder:
-        """The folder of one run, whether it exists or not."""
+        """Return the folder of one run, whether it exists or not."""
         return _run_folder(self.runs_dir, cluster, run)
 
     def numbers(self, cluster: str) -> list[int]:
-        """The run numbers of a cluster that have a folder, newest first."""
+        """Return the run numbers of a cluster that have a folder, newest first."""
         return sorted(run_names.run_numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
-        """Every folder that may be a run. Raises BackendUnavailable."""
+        """Yield every folder that may be a run. Raises BackendUnavailable."""
         try:
             clusters = sorted(os.listdir(self.runs_dir))
         except FileNotFoundError:
@@ -438,17 +435,17 @@ class Store:
                     yield self.folder(cluster, run)
 
     def launch_lock(self) -> AbstractContextManager[None]:
-        """One launch, deletion or sweep at a time, across all processes of the user.
+        """Return the lock for launches, deletions and sweeps, across all processes of the user.
 
         Raises:
-            BackendUnavailable: another one does not come to its end.
+            BackendUnavailable: another process does not release it.
             TFClusterError: the state folder cannot be written.
         """
         paths.private(self.runs_dir)
         return hold_launch_lock(self.state_dir)
 
     def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
-        """Make the folder of the next run, under the launch lock. Raises OSError."""
+        """Create the folder of the next run, under the launch lock. Raises OSError."""
         run = self.next_number(cluster, log_dir)
         paths.private(self.runs_dir / cluster)
         while True:
@@ -459,11 +456,11 @@ class Store:
             except FileExistsError:
                 run += 1  # something foreign of that name
             except FileNotFoundError:
-                paths.private(folder.path.parent)  # a launch that is undone took it, empty
+                paths.private(folder.path.parent)  # an undone launch removed the empty folder
 
     def next_number(self, cluster: str, log_dir: Path) -> int:
-        """The number of the next run: none that a run has, had before it was deleted, or whose logs
-        still lie in `log_dir`.
+        """Return the number of the next run: above those of all runs, deleted ones included, and of
+        logs in `log_dir`.
         """
         used = {
             *run_names.run_numbers(self.runs_dir / cluster),
@@ -472,14 +469,16 @@ class Store:
         return run_names.next_number({*used, self.hours.last_number(cluster)})
 
     def commit(self, folder: RunFolder, metadata: Metadata, spec: Spec) -> None:
-        """Make the run exist. Raises OSError."""
+        """Write the record, which makes the run exist. Raises OSError."""
         state_files.write(
             folder.record_file, to_json(Record(metadata=metadata, spec=spec)), durable=True
         )
 
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
-        """Remove a run's folder, so that no reader ever sees half of it; its hours and its number
-        are kept, and what its program wrote beside itself, unless its `results` shall go, too.
+        """Remove a run's folder, so that no reader ever sees half of it.
+
+        Its hours and its number are kept, and what its program wrote beside itself unless `results`
+        is set.
         """
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None
@@ -504,24 +503,24 @@ class Store:
 
     @cached_property
     def hours(self) -> HoursFile:
-        """The ledger of their hours and numbers."""
-        from .quota import HoursFile  # supervisors remove nothing, and stay small
+        """The ledger of hours and numbers."""
+        from .quota import HoursFile  # not needed by supervisors, which stay small
 
         return HoursFile(self.state_dir)
 
     def uids(self) -> set[str]:
-        """The runs that have a record."""
+        """Return the uids of all runs that have a record."""
         return {uid for folder in self.folders() for uid in folder.uids()}
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
-        """Remove what a launch made; its output folder, while nothing is in it."""
-        # First, for a sweep finds only what has a folder here.
+        """Remove what a launch created; the output folder only if it is empty."""
+        # First, because a sweep finds only what has a folder here.
         state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
         self._take_away(folder)
 
     def sweep(self, log_dir: Path, now: float | None = None) -> None:
-        """Remove, under the launch lock, what nobody needs: ended runs past their `keepFor`, and
-        leftovers of launches and deletions that were killed half-way.
+        """Remove, under the launch lock, ended runs past their `keepFor`, and leftovers of launches
+        and deletions that were killed half-way.
         """
         moment = time.time() if now is None else now
         for folder in list(self.folders()):
@@ -540,7 +539,7 @@ class Store:
 
 
 def _is_ours(folder: RunFolder) -> bool:
-    """Whether a folder without a record is all that a launch left, which takes its lock first."""
+    """Return whether a folder without a record is the leftover of a launch."""
     try:
         if not folder.lock_file.exists():
             return not os.listdir(folder.path)

@@ -1,15 +1,13 @@
-"""The supervisor of one run: gives what it observes to the lifecycle and carries out its decisions.
+"""The supervisor of one run: it passes observations to the lifecycle and applies its decisions.
 
 It is the only writer of `status.json`, holds the run's lock as long as it lives, takes every task
 with it when it dies, and leaves nothing behind when the run is over. It sleeps until something
-happens or a time that was asked for has come. It never runs the user's code and decides nothing
-itself.
+happens or a requested time has come. It never runs the user's code.
 
-At every turn it checks whether the run's folder is still the run's and undamaged; a volume that
-fails for the moment counts as one that still has the run. Damaged files are written again, because
-other programs read them while the run goes on. A full disk never ends a run: a status that could
-not be written is tried again, and the end of the run is written to reserved space. If the folder is
-gone, nothing is written any more.
+In every turn it checks that the run's folder exists and is undamaged; a volume that fails for the
+moment counts as intact. Damaged files are written again, because other programs read them while the
+run goes on. A full disk never ends a run: a failed status write is tried again, and the end of the
+run is written to reserved space. If the folder is gone, nothing is written any more.
 """
 
 from __future__ import annotations
@@ -37,10 +35,10 @@ from .task_processes import TaskGroup
 
 
 class FolderIntegrity:
-    """The folder of one run. `lock_fd` holds the run's lock."""
+    """The folder of one run; `lock_fd` holds the run's lock."""
 
     def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
-        """Raises OSError, Unreadable."""
+        """Open the folder. Raises OSError, Unreadable."""
         self._folder, self._uid, self._lock_fd = folder, uid, lock_fd
         # Kept open, so that no later folder gets its inode number.
         self._fd = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -49,9 +47,7 @@ class FolderIntegrity:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the folder or the record is gone, or belongs to another run of the same
-        number.
-        """
+        """Whether the folder or record is gone, or belongs to another run of the same number."""
         try:
             here = os.stat(self._folder.path)
             os.lstat(self._folder.record_file)
@@ -69,11 +65,11 @@ class FolderIntegrity:
         return False
 
     def remember(self, file: Path, content: bytes) -> None:
-        """Remember what was written to one of the files, to write it again if it is damaged."""
+        """Remember the content of a file, to write it again if it is damaged."""
         self._contents[file] = state_files.stamp(file), content
 
     def restore(self) -> None:
-        """Write damaged files again, and retake the lock if its file was replaced."""
+        """Write damaged files again, and take the lock again if its file was replaced."""
         if self.is_lost:
             return
         for file, (stamp, content) in self._contents.items():
@@ -118,7 +114,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Make `status` the published one, now or by `due`."""
+        """Publish `status`, now or by `due`."""
         self._wanted = status
         if status == self._written:
             return
@@ -140,9 +136,7 @@ class StatusFileWriter:
             self._written, self._failed, self._not_before = status, False, now + WRITE_INTERVAL
 
     def _write(self, status: Status, *, last: bool) -> None:
-        """Write a status. One that nobody may miss is written even on a full disk, and names that
-        disk.
-        """
+        """Write a status; the `last` one also on a full disk, with a warning."""
         try:
             text = self._folder.write_status(status, spare=False)
             self._folder.reserve()
@@ -156,18 +150,18 @@ class StatusFileWriter:
 
     @property
     def settled(self) -> bool:
-        """Whether what was put is written, or nobody can read it any more."""
+        """Whether the wanted status is written, or nobody can read it any more."""
         return self._written == self._wanted or self._integrity.is_lost
 
     @property
     def due(self) -> float | None:
-        """When `put` must be called again (epoch seconds); None when everything is written."""
+        """When `put` must be called again (epoch seconds); None if everything is written."""
         return None if self._written == self._wanted else self._not_before
 
 
 def log_line(text: str) -> None:
     """Write a line to the supervisor's log."""
-    # The log lies on the same disk, which may be full.
+    # The log is on the same disk, which may be full.
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
@@ -179,7 +173,7 @@ def _begins_to_end(before: Status | None, after: Status) -> bool:
 
 
 def _is_significant(before: Status | None, after: Status) -> bool:
-    """Whether somebody waits for this change: another phase or reason, or a task that ended."""
+    """Return whether a change is urgent: another phase or reason, or a task that ended."""
     if before is None or (before.phase, before.reason) != (after.phase, after.reason):
         return True
     return _ended_counts(before) != _ended_counts(after)
@@ -190,13 +184,12 @@ def _ended_counts(status: Status) -> list[tuple[int, int, int]]:
 
 
 # -- recorded decisions ----------------------------------------------------------------------------
-#
-# A recording is JSON lines: one header, then a step for each decision that changed something.
-# TFCLUSTER_RECORD=1 asks for it; `replay` decides each step again (`tests/data/replay/`).
+# A recording is JSON lines: one header, then a step for each decision that changed something. It is
+# enabled by TFCLUSTER_RECORD=1; `replay` decides each step again (`tests/data/replay/`).
 
 
 class RecordingHeader(Model, frozen=True):
-    """What a recording starts from."""
+    """The initial state of a recording."""
 
     name: str
     spec: Spec
@@ -204,7 +197,7 @@ class RecordingHeader(Model, frozen=True):
 
 
 class RecordedStep(Model, frozen=True):
-    """One decision: at `now` (epoch seconds), with `stop` as asked for by then, from `seen`."""
+    """One decision: at `now` (epoch seconds), with the `stop` requested by then, from `seen`."""
 
     now: float
     seen: Observation
@@ -213,12 +206,12 @@ class RecordedStep(Model, frozen=True):
 
 
 def recorded_line(entry: RecordingHeader | RecordedStep) -> bytes:
-    """One line of a recording."""
+    """Return one line of a recording."""
     return msgspec.json.encode(entry) + b"\n"
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[tuple[RecordedStep, Decision]]:
-    """Each recorded step with the decision of today. Raises msgspec errors on foreign lines."""
+    """Yield each recorded step with today's decision. Raises msgspec errors on foreign lines."""
     source = iter(lines)
     header = msgspec.json.decode(next(source), type=RecordingHeader)
     status = header.status
@@ -234,7 +227,7 @@ RECORD_VARIABLE = "TFCLUSTER_RECORD"
 
 
 class DecisionRecorder:
-    """The `decisions.jsonl` of one run; does nothing unless the environment asks for it."""
+    """The `decisions.jsonl` of one run; does nothing unless the environment enables it."""
 
     def __init__(self, folder: RunFolder, name: str, spec: Spec, status: Status) -> None:
         self._path = folder.decisions_file if os.environ.get(RECORD_VARIABLE) == "1" else None
@@ -242,7 +235,7 @@ class DecisionRecorder:
         self._write(RecordingHeader(name=name, spec=spec, status=status))
 
     def note(self, now: float, seen: Observation, stop: Stop | None, decision: Decision) -> None:
-        """Write a decision that is not the one before again."""
+        """Write a decision unless it repeats the one before."""
         made = (decision.status, decision.start, decision.stop, decision.done)
         if self._path is not None and made != self._last:
             self._last = made
@@ -267,18 +260,18 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which it looks round although nothing happened: nobody tells when its folder is
-removed, or that a client wrote a stop and died, and the kernel takes no sleep of weeks.
+"""Seconds after which it takes a turn although nothing happened. Nobody reports that its folder was
+removed or that a client wrote a stop and died, and the kernel takes no sleep of weeks.
 """
 
 
 class Supervisor:
-    """One run, from its first task to its last."""
+    """The supervisor of one run, from its first task to its last."""
 
     def __init__(self, folder: RunFolder, lock_fd: int) -> None:
         """Reserve the ports and publish them. Raises OSError."""
         cluster = folder.load()
-        # A launch that was interrupted is undone, and the next one may have the folder by now.
+        # An interrupted launch is undone, and the next one may have the folder by now.
         folder.load_record()
         if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
             raise RuntimeError(f"{folder.record_file} is not the record of this run")
@@ -303,7 +296,7 @@ class Supervisor:
         self._integrity.remember(folder.status_file, folder.write_status(self._status))
 
     def run(self) -> None:
-        """Work until the run is over and everything is given back."""
+        """Work until the run is over and everything is released."""
         self._take_stop(None)
         while True:
             decision = self._turn()
@@ -317,7 +310,7 @@ class Supervisor:
             self._sleep(decision.wake_at)
 
     def _turn(self) -> Decision:
-        """Decide, and do it; again at once when that started something."""
+        """Decide and act; repeat at once if that started something."""
         while True:
             checkpoint = newest_checkpoint(self._output) if self._task_group.has_failures else None
             seen = Observation(
@@ -358,11 +351,13 @@ class Supervisor:
             self._take_stop(
                 Stop(reason=_(REMOVED), by=_("this machine"), at=supervisor_events.steady_now())
             )
-        else:  # also without a knock: who wrote a stop may have died before it could knock
+        else:  # also without a knock: a client may have written a stop and died before it knocked
             self._take_stop(woken.stop)
 
     def _take_stop(self, asked: Stop | None) -> None:
-        """Make a stop request, the written one first, part of the spec; the first one counts."""
+        """Make a stop request part of the spec; a written one goes first, and only the first
+        counts.
+        """
         if self._spec.stop is not None:
             return
         stop = state_files.read(self._folder.stop_file, Stop) or asked
@@ -371,7 +366,7 @@ class Supervisor:
 
 
 def main(path: str, lock_fd: int, ready_fd: int) -> None:
-    """Supervise the run in `path`; `lock_fd` holds its lock, `ready_fd` is told when it is
+    """Supervise the run in `path`; `lock_fd` holds its lock, `ready_fd` gets a byte once it is
     known.
     """
     os.set_inheritable(lock_fd, False)
@@ -387,4 +382,4 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()
         os._exit(1)
-    os._exit(0)  # nothing is left to finalise, and that would cost time
+    os._exit(0)  # nothing is left to finalize, and that would cost time

@@ -1,9 +1,8 @@
-"""Events that end a supervisor's sleep: an ended child, SIGTERM, a task's report, a line on
-`control`; and the steady clock by which it lives.
+"""Events that end a supervisor's sleep, and its steady clock.
 
-Nothing that happens while the supervisor is busy is missed, and nothing else wakes it. Owns the
-pipes, the FIFO and the signal handlers; knows nothing of tasks. The clock counts epoch seconds that
-go on evenly when the machine's clock is set, also while the machine sleeps.
+Events are an ended child, SIGTERM, a task's report and a line on `control`. None is missed while
+the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers. The clock
+counts epoch seconds that go on evenly when the machine's clock is set, and while it sleeps.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from ...spec import Stop, TaskExit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = time.time() - time.clock_gettime(_STEADY)
 _JUMP = 1.0
-"""Seconds of difference that are a jump, and not the time between two looks."""
+"""Seconds of difference that count as a clock jump, not as time between two looks."""
 
 
 def steady_now() -> float:
-    """Epoch seconds, as the machine's clock had them when this process began."""
+    """Return epoch seconds that started with the machine's clock when this process began."""
     return _EPOCH + time.clock_gettime(_STEADY)
 
 
 def from_wall_clock(at: float) -> float:
-    """A moment of the machine's clock, told just now, as a moment of ours."""
+    """Convert a time of the machine's clock, reported just now, to the steady clock."""
     jumped = steady_now() - time.time()
     return at + jumped if abs(jumped) > _JUMP else at
 
@@ -78,7 +77,7 @@ class EventBatch:
 
 
 class SupervisorEvents:
-    """The sources of events of one supervisor. `report_fd` is for its tasks to write to."""
+    """The event sources of one supervisor; tasks write to `report_fd`."""
 
     def __init__(self, control: Path) -> None:
         """Take over the process's signals. Raises OSError."""
@@ -110,9 +109,8 @@ class SupervisorEvents:
         return os.open(self._path, how)
 
     def renew(self) -> None:
-        """Open the pipe again if somebody has removed it or put something else in its place.
-
-        If the disk takes no pipe, SIGTERM and the written stop remain.
+        """Open the pipe again if somebody has removed it or put something else in its place. If the
+        disk takes no pipe, SIGTERM and the written stop remain.
         """
         with contextlib.suppress(OSError):
             try:
@@ -144,7 +142,7 @@ class SupervisorEvents:
         self._partial = self._partial[-_LONGEST_REPORT:]
         found = []
         for line in lines:
-            # Whatever else a program writes there is not from task.py.
+            # Programs may write anything there; only task.py's lines count.
             with contextlib.suppress(state_files.Unreadable):
                 found.append(_parse_report(line))
         return tuple(found)
@@ -152,7 +150,7 @@ class SupervisorEvents:
 
 def _parse_report(line: bytes) -> TaskReport:
     report = state_files.decode(line, TaskReport, exact=True)
-    if report.event == "exit":  # the termination message stands beside the report's own fields
+    if report.event == "exit":  # the termination message is beside the report's own fields
         fields = state_files.decode(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in TaskReport.__struct_fields__}
         report.exit = state_files.decode(msgspec.json.encode(message), TaskExit, exact=True)
@@ -160,13 +158,13 @@ def _parse_report(line: bytes) -> TaskReport:
 
 
 def _ignore_signal(number: int, frame: object) -> None:
-    """Nothing: the number is read from the wake-up descriptor."""
+    """Do nothing: the number is read from the wake-up descriptor."""
 
 
 def _drain(fd: int) -> bytes:
     drained = b""
     with contextlib.suppress(BlockingIOError):
-        while len(drained) < _MOST_READ:  # a writer that is faster than us must not hold us up
+        while len(drained) < _MOST_READ:  # a fast writer must not hold us up
             drained += os.read(fd, 65536)
     return drained
 

@@ -1,15 +1,13 @@
-"""Tasks as processes: their ports, environment and start, how each of them exits, and all tasks of
-a run as one group.
+"""Tasks as processes: ports, environment, start and exit, and all tasks of a run as one group.
 
-Starting or ending a task twice is harmless, nothing of an attempt outlives it (it would keep the
-port of the next), and at the end no process of the run is left. Nothing is decided here: the
-lifecycle decides, and is told what is observed.
+Starting or ending a task twice is harmless. Nothing of an attempt outlives it, because it would
+keep the port of the next, and at the end no process of the run is left. The lifecycle decides from
+what is observed here.
 
-Ports belong to one run from before its tasks start until it is over, and nobody else gets one of
-them: each is bound (never listened on) by the supervisor for as long as it lives, with
-SO_REUSEPORT. The kernel never hands out a port that is bound, shared or not, when it is asked for
-any (port 0), and refuses it to whoever asks for it without SO_REUSEPORT or under another account.
-A task binds its own as if it were free, by `runtime/loopback_guard.c`.
+Ports belong to one run from before its tasks start until it is over. The supervisor binds each (but
+never listens on it) with SO_REUSEPORT for as long as it lives. The kernel does not give out a bound
+port for port 0, and refuses it to other accounts and to sockets without SO_REUSEPORT. A task binds
+its own port as if it were free, by `runtime/loopback_guard.c`.
 """
 
 from __future__ import annotations
@@ -49,7 +47,9 @@ LOOPBACK = "127.0.0.1"
 def reserve_ports(
     counts: Mapping[TaskType, int],
 ) -> tuple[dict[str, tuple[str, ...]], list[socket.socket]]:
-    """One address for each task, by task type, and the sockets that keep them. Raises OSError."""
+    """Return one address for each task, by task type, and the sockets that reserve them. Raises
+    OSError.
+    """
     addresses: dict[str, tuple[str, ...]] = {}
     held: list[socket.socket] = []
     try:
@@ -72,11 +72,10 @@ def _bind_port() -> socket.socket:
 
 
 # -- one task --------------------------------------------------------------------------------------
-#
 # A task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
-# core file, knows nothing of the notebook server's credentials, and writes to its log file, or
-# to nowhere when that cannot be opened. Forks by hand: the supervisor has one thread, and
-# `subprocess` is bigger than this.
+# core file, has none of the notebook server's credentials, and writes to its log file, or nowhere
+# if that cannot be opened. It is forked by hand: the supervisor has one thread, and `subprocess` is
+# larger than this.
 
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 RUN_VARIABLES = frozenset(
@@ -95,7 +94,7 @@ _prctl: Callable[..., int] | None = ctypes.CDLL(None).prctl if sys.platform == "
 
 @dataclass
 class TaskProcess:
-    """What the supervisor knows of a task that it started."""
+    """A task that the supervisor started."""
 
     name: str
     attempt: int
@@ -120,7 +119,7 @@ class TaskProcess:
 
     @property
     def state(self) -> TaskState:
-        """What it is doing."""
+        """The state of the task."""
         if self.exit is None:
             return TaskState.RUNNING if self.ready else TaskState.STARTING
         return _STATES.get(self.exit.cause.value, TaskState.FAILED)
@@ -130,7 +129,7 @@ _STATES = {"Completed": TaskState.SUCCEEDED, "Stopped": TaskState.STOPPED}
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the notebook server's secrets and without another run's identity."""
+    """Return the environment without the notebook server's secrets and another run's identity."""
     return {
         name: value
         for name, value in environ.items()
@@ -146,8 +145,8 @@ def task_environment(
     termination_log: Path,
     gpus: Sequence[str] | None,
 ) -> dict[str, str]:
-    """The environment of a task's `task.py`. `gpus`: device ids, () for none of those there are,
-    None for a machine without any (then the variable is left alone).
+    """Return the environment of a task's `task.py`. `gpus`: device ids, () for none of the existing
+    ones, None for a machine without any (then the variable is left alone).
     """
     env = scrubbed(environ)
     env.update(
@@ -165,7 +164,7 @@ def task_environment(
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below us whose own parent ends, so that none gets away."""
+    """Become the parent of every descendant whose own parent ends, so that none escapes."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -178,13 +177,12 @@ def spawn(
     keep_fd: int,
     members: Path | None,
 ) -> int:
-    """Start a task and return its pid. Raises OSError when not even a process can be made.
-
-    `keep_fd` is inherited; `members` is the file of a control group to join.
+    """Start a task and return its pid. Raises OSError if no process can be created. `keep_fd` is
+    inherited; `members` is the file of a control group to join.
     """
     parent = os.getpid()
-    # A stop may come before the child has let go of the supervisor's handlers, which would swallow
-    # it: blocked, it waits until the child means what it says.
+    # The child inherits the supervisor's handlers, which would swallow a stop. Blocked, the signal
+    # waits until the child has reset them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
     try:
         pid = os.fork()
@@ -205,9 +203,7 @@ def _exec_task(
     parent: int,
     mask: set[int | signal.Signals],
 ) -> NoReturn:
-    """In the child: arrange the process and turn into the task. Nothing may return or raise out of
-    here.
-    """
+    """Set up the child process and execute the task. Nothing may return or raise out of here."""
     try:
         signal.set_wakeup_fd(-1)
         for number in _SUPERVISOR_SIGNALS:
@@ -217,7 +213,7 @@ def _exec_task(
         if _prctl is not None:
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py asks for its own
         if os.getppid() != parent:
-            os._exit(1)  # it died before the signal was arranged
+            os._exit(1)  # it died before the signal was set up
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         output = _open_log(log)
         os.dup2(output, 1)
@@ -247,25 +243,23 @@ def _open_log(log: Path) -> int:
         why = "it is not a regular file"
     except OSError as error:
         why = str(error)
-    with contextlib.suppress(OSError):  # the supervisor's log lies on the same disk
+    with contextlib.suppress(OSError):  # the supervisor's log is on the same disk
         print(f"cannot write {log}: {why}", file=sys.stderr, flush=True)
     return os.open(os.devnull, os.O_WRONLY)
 
 
 # -- exit status -----------------------------------------------------------------------------------
-#
-# From the termination message (its file, or the task's report when the disk is full), else from
-# what the kernel says.
+# It is read from the termination message (its file, or the task's report if the disk is full), else
+# from the kernel's wait status.
 
 _MOST_LINES = 20
 _MOST_CHARACTERS = 500
 
 
 def exit_of(task: TaskProcess, wait_status: int, message: Path, log: Path) -> TaskExit:
-    """The end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
+    """Return the end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
 
-    Stopped is said only of a task that was asked to end; anybody else's signal is a kill from
-    outside.
+    Only a task that was asked to end counts as Stopped; any other signal is a kill from outside.
     """
     told = state_files.read(message, TaskExit) or task.reported
     if told is None:
@@ -301,7 +295,7 @@ def _exit_from_wait_status(wait_status: int, log: Path) -> TaskExit:
 
 
 def last_log_lines(log: Path) -> tuple[str, ...]:
-    """The last lines of a log file, as many and as long as a termination message holds."""
+    """Return the last lines of a log file, as many and as long as a termination message holds."""
     text = state_files.read_tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
     return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])
 
@@ -309,14 +303,14 @@ def last_log_lines(log: Path) -> tuple[str, ...]:
 # -- all tasks of a run ----------------------------------------------------------------------------
 
 KILL_MARGIN = 2.0
-"""Seconds beyond the grace period for a `task.py` to end its child and to say how it ended."""
+"""Seconds beyond the grace period for a `task.py` to end its child and report its exit."""
 
 
 class TaskGroup:
     """The processes of one run."""
 
     def __init__(self, folder: RunFolder, uid: str, spec: Spec, cwd: Path, report_fd: int) -> None:
-        """Become the parent that they need. Raises OSError."""
+        """Become the subreaper of all its processes. Raises OSError."""
         self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
         self._report_fd = report_fd
         self._tasks: dict[str, TaskProcess] = {}
@@ -324,15 +318,15 @@ class TaskGroup:
         limits = _memory_limits(spec)
         parent = memory_limits.find_parent() if limits else None
         if parent is not None:
-            state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # in case we crash
+            state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # if we crash
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_memory_check: float | None = None
         self.used = 0.0
-        """CPU seconds of every process of the run that has ended."""
+        """CPU seconds of every ended process of the run."""
         adopt_orphans()
 
     def observe(self) -> dict[str, ObservedTask]:
-        """Every task that was ever started, as it is now."""
+        """Return every task that was ever started, in its current state."""
         return {
             task.name: ObservedTask(
                 name=task.name,
@@ -354,13 +348,13 @@ class TaskGroup:
 
     @property
     def cores(self) -> dict[str, float]:
-        """What a task counts for that asks for no CPU."""
+        """The cores that a task without a CPU request counts for, by type."""
         asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
         return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}
 
     @property
     def has_failures(self) -> bool:
-        """Whether a task ended other than well."""
+        """Whether a task ended without success."""
         ends = (task.exit for task in self._tasks.values() if task.exit is not None)
         return any(task_exit.cause is not Cause.COMPLETED for task_exit in ends)
 
@@ -388,14 +382,14 @@ class TaskGroup:
             task.exit = with_detail(ended, Cause.NOT_STARTED, why)
 
     def _gpus_of(self, task: TaskProcess) -> tuple[str, ...] | None:
-        """Its devices; None leaves the choice to the user or, without any GPU, to nobody."""
+        """Return a task's devices; None leaves CUDA_VISIBLE_DEVICES to the user."""
         if self._gpus is None:
             return None
         given = self._gpus.get(task.name, ())
         return None if not given and "CUDA_VISIBLE_DEVICES" in self._spec.env else given
 
     def end(self, names: Iterable[str]) -> None:
-        """Ask tasks to end; `enforce_limits` kills one that does not within the grace period."""
+        """Ask tasks to end; `enforce_limits` kills those that outlast the grace period."""
         for name in names:
             task = self._tasks[name]
             if task.exit is None and task.pid is not None and not task.stop_asked:
@@ -405,7 +399,7 @@ class TaskGroup:
                 os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
 
     def take_reports(self, reports: Iterable[TaskReport]) -> None:
-        """Take down what tasks say of themselves."""
+        """Store the reports of tasks."""
         for report in reports:
             task = self._tasks.get(report.task)
             if task is None or task.attempt != report.attempt:
@@ -446,7 +440,7 @@ class TaskGroup:
                 task.reported = report.exit
 
     def reap(self) -> None:
-        """Collect every child that has ended: tasks, and their orphans, which came to us."""
+        """Collect every child that has ended: tasks, and orphans that we adopted."""
         ended = {}
         for pid, wait_status, seconds in _ended_children():
             ended[pid] = wait_status
@@ -484,7 +478,7 @@ class TaskGroup:
     def clean_up(self) -> None:
         """Leave no process and no control group of the run."""
         processes.end_all(self._uid)
-        # What hid its environment is still below us, since we adopt orphans.
+        # Processes that hid their environment are still our descendants, since we adopt orphans.
         processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
         self._memory.close()
 
@@ -499,7 +493,7 @@ class TaskGroup:
 
 
 def _memory_limits(spec: Spec) -> dict[str, int]:
-    """Bytes by task, for those that have a limit."""
+    """Return the memory limits in bytes by task."""
     return {
         task_name(task_type, index): parse_memory(memory)
         for task_type, count in spec.replicas.counts.items()
@@ -509,7 +503,7 @@ def _memory_limits(spec: Spec) -> dict[str, int]:
 
 
 def _ended_children() -> Iterable[tuple[int, int, float]]:
-    """Each with how it ended, and the CPU seconds of it and of all that it waited for."""
+    """Yield each ended child: pid, wait status, and CPU seconds with its own reaped children."""
     while True:
         try:
             pid, wait_status, used = os.wait4(-1, os.WNOHANG)
