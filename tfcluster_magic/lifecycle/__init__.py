@@ -1,9 +1,8 @@
-"""The one lifecycle of a TFCluster, for every backend: a pure function from what is seen to what is
-true and due.
+"""The lifecycle of a TFCluster for every backend: a pure function from observations to decisions.
 
-`decide` is level-triggered and has no memory but the status it is given, so a backend may call it
-as often as it likes, after any restart, with the same result. It never touches a world, a clock or
-a file. The rules in words, with their defaults, are in docs/lifecycle.md.
+`decide` is level-triggered and has no memory but the given status, so a backend may call it at any
+time, also after a restart, with the same result. It uses no clock, file or network. The rules in
+words, with their defaults, are in docs/lifecycle.md.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RULES = {
 
 
 def decide(spec: Spec, name: str, status: Status, seen: Observation, now: float) -> Decision:
-    """Decide the next status of run `name` and what to start and stop, `now` in epoch seconds."""
+    """Decide the next status of run `name`, and what to start and stop, at `now` (epoch seconds)."""
     turn = Turn(spec, name, status, seen, now)
     _RULES[status.phase](turn)
     if turn.phase is Phase.FAILED and not status.phase.is_final:

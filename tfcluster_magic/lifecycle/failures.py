@@ -1,8 +1,8 @@
-"""The rules of failures: heal a disruption, retry or fail a program, and never fault a task that
+"""The rules of failures: heal a disruption, retry or fail a program, and never blame a task that
 only followed.
 
-Owns the ledger of the open window (`status.failures`, `status.window_opened_at`) and the retry
-timer.
+They write the failures of the open window (`status.failures`, `status.window_opened_at`) and the
+retry timer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PS_EXIT_PATIENCE = 60.0
 
 
 def record_failures(turn: Turn) -> None:
-    """Put every new unsuccessful end into the ledger, and open the window at the first."""
+    """Record every new unsuccessful end, and open the window at the first."""
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
     for task in turn.needed:
@@ -42,15 +42,15 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
-    """Nobody asked it to end: a server's clean end is an error, a stop is somebody else's kill."""
+    """Return the exit of a task that nobody asked to end. A server's clean end is an error, and a
+    stop was a kill by somebody else.
+    """
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
 
 
 def handle_failures(turn: Turn) -> None:
-    """Act on the ledger: heal at once what came from outside, settle the rest when the window
-    closes.
-    """
+    """Act on the failures: heal disruptions at once, settle the rest when the window closes."""
     opened = turn.get("window_opened_at")
     if opened is None:
         _fail_without_parameter_servers(turn)
@@ -92,17 +92,17 @@ NEVER_RUNS = (
     "ProgramOfNoKind",
     "ProgramRedirected",
 )
-"""Why a task was not started which would be so at each try."""
+"""Reasons why a task was not started that would recur at each try."""
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
-    """Whether it makes no sense to wait for another cause, or to try again."""
+    """Return whether waiting for another cause or trying again is useless."""
     why = task_exit.detail_message
     return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS
 
 
 def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
-    """Restart what a disruption took, and who fell with it; False when that is not what this is."""
+    """Restart disrupted tasks and those that fell with them; return False if that is no option."""
     ledger: Sequence[TaskFailure] = turn.get("failures")
     disrupted = [f for f in fresh if root_cause.is_disruption(f)]
     collateral = [f for f in fresh if not root_cause.is_disruption(f)]
@@ -136,7 +136,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
 
 
 def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
-    """Whether an earlier attempt of the same task ended in the same way in this window."""
+    """Return whether an earlier attempt of the task ended in the same way in this window."""
     return any(
         earlier.task == failure.task
         and earlier.attempt < failure.attempt
@@ -146,7 +146,7 @@ def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
 
 
 def _close_window(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
-    """The window is closed: retry the program if that was asked for, else the run has failed."""
+    """Retry the program if retries are left, else fail the run."""
     culprit = root_cause.root_cause(fresh)
     done: int = turn.get("program_restarts")
     if not root_cause.is_disruption(culprit) and done < turn.spec.lifecycle.restarts:
@@ -161,7 +161,7 @@ def _close_window(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
 
 
 def _retry(turn: Turn) -> None:
-    """Wait for the retry timer; then start again what failed."""
+    """Wait for the retry timer, then restart what failed."""
     if turn.collective:
         turn.stop += turn.alive(turn.trainers)
     if turn.now < turn.get("retry_at"):
@@ -197,19 +197,18 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 # -- evaluators ------------------------------------------------------------------------------------
-#
-# Training does not need them: what becomes of one is told, and decides nothing.
+# Training does not need them: their end is reported, and decides nothing.
 
 
 def handle_evaluators(turn: Turn) -> set[str]:
-    """Start an evaluator again after a disruption, and after a failure while retries are left;
-    else note how it ended. Returns those that wait for their next start.
+    """Restart evaluators after disruptions, and after failures while retries are left. Otherwise
+    record how one ended. Return those that wait for their next start.
     """
     waits: set[str] = set()
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # its Job would make another pod
+            turn.stop.append(task)  # its Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):
@@ -251,7 +250,7 @@ def _failure_reason(turn: Turn, culprit: TaskFailure) -> Reason:
 
 
 def _early_parameter_server(turn: Turn) -> TaskFailure | None:
-    """The first parameter server that ended by itself while workers still needed it."""
+    """Return the first parameter server that ended by itself while workers still needed it."""
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
         for task in turn.all_tasks
@@ -263,8 +262,8 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
-    """The first trainer that had finished when another one `lost` it: without parameter servers all
-    take each step together.
+    """Return the first trainer that had finished when another one `lost` it. Without parameter
+    servers all trainers take each step together.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
@@ -278,7 +277,7 @@ def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
 
 
 def _fail_without_parameter_servers(turn: Turn) -> None:
-    """Workers that only wait for a parameter server that has left would wait for ever."""
+    """Fail workers that only wait for a parameter server that has left."""
     ended = _early_parameter_server(turn)
     if ended is None or not turn.between:
         return

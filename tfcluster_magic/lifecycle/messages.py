@@ -1,7 +1,5 @@
-"""Messages about a run's state: what happened, to whom, and what to do next, as codes and values.
-
-One function for each reason chooses codes of `spec.message_table` and their values. Pure: facts
-in, messages out. Nothing here decides.
+"""Messages about a run's state: what happened, to which task, and what to do next. One function for
+each reason chooses codes of `spec.message_table` and their values. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from .observation import Quiet
 
 
 def sentences(parts: Iterable[Clause]) -> str:
-    """Messages as sentences, one after the other, in the language of the moment."""
+    """Join messages as sentences in the current language."""
     whole = ""
     for part in parts:
         said = str(part)
@@ -49,32 +47,32 @@ def sentences(parts: Iterable[Clause]) -> str:
 
 
 def english(parts: Iterable[Clause]) -> str:
-    """The same in English, as a record keeps it beside the codes."""
+    """Join messages as sentences in English, as a record keeps them beside the codes."""
     with language(ENGLISH):
         return sentences(parts)
 
 
 def english_clause(what: Clause) -> str:
-    """One message in English, without a full stop of its own."""
+    """Return one message in English, without a full stop of its own."""
     with language(ENGLISH):
         return str(what)
 
 
 class Told(Protocol):
-    """A status, an event or a task: a sentence in English, and its messages by their codes."""
+    """A status, an event or a task: an English sentence, and its messages by code."""
 
     @property
     def message(self) -> str:
-        """In English."""
+        """The sentence in English."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """By code."""
+        """The messages by code."""
 
 
 def shown(told: Told) -> str:
-    """Return the sentences of a status, event or task in the language of the moment; as stored,
-    where it has no codes or a code that this version does not know.
+    """Return the sentences of a status, event or task in the current language. Where there are no
+    codes or an unknown one, return them as stored.
     """
     try:
         return sentences(told.messages) if told.messages else told.message
@@ -83,25 +81,25 @@ def shown(told: Told) -> str:
 
 
 def shown_inferred(status: Status) -> list[str]:
-    """What the launch read from the program, a sentence each, in the language of the moment; what
-    only a newer version can say is left out.
+    """Return one sentence for each thing that the launch inferred, in the current language. Codes
+    of newer versions are left out.
     """
     told = (Event(at=0.0, reason="", message="", messages=(each,)) for each in status.inferred)
     return [text for each in told if (text := shown(each))]
 
 
 def with_messages(status: Status, *parts: Message) -> Status:
-    """The status with these as its sentences."""
+    """Return the status with these messages."""
     return replace(status, messages=parts, message=english(parts))
 
 
 def event(at: float, reason: Reason, *parts: Message) -> Event:
-    """Something that happened to the run at `at`."""
+    """Return an event of the run at `at`."""
     return Event(at=at, reason=reason.value, message=english(parts), messages=parts)
 
 
 def with_detail(task_exit: TaskExit, cause: Cause, detail: Clause, **more: Any) -> TaskExit:
-    """The end of a task as one of this cause, with a detail about it."""
+    """Return the exit of a task with this cause and detail."""
     coded = detail if isinstance(detail, Message) else None
     words = english_clause(detail)
     return replace(task_exit, cause=cause, detail=words, detail_message=coded, **more)
@@ -113,7 +111,7 @@ MOST_NAMES = 5
 
 
 def shorten(names: Sequence[str], most: int = MOST_NAMES) -> str:
-    """`worker-0, worker-1 and 7 more`."""
+    """Return names as text, such as `worker-0, worker-1 and 7 more`."""
     if len(names) <= most:
         return ", ".join(names)
     return _("{names} and {count} more").format(
@@ -122,7 +120,7 @@ def shorten(names: Sequence[str], most: int = MOST_NAMES) -> str:
 
 
 def some(names: Sequence[str]) -> list[str | Message] | Message:
-    """At most five names as a value, and how many more there are."""
+    """Return at most five names as a value, and how many more there are."""
     first: list[str | Message] = list(names[:MOST_NAMES])
     if len(names) <= MOST_NAMES:
         return first
@@ -130,7 +128,7 @@ def some(names: Sequence[str]) -> list[str | Message] | Message:
 
 
 def clauses(parts: Sequence[Message]) -> Message:
-    """Several clauses as one."""
+    """Join several clauses."""
     return parts[0] if len(parts) == 1 else Message("Clauses", {"parts": list(parts)})
 
 
@@ -139,7 +137,7 @@ def _saying(words: str) -> Clause:
 
 
 def _in_brackets(detail: Clause, said: Clause = "") -> Clause:
-    """A detail in brackets, unless it only repeats what was `said`."""
+    """Return a detail in brackets, unless it only repeats what was `said`."""
     repeats = bool(said) and english_clause(said) in english_clause(detail)
     return Message("InBrackets", {"detail": detail}) if detail and not repeats else ""
 
@@ -151,7 +149,7 @@ def _times(number: int) -> Message:
 # ---- what a task's last lines say ----
 
 CANNOT_EXECUTE = 126
-"""With which a shell ends that may not execute a file."""
+"""A shell's exit code for a file that it may not execute."""
 
 _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (r"No module named '?tensorflow'?(?:$|[\s;])", "TensorFlowMissing", ()),
@@ -254,8 +252,8 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("arguments",),
     ),
 )
-"""Errors that many meet, the first that fits: a pattern over the error, the code of what to do
-about it, and the names of its values, which are the pattern's groups that match.
+"""Frequent errors, of which the first match counts: a pattern over the error, the code of the
+advice, and the names of its values, which are the pattern's matching groups.
 """
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
@@ -263,8 +261,8 @@ _LOG_NOISE = re.compile(
 
 
 def last_error_line(task_exit: TaskExit) -> str:
-    """What went wrong, as its output says it: where nothing read that, the last line that is not
-    log noise.
+    """Return the error in a task's output; unless it was recognized, the last line that is no log
+    noise.
     """
     if task_exit.error or task_exit.signal:
         return task_exit.error
@@ -298,13 +296,11 @@ _FLAG_REFUSED = re.compile(
     r"|error: argument -|Invalid value for|unexpected extra argument|flag --\S+: ",
     re.IGNORECASE,
 )
-"""What argparse, optparse, absl, click, getopt, fire and shells say of a flag that they refuse."""
+"""What argparse, optparse, absl, click, getopt, fire and shells print for a flag they refuse."""
 
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
-    """Return what to do about a flag that we passed and the program did not take; None when it was
-    no such flag.
-    """
+    """Return what to do about a flag that we passed and the program refused; None if it did not."""
     blamed: list[str] = []
     for line in filter(_FLAG_REFUSED.search, task_exit.last_lines):
         words = set(re.findall(r"(?:--|(?<=['\"`]))([A-Za-z][\w-]*)", line))
@@ -320,7 +316,7 @@ def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
 
 
 def _said(task_exit: TaskExit) -> Clause:
-    """What a task's output says went wrong, where, and what led to it."""
+    """Return what went wrong by a task's output, where, and what led to it."""
     said: Clause = _saying(words := last_error_line(task_exit))
     if words and task_exit.file:
         file, line = task_exit.file, task_exit.line
@@ -348,13 +344,13 @@ def _signal_name(number: int) -> Clause:
 
 
 def _signal_in_detail(detail: str) -> Clause:
-    """The signal of which only a detail tells: a shell hides what ended its child."""
+    """Return the signal in a detail: a shell hides what ended its child."""
     found = re.search(r"\bSIG[A-Z0-9]+", detail)
     return found.group() if found else Message("SomeSignal")
 
 
 def task_ended(failure: TaskFailure, spec: Spec) -> Message:
-    """`worker-1 failed with exit code 1: ValueError: …`, without a full stop."""
+    """Return a clause such as `worker-1 failed with exit code 1: ValueError: …`."""
     task, task_exit = failure.task, failure.exit
     words, said = last_error_line(task_exit), _said(task_exit)
     more: Clause = task_exit.detail_message or task_exit.detail
@@ -390,7 +386,7 @@ def task_ended(failure: TaskFailure, spec: Spec) -> Message:
 
 
 def exit_message(failure: TaskFailure, spec: Spec) -> str:
-    """`task_ended` in the language of the moment."""
+    """Return `task_ended` in the current language."""
     return str(task_ended(failure, spec))
 
 
@@ -398,7 +394,7 @@ _LIMIT = re.compile(rf"limit ({MEMORY_PATTERN[1:-1]})(?:$|, )")
 
 
 def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
-    """What was asked for, else what a detail tells that it got (`limit 1Gi, …`)."""
+    """Return the requested memory limit, else the effective one in a detail (`limit 1Gi, …`)."""
     given = _LIMIT.match(failure.exit.detail)
     asked = spec.replicas.of(parse_task(failure.task)[0]).resources.memory
     return asked or (given and given.group(1))
@@ -413,12 +409,12 @@ def _memory_used(task_exit: TaskExit) -> Clause:
 
 
 def out_of_memory_detail(limit: str, used: str) -> str:
-    """The detail of the end of a task that used more than its limit, as `memory_limit` reads it."""
+    """Return the detail of a task that exceeded its memory limit, as `memory_limit` reads it."""
     return f"limit {limit}, used {used}" if used else f"limit {limit}"
 
 
 def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
-    """Whether two tasks failed by themselves with the same last words: neither broke the other."""
+    """Return whether two tasks failed by themselves with the same last words."""
     first, second = failure.exit, other.exit
     return (
         bool(last_error_line(first))
@@ -481,7 +477,7 @@ def _raise_memory(culprit: TaskFailure, spec: Spec, name: str) -> Message:
 def healing(
     failure: TaskFailure, together: bool, heals: int, checkpoint: str | None, spec: Spec
 ) -> Sentences:
-    """Say what was disrupted and what is done about it."""
+    """Say what was disrupted, and what is done about it."""
     if spec.mode.value == "in-graph":
         lost_variables = failure.task.startswith("ps-")
         after = Message("RestoreVariables" if lost_variables else "ClientGoesOn")
@@ -504,13 +500,15 @@ def healing(
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
-    """Whether training cannot go on without this task: it holds the variables, or leads."""
+    """Return whether training cannot go on without this task: it has the variables, or leads."""
     leader = "chief-0" if spec.replicas.chief.count else "worker-0"
     return task.startswith("ps-") or task == leader
 
 
 def _place_of(checkpoint: str) -> Message:
-    """TensorFlow 1 ends a checkpoint's name with the step; TensorFlow 2 may only count them."""
+    """Return where training resumes from a checkpoint. TensorFlow 1 ends a checkpoint's name with
+    the step; TensorFlow 2 may only count checkpoints.
+    """
     if not checkpoint:
         return Message("NewestCheckpoint")
     if step := re.fullmatch(r"model\.ckpt-(\d+)", checkpoint):
@@ -537,12 +535,12 @@ def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -
 
 
 def queued(waiting_for: Message | None) -> Message:
-    """Say why it is not started yet."""
+    """Say why the run has not started."""
     return Message("Queued", {"what": waiting_for or Message("Room")})
 
 
 def admitted(total: int) -> Message:
-    """Say that it has room and its tasks are made."""
+    """Say that the run has room and its tasks are being created."""
     return Message("Starting", {"count": total})
 
 
@@ -580,8 +578,7 @@ Quiets = Mapping[str, Quiet]
 def stalled(
     since: float, waiting: Quiets, finished: Mapping[str, float], spec: Spec, name: str
 ) -> Sentences:
-    """Say that nothing happens any more: who waits for whom since when, and what to do.
-
+    """Say that nothing happens any more: which task waits for which since when, and what to do.
     `waiting` are the trainers that are left, `finished` is when others finished (epoch seconds).
     """
     tasks = list(waiting)
@@ -613,7 +610,7 @@ MOST_PEERS = 2
 
 
 def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
-    """Say for whom tasks wait, as TensorFlow tells it; else who has finished before them."""
+    """Say for which task others wait, by TensorFlow's words; else which have finished before."""
     peers: dict[str, list[str]] = {}
     for task, quiet in waiting.items():
         if quiet.peer:
@@ -641,15 +638,14 @@ START_SIGNS = {
     "events": "StartedByEventFiles",
     "cpu": "StartedByCpu",
 }
-"""How a task counts as started whose own port is closed: the sign that it gives, and its code."""
+"""The signs by which a task with a closed port counts as started, and their codes."""
 
 
 def start_oddity(
     task: str, sign: str, own: int, ports: Sequence[int], cores: float, seconds: float
 ) -> Message | None:
-    """Say how a task counts as started whose own port is closed; None for a sign of a newer task.
-
-    `own` is its port, `ports` those on which it listens instead; it used `cores` for `seconds`.
+    """Say how a task with a closed port counts as started; None for an unknown sign. `own` is its
+    port, `ports` those on which it listens instead; it used `cores` for `seconds`.
     """
     values: dict[str, Any] = {"task": task, "own": own}
     if sign == "ports":
@@ -662,7 +658,7 @@ def start_oddity(
 def start_timeout(
     missing: Sequence[str], spec: Spec, name: str, because: Sequence[Message] = ()
 ) -> Message:
-    """Who never came up; `because` are sentences that say why, where that is known."""
+    """Say which tasks never came up; `because` says why, if known."""
     serves = spec.mode.value == "in-graph" or (spec.program and spec.program.serves)
     unknown = Message("PortNotOpened" if serves else "ProgramNotStarted")
     return Message(
@@ -685,23 +681,23 @@ NO_IMAGE = (
     "ImageNotOnNode",
     "ImageOtherProcessor",
 )
-"""Why an image cannot be had, where no more time helps."""
+"""Problems of an image that waiting does not solve."""
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
-    """Say that an image could not be had in time; `words` are the registry's."""
+    """Say that an image was not available in time; `words` are the registry's."""
     said = _in_brackets(Message("RegistrySays", {"words": words}) if words else "")
     values = {"tasks": some(tasks), "time": limit, "why": why, "said": said}
     return Message("ImageTimeout", values), Message("ImageAdvice")
 
 
 def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
-    """Say that it never got room."""
+    """Say that the run never got room."""
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 
 def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
-    """Say that it ran out of time."""
+    """Say that the run ran out of time."""
     return Message("MaxDuration", {"time": limit, "tasks": some(unfinished)})
 
 
@@ -745,8 +741,8 @@ def succeeded(
     holding: Sequence[str],
     evaluator: Message | None = None,
 ) -> Message:
-    """Say that the required tasks have succeeded, what is reclaimed later, and what became of the
-    evaluator.
+    """Say that the required tasks have succeeded, what is reclaimed later, and how the evaluator
+    ended.
     """
     parts = [Message("Succeeded", {"tasks": some(finished)})]
     if evaluator is not None:
@@ -762,7 +758,7 @@ def reclaimed(tasks: Sequence[str]) -> Message:
 
 
 def trained_nothing(found: FoundCheckpoint, name: str) -> Message:
-    """Say that a run began where an earlier one had ended, and what to do."""
+    """Say that a run started where an earlier one had ended, and what to do."""
     of = Message("OfRun", {"run": found.run}) if found.run else ""
     place = _place_of(found.checkpoint)
     return Message(
@@ -784,7 +780,7 @@ def writes_elsewhere(folder: str) -> Message:
 
 
 def writes_lost(task: str, folder: str) -> Message:
-    """Name a folder on a pod's own disk that holds results of a task."""
+    """Name a folder on a pod's own disk that has results of a task."""
     return Message("WritesLost", {"task": task, "folder": folder})
 
 
@@ -794,13 +790,13 @@ def log_copy_failed(why: str) -> Message:
 
 
 def record_damaged(path: str, why: str, name: str, *, ended: bool) -> Message:
-    """Describe a run whose record cannot be read."""
+    """Describe a run with an unreadable record."""
     code = "RecordDamaged" if ended else "RecordDamagedRunning"
     return Message(code, {"path": path, "why": why, "name": name})
 
 
 def full_disk(mount: str) -> str:
-    """Say that the disk of a run's records is full: a warning of whoever reads the record."""
+    """Return the warning that the disk of a run's records is full."""
     return _(
         "No space left on the disk mounted at {mount}: what tasks print and checkpoints may be "
         "lost. Free some space there, such as with `tfcluster delete NAME --with-logs`"

@@ -1,5 +1,5 @@
-"""Observations that a backend gives to the lifecycle, and the decisions that it gets: plain frozen
-values, JSON both ways for replays.
+"""The lifecycle's input and output: observations of a backend, and decisions. All are frozen values
+that convert to and from JSON, for replays.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from ..spec import Message, Model, Status, TaskExit, TaskState
 class Quiet(Model, frozen=True):
     """An idle task: since when it prints nothing, writes no event file and uses almost no CPU.
 
-    `until` is up to when that is known, None where its end would be told at once (both in epoch
-    seconds); `peer` is the task that TensorFlow says it waits for, `words` are TensorFlow's.
+    `until` is up to when that is known (both in epoch seconds), None if its end would be reported
+    at once. `peer` is the task that TensorFlow says it waits for, `words` are TensorFlow's.
     """
 
     since: float
@@ -21,16 +21,16 @@ class Quiet(Model, frozen=True):
 
 
 class ObservedTask(Model, frozen=True):
-    """One task as the world shows it. `attempt` is the number it was started with.
+    """The observed state of one task.
 
-    `exit` is present once the task has ended. A backend reports Cause.STOPPED only for a task that
-    a decision had asked to stop; anybody else's SIGTERM is Cause.KILLED. `since` is when it began
-    to hold what it asks for, None when that is not so or not known; `idle_since` is reported by
-    In-Graph servers while nobody uses them; `began` is when it was started where it is (all in
-    epoch seconds). `quiet` is set while a program does nothing. `oddity` says how it counts as
-    started although its own port is closed. `uncopied` says why the log volume took no copy of its
-    output at one time. `wrote` are folders outside of the run's own in which it has results, `lost`
-    those of them that go with its pod.
+    `attempt` is the number with which it was started. `exit` is set once the task has ended; a
+    backend reports Cause.STOPPED only if a decision asked the task to stop, and Cause.KILLED for
+    any other SIGTERM. In epoch seconds: `since` is when it began to use its resources, None if it
+    does not or that is unknown; `began` is when its process or container started; `idle_since` is
+    set by In-Graph servers while nobody uses them. `quiet` is set while a program does nothing.
+    `oddity` says how it counts as started although its own port is closed. `uncopied` says why the
+    log volume took no copy of its output. `wrote` are folders with results outside of the run's
+    own, `lost` those of them that are deleted with its pod.
     """
 
     name: str
@@ -49,16 +49,16 @@ class ObservedTask(Model, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it still holds anything."""
+        """Whether it has not ended."""
         return self.exit is None
 
 
 class WaitingReason(Model, frozen=True):
-    """Why tasks of an admitted run are not up, as the world tells it.
+    """Why tasks of an admitted run are not up.
 
-    `text` is the reason as a clause, for each of them; `sentence` is the same with who waits.
-    `reason` is the world's own word for it, `words` are those of a registry that has not the image,
-    `rank` says how telling it is (0 the most).
+    `text` is the reason as a clause, `sentence` the same with the tasks as its subject. `reason` is
+    Kubernetes' own word, `words` are those of a registry that lacks the image, `rank` orders
+    reasons (0 is the most telling).
     """
 
     tasks: tuple[str, ...]
@@ -70,15 +70,14 @@ class WaitingReason(Model, frozen=True):
 
 
 class Observation(Model, frozen=True):
-    """The whole run as the world shows it; a task that was never started is absent.
+    """The observed state of a whole run; a task that was never started is absent.
 
-    A run that is not admitted may be `submitted`: its tasks are made, and a scheduler that has room
-    for all of them admits it. `waiting_for` says in words what it waits for, `why` what tasks wait
-    for that are not up, the most telling first; `checkpoint` is the name of the newest checkpoint
-    in the run's folder: None when there is none, empty where nobody could look; `cores` are the
-    CPU cores that a task of a type asks for, where the world knows that better than the spec;
-    `used` are the CPU seconds of all processes that have ended, where the world knows them; more
-    tasks `may_come` when some were asked for that nobody has seen, and that nobody has called back.
+    A run that is not admitted may be `submitted`: its tasks are created, and a scheduler with room
+    for all of them admits it. `waiting_for` is what the run waits for, `why` what its tasks wait
+    for, the most telling first. `checkpoint` is the name of the newest checkpoint in the run's
+    folder, None if there is none, empty if unknown. `cores` are the CPU cores that a task of a type
+    requests, if known better than from the spec. `used` are the CPU seconds of all ended processes,
+    if known. `may_come` is set while tasks may appear that were requested and that nobody has seen.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -101,11 +100,11 @@ class StartTask(Model, frozen=True):
 
 
 class Decision(Model, frozen=True):
-    """What is true now (`status`) and what to do about it.
+    """The next status, and what to do.
 
-    `start` and `stop` are level-triggered: repeated on each turn until the observation shows them
-    done, so carrying them out twice must be harmless. `done` means that nothing is left to do,
-    ever. `wake_at` (epoch seconds) is the next moment at which time alone changes something.
+    `start` and `stop` are level-triggered: they are repeated in each turn until the observation
+    shows them done, so carrying them out twice must be harmless. `done` means that nothing is left
+    to do, ever. `wake_at` (epoch seconds) is the next moment at which time alone changes something.
     """
 
     status: Status

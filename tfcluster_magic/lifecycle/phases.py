@@ -12,21 +12,21 @@ from .reclaim import evaluator_outcome, release_tasks, to_reclaim
 from .turn import Turn
 
 STALL_TOLD = 30.0
-"""Seconds without any sign of work after which that is said, where a task has finished already."""
+"""Seconds without activity before a stall is reported, if a task has finished already."""
 STALL_TOLD_OF_ALL = 60.0
-"""The same where none has: all may wait for their data."""
+"""The same if none has: all may be waiting for their data."""
 START_SHARE = 0.5
-"""Part of `startTimeout` that a task has from its own start: in that time one that works has shown
-it, wherever it spent the time before.
+"""Part of `startTimeout` that a task gets from its own start to show activity, however much time
+passed before.
 """
 START_MARGIN = 5.0
-"""Seconds in which the world tells that it has."""
+"""Seconds in which the backend reports that activity."""
 MOST_REASONS = 3
-"""So many reasons why tasks are not up are told in a message; each task has its own beside it."""
+"""Most reasons why tasks are not up in one message; each task also has its own."""
 
 
 def advance_queued(turn: Turn) -> None:
-    """Wait until the world has room."""
+    """Wait until there is room."""
     limit = turn.spec.lifecycle.queue_timeout
     if turn.spec.stop is not None:
         _stop_requested(turn)
@@ -49,7 +49,7 @@ def advance_queued(turn: Turn) -> None:
 
 
 def _queued_at(turn: Turn) -> float:
-    """When it began to wait; noted on the first turn."""
+    """Return when the run began to wait; it is noted in the first turn."""
     if turn.get("queued_at") is None:
         turn.set(queued_at=turn.now)
     since: float = turn.get("queued_at")
@@ -57,7 +57,7 @@ def _queued_at(turn: Turn) -> float:
 
 
 def advance_active(turn: Turn) -> None:
-    """Starting and Running: keep the wanted tasks up, and notice the end."""
+    """Keep the wanted tasks up while Starting or Running, and notice the end."""
     if _all_succeeded(turn):
         return
     if turn.spec.stop is not None:
@@ -83,12 +83,12 @@ def advance_active(turn: Turn) -> None:
 
 
 def _say_current(turn: Turn) -> None:
-    """Say how it is while nothing is wrong; a failure under way keeps its own sentence."""
+    """Set the message of a healthy run; a failure under way keeps its own."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return
     wanted = turn.wanted
     missing = [t for t in wanted if not turn.is_up(t)]
-    if turn.phase is Phase.STARTING or missing:  # in a run that is up: those that start again
+    if turn.phase is Phase.STARTING or missing:  # in a running run: tasks that are restarting
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
         told = messages.starting(missing, len(wanted))
         turn.say(reason, told, *_waiting_reasons(turn))
@@ -121,10 +121,10 @@ def _all_succeeded(turn: Turn) -> bool:
 
 
 def _over_time_limit(turn: Turn) -> bool:
-    """Bounds on starting, on the whole run, and on idling."""
+    """Apply the limits on starting, duration and idling; return whether one ended the run."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    # Nobody may have looked for longer than a bound: what came up meanwhile did start.
+    # Nobody may have looked for longer than a limit: what came up meanwhile did start.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):
@@ -161,7 +161,7 @@ def _over_time_limit(turn: Turn) -> bool:
 
 
 def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
-    """A bound that is reached while a failure is looked into or retried: the failure is why."""
+    """Fail the run by a failure under investigation or retry when a limit is reached."""
     limits = turn.spec.lifecycle
     over = turn.now - turn.get("started_at")
     starts_no_more = any(turn.now >= _start_limit(turn, task) for task in missing)
@@ -174,8 +174,8 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
 
 
 def _lacks_image(turn: Turn, missing: Sequence[str]) -> bool:
-    """A task whose image the registry does not have, or does not give, since it has a node: no
-    more of `startTimeout` would change that.
+    """Fail the run if a task with a node still lacks its image after `imageTimeout`. The registry
+    does not have the image or refuses it, so more of `startTimeout` would not help.
     """
     limit = turn.spec.lifecycle.image_timeout
     for why in turn.seen.why:
@@ -193,14 +193,14 @@ def _lacks_image(turn: Turn, missing: Sequence[str]) -> bool:
 
 
 def _bound_at(turn: Turn, task: str) -> float | None:
-    """When a task got the node on which it waits; None while it has none."""
+    """Return when a task got its node; None if it has none."""
     seen = turn.current(task)
     return None if seen is None else seen.since
 
 
 def _start_limit(turn: Turn, task: str) -> float:
-    """When a task that has not come up is given up: `startTimeout` after the run began, and not
-    before a task that was started late had the time to show that it works.
+    """Return when a task that has not come up is given up. That is `startTimeout` after the run
+    began, but a task that was started late gets time to show activity.
     """
     limit: float = turn.spec.lifecycle.start_timeout
     due: float = turn.get("started_at") + limit
@@ -210,11 +210,11 @@ def _start_limit(turn: Turn, task: str) -> float:
     return max(due, seen.began + START_SHARE * limit + min(START_MARGIN, limit / 4))
 
 
-# -- runs in which nothing happens any more --------------------------------------------------------
+# -- stalled runs ----------------------------------------------------------------------------------
 
 
 def _look_for_stall(turn: Turn) -> None:
-    """Say who waits for whom when no task works any more, and end the run at `stallTimeout`."""
+    """Report a stall if no task does anything any more, and end the run at `stallTimeout`."""
     quiet = _all_quiet(turn)
     if not quiet:
         return
@@ -247,8 +247,8 @@ def _look_for_stall(turn: Turn) -> None:
 
 
 def _all_quiet(turn: Turn) -> dict[str, Quiet]:
-    """The tasks that have not finished, if none of them works; evaluators wait without an end and
-    do not count. Empty when one works, or nobody can tell, or a failure is looked into.
+    """Return the unfinished tasks if none of them does anything; evaluators do not count. Empty if
+    one works, if that is unknown, or while a failure is investigated.
     """
     if not turn.between or turn.phase is not Phase.RUNNING:
         return {}
@@ -266,7 +266,7 @@ def _all_quiet(turn: Turn) -> dict[str, Quiet]:
 
 
 def _idle_since(turn: Turn) -> float | None:
-    """When the last server fell idle; None while any is in use, or for programs."""
+    """Return when the last server became idle; None while any is in use, or for programs."""
     if turn.between or turn.phase is not Phase.RUNNING:
         return None
     since = [seen.idle_since if (seen := turn.current(t)) else None for t in turn.all_tasks]
@@ -291,7 +291,7 @@ def _enter_stopping(turn: Turn, reason: Reason, message: Message) -> None:
 
 
 def advance_stopping(turn: Turn) -> None:
-    """Wait until every task is gone; the reason for stopping stays the reason."""
+    """Wait until every task is gone; the reason for stopping is kept."""
     left = turn.alive()
     turn.stop += left
     stop = turn.spec.stop

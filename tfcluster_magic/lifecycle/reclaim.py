@@ -1,9 +1,8 @@
-"""The end of what a run holds: when parameter servers are reclaimed, what that freed, and what
-became of the evaluator.
+"""The release of a run's tasks, and the outcome of its evaluator.
 
 Trainers end by themselves; parameter servers would wait for ever, so they are stopped
 `lifecycle.reclaimAfter` after the trainers have succeeded. An evaluator has as long for its last
-evaluation, and workers that the chief has left.
+evaluation, and so do workers that the chief has left.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from .turn import Turn
 
 
 def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
-    """How long after success tasks that others needed are kept, and those that still run."""
+    """Return the seconds for which helper tasks are kept after success, and those still running."""
     kept = [t for t in turn.all_tasks if t not in _ended_at_once(turn)]
     return turn.spec.lifecycle.reclaim_after, turn.alive(kept)
 
 
 def _ended_at_once(turn: Turn) -> list[str]:
-    """Trainers that a success leaves behind, where the user has said that they do not count. Where
-    the chief counts unasked they may end by themselves first.
+    """Return the trainers to stop at success: all, if the user chose that only the chief counts.
+    Where that is only the default, they may end by themselves first.
     """
     return turn.trainers if turn.spec.lifecycle.success_policy is SuccessPolicy.CHIEF else []
 
 
 def release_tasks(turn: Turn) -> None:
-    """Give back everything after the end, once `_reclaim_at` has come. Say what was freed."""
+    """Release everything after the end, once `_reclaim_at` has come, and report it."""
     holding = turn.alive()
     reclaim_at = _reclaim_at(turn)
     if turn.now >= reclaim_at:
@@ -40,7 +39,7 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        also = turn.get("messages")[1:]  # what the run did not do stays said
+        also = turn.get("messages")[1:]  # keep what the run did not do
         turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
@@ -49,8 +48,8 @@ def release_tasks(turn: Turn) -> None:
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """When what is left is reclaimed: `reclaim_after` seconds after a success, which a stop cuts
-    short; at the end itself of a run that failed or was stopped.
+    """Return when the remaining tasks are reclaimed. That is `reclaim_after` seconds after a
+    success, or at the end itself if the run failed, was stopped, or has a stop request.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
@@ -59,7 +58,7 @@ def _reclaim_at(turn: Turn) -> float:
 
 
 def evaluator_outcome(turn: Turn) -> Message | None:
-    """What became of the evaluator; None while it works, and where there is none."""
+    """Return how the evaluator ended; None while it works or if there is none."""
     ended: TaskFailure | None = turn.get("evaluator")
     for task in turn.evaluators:
         task_exit = turn.exit_of(task)
@@ -74,7 +73,7 @@ def evaluator_outcome(turn: Turn) -> Message | None:
 
 
 def _note_evaluators(turn: Turn) -> None:
-    """Note of an evaluator that is stopped now whether it had anything left to do."""
+    """Record for an evaluator that is stopped now whether it had anything left to do."""
     for task in turn.alive(turn.evaluators):
         seen = turn.current(task)
         if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:
@@ -85,7 +84,7 @@ def _note_evaluators(turn: Turn) -> None:
 
 
 def _record_reclaimed(turn: Turn) -> None:
-    """Record which tasks were ended by us, and what they held."""
+    """Record which tasks we ended, and the resources they released."""
     ended = [
         t for t in turn.all_tasks if (e := turn.exit_of(t)) is not None and e.cause is Cause.STOPPED
     ]

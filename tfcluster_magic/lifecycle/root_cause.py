@@ -1,8 +1,8 @@
-"""The cause when tasks fail together: how long failures are collected, and which came first.
+"""The root cause when tasks fail together: how long failures are collected, and which came first.
 
 When one task of a cluster dies, others fail seconds later because they lost it. The first failure
-therefore opens a window; what fails inside it is judged together. Pure functions over
-`TaskFailure`s; nothing is decided here about restarts or phases.
+therefore opens a window, and all failures inside it are judged together. These are pure functions
+over `TaskFailure`s; restarts and phases are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Iterable
 from ..spec import Cause, TaskFailure
 
 WINDOW = 5.0
-"""Seconds in which failures are judged together when there are parameter servers."""
+"""Seconds in which failures are judged together with parameter servers."""
 WINDOW_COLLECTIVE = 15.0
 """The same without parameter servers: MultiWorkerMirroredStrategy notices a lost peer by a 10 s
 heartbeat.
 """
 WINDOW_HEALED = 30.0
-"""The same once a disruption was healed: a peer may notice the loss late (keepalive, heartbeat)."""
+"""The same after a healed disruption: a peer may notice the loss late (keepalive, heartbeat)."""
 WINDOW_NODE_LOST = 90.0
 """The same while a node is NotReady: its tasks are declared lost only later."""
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})
-"""Ends that came from outside the program."""
+"""Causes from outside the program."""
 
 
 def is_disruption(failure: TaskFailure) -> bool:
-    """Whether the task was ended from outside, so that a restart is likely to help."""
+    """Return whether the task was ended from outside, so that a restart is likely to help."""
     return failure.exit.cause in DISRUPTIONS
 
 
 def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> float:
-    """How long failures are collected before one is blamed, in seconds."""
+    """Return how long failures are collected before one is blamed, in seconds."""
     if nodes_not_ready:
         return WINDOW_NODE_LOST
     if healed:
@@ -41,19 +41,17 @@ def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> floa
 
 
 def root_cause(failures: Iterable[TaskFailure]) -> TaskFailure:
-    """The failure that the others followed.
+    """Return the failure that the others followed.
 
     A task that ran out of memory is the cause, else one that was lost, evicted or killed; else the
-    earliest that does not say it lost a peer; else the earliest. Raises ValueError when there is no
+    earliest that does not say it lost a peer; else the earliest. Raises ValueError if there is no
     failure.
     """
     return min(failures, key=_rank)
 
 
 def causes_first(failures: Iterable[TaskFailure], most: int) -> tuple[TaskFailure, ...]:
-    """The first `most` failures, causes before consequences, so that a record does not grow with
-    the tasks.
-    """
+    """Return the first `most` failures, causes first, so that a record stays small."""
     return tuple(sorted(failures, key=_rank)[:most])
 
 

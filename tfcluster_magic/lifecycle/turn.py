@@ -1,7 +1,7 @@
-"""One turn of the state machine: the spec, what is observed, and a draft of the next status with
-its counts by task type and the few tasks that need a look.
+"""One turn of the state machine: the spec, the observation, and a draft of the next status.
 
-Owns reading and writing that draft; the rules live in `phases`, `failures` and `reclaim`.
+It reads and writes the draft, task counts and the tasks that need attention included. The rules are
+in `phases`, `failures` and `reclaim`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .observation import Decision, Observation, ObservedTask, StartTask
 
 MOST_ATTENTION = 20
 NEVER_STARTED = Message("NeverStarted")
-"""The message of a task that nobody had started when its run ended."""
+"""The message of a task that was never started before its run ended."""
 _COUNT_FIELDS = {
     TaskState.PENDING: "",
     TaskState.STARTING: "starting",
@@ -47,7 +47,7 @@ _COUNT_FIELDS = {
 
 
 def task_state(task: ObservedTask | None) -> TaskState:
-    """The state of a task for people."""
+    """Return the state of a task as shown to users."""
     if task is None:
         return TaskState.PENDING
     if task.exit is None:
@@ -58,7 +58,7 @@ def task_state(task: ObservedTask | None) -> TaskState:
 
 
 def count_tasks(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, TypeCounts]:
-    """Tasks by type and state; what is not in any state is pending."""
+    """Count tasks by type and state; a task in no state is pending."""
     tally: dict[str, dict[str, int]] = {
         t.value: {"desired": n} for t, n in spec.replicas.counts.items()
     }
@@ -78,10 +78,8 @@ def tasks_needing_attention(
     *,
     never: Container[str],
 ) -> tuple[TaskStatus, ...]:
-    """Tasks that failed, were restarted or are not up, the culprit first; at most 20.
-
-    A cluster of up to 20 tasks lists all of them. `never` are those that nobody will
-    start any more.
+    """Return tasks that failed, were restarted or are not up, the culprit first; at most 20. A
+    cluster of up to 20 tasks lists all of them. `never` are those that nobody will start any more.
     """
     others = _LAST_RANK if len(names) <= MOST_ATTENTION else None
     clauses = {task: why.text for why in reversed(seen.why) for task in why.tasks}
@@ -139,17 +137,17 @@ class Turn:
         self.trainers = [t for t in self.all_tasks if t.startswith(("chief-", "worker-"))]
         self.evaluators = [t for t in self.all_tasks if t.startswith("evaluator-")]
         self.needed = [t for t in self.all_tasks if t not in self.evaluators]
-        """What training cannot do without: how an evaluator ends decides no run."""
+        """The tasks that training needs: an evaluator's end decides no run."""
         self.between = spec.mode is Mode.BETWEEN_GRAPH
         self.collective = self.between and TaskType.PS not in counts
         """Without parameter servers a lost task can only be healed by restarting all workers
         together.
         """
 
-    # -- the draft --------------------------------------------------------------------------------
+    # -- the draft ---------------------------------------------------------------------------------
 
     def get(self, field: str) -> Any:
-        """A field of the status as it stands in this turn."""
+        """Return a field of the status in this turn."""
         return self._draft.get(field, getattr(self.before, field))
 
     def set(self, **fields: Any) -> None:
@@ -157,11 +155,11 @@ class Turn:
         self._draft.update(fields)
 
     def say(self, reason: Reason, *sentences: Message) -> None:
-        """Set why the run is where it is."""
+        """Set the reason and the messages."""
         self.set(reason=reason, messages=sentences, message=messages.english(sentences))
 
     def event(self, reason: Reason, *sentences: Message) -> None:
-        """Add to the run's history."""
+        """Add an event to the run's history."""
         entry = messages.event(self.now, reason, *sentences)
         self.set(events=(*self.get("events"), entry)[-MOST_EVENTS:])
 
@@ -177,48 +175,48 @@ class Turn:
 
     @property
     def phase(self) -> Phase:
-        """The phase as it stands in this turn."""
+        """The phase in this turn."""
         phase: Phase = self.get("phase")
         return phase
 
-    # -- tasks ------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
 
     def desired_attempt(self, task: str) -> int:
-        """The number of the attempt that should be running."""
+        """Return the number of the attempt that should be running."""
         restarts: dict[str, int] = self.get("restarts")
         return 1 + restarts.get(task, 0)
 
     def current(self, task: str) -> ObservedTask | None:
-        """The task as seen, if it is of the desired attempt."""
+        """Return the observed task if it is of the desired attempt."""
         seen = self.seen.tasks.get(task)
         return seen if seen is not None and seen.attempt >= self.desired_attempt(task) else None
 
     def exit_of(self, task: str) -> TaskExit | None:
-        """How the desired attempt ended, if it did."""
+        """Return how the desired attempt ended; None if it has not."""
         seen = self.current(task)
         return seen.exit if seen else None
 
     def succeeded(self, task: str) -> bool:
-        """Whether the desired attempt ended well. A server that ends by itself never does."""
+        """Return whether the desired attempt ended successfully; a server never does by itself."""
         task_exit = self.exit_of(task)
         return self.between and task_exit is not None and task_exit.cause is Cause.COMPLETED
 
     def is_up(self, task: str) -> bool:
-        """Whether the desired attempt is ready or has already succeeded."""
+        """Return whether the desired attempt is ready or has already succeeded."""
         seen = self.current(task)
         return seen is not None and (seen.ready or self.succeeded(task))
 
     def alive(self, tasks: Iterable[str] | None = None) -> list[str]:
-        """Tasks that still hold something, of whichever attempt."""
+        """Return the tasks that have not ended, of any attempt."""
         names = self.all_tasks if tasks is None else tasks
         return [t for t in names if (seen := self.seen.tasks.get(t)) is not None and seen.alive]
 
     def all_ended(self) -> bool:
-        """Whether no task is left that could tell more."""
+        """Return whether every needed task has ended."""
         return all(self.exit_of(task) is not None for task in self.needed)
 
     def is_given_up(self, task: str) -> bool:
-        """Whether this is an evaluator that failed and is not started again."""
+        """Return whether this is an evaluator that failed and is not started again."""
         ended: TaskFailure | None = self.get("evaluator")
         return (
             ended is not None and ended.task == task and ended.attempt >= self.desired_attempt(task)
@@ -226,15 +224,15 @@ class Turn:
 
     @property
     def wanted(self) -> list[str]:
-        """Tasks that should run."""
+        """The tasks that should run."""
         return [t for t in self.all_tasks if not self.is_given_up(t)]
 
     def unfinished(self) -> list[str]:
-        """Trainers that have not succeeded."""
+        """Return the trainers that have not succeeded."""
         return [t for t in self.trainers if not self.succeeded(t)]
 
     def required(self) -> list[str]:
-        """Tasks whose success is the run's success."""
+        """Return the tasks whose success is the run's success."""
         if self.spec.success_policy is SuccessPolicy.CHIEF:
             return self.trainers[:1]
         return self.trainers
@@ -258,21 +256,21 @@ class Turn:
                 self.start.append(StartTask(task=task, attempt=self.desired_attempt(task)))
 
     def fresh_failures(self) -> list[TaskFailure]:
-        """Failures in the ledger whose task has not been restarted since."""
+        """Return the recorded failures whose task was not restarted since."""
         return [f for f in self.get("failures") if f.attempt >= self.desired_attempt(f.task)]
 
-    # -- the result -------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------
 
     def _never_started(self) -> frozenset[str]:
-        """Tasks of a run that is over which nobody had started when it ended."""
+        """Return the tasks of an ended run that had never been started when it ended."""
         known = self.before.attention if self.phase.is_final else ()
         if self.before.phase.is_final:  # what is gone since then looks the same
             return frozenset(t.name for t in known if t.messages == (NEVER_STARTED,))
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
-        """What is seen, as it counts: of a run that failed each failure that was judged, though a
-        world that starts tasks by itself began the next attempt before it was told to stop.
+        """Return the observation with the judged failures of a failed run. A backend that starts
+        tasks by itself may have begun the next attempt before it was told to stop.
         """
         judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
         tasks = dict(self.seen.tasks)
@@ -288,8 +286,8 @@ class Turn:
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
     def _warn_of_tasks(self) -> None:
-        """Say once what nobody would notice: a log volume that took no copies while training goes
-        on, an error that a success hides.
+        """Warn once of what would go unnoticed: log copies that fail while training goes on, and
+        errors hidden by a success.
         """
         for name, seen in self.seen.tasks.items():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
@@ -302,8 +300,8 @@ class Turn:
                     self.event(self.get("reason"), warning)
 
     def _tell_of_oddities(self) -> None:
-        """Say how tasks count as started whose own port is closed, once for each way: of hundreds
-        of tasks that do the same the first one is named.
+        """Warn once for each way in which tasks with closed ports count as started; names the first
+        task.
         """
         told: set[str] = set()
         for name in self.all_tasks:
@@ -316,7 +314,7 @@ class Turn:
                 self.event(self.get("reason"), seen.oddity)
 
     def _tell_of_writes(self) -> None:
-        """Say once of each folder that results are there and not in the run's own."""
+        """Report once for each folder that results are there and not in the run's own."""
         wrote: set[str] = set()
         lost: dict[str, str] = {}
         for seen in self.seen.tasks.values():
@@ -336,7 +334,7 @@ class Turn:
                 self.event(self.get("reason"), warning)
 
     def _usage(self) -> Usage | None:
-        """What tasks have held until now."""
+        """Return what tasks have used until now."""
         seen = self.seen.tasks
         spans = (
             (name.rpartition("-")[0], task.since, task.exit.finished_at if task.exit else None)
@@ -353,7 +351,7 @@ class Turn:
         return {**asked, **known, **self.seen.cores}
 
     def decision(self) -> Decision:
-        """The finished turn."""
+        """Return the result of the turn."""
         seen = self._counted()
         self._warn_of_tasks()
         self._tell_of_oddities()
