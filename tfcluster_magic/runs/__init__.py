@@ -1,1 +1,1 @@
-"""ClusterManager, the handle of a run, and the watcher of all runs: what every interface uses."""
+"""ClusterManager, the handle of a run, and the watcher of all runs, for every interface."""

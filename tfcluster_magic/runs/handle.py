@@ -1,7 +1,7 @@
-"""The handle of one run in Python: what `cluster = %tfcluster launch …` gives.
+"""The handle of one run in Python: the value of `cluster = %tfcluster launch …`.
 
-It answers from the record each time it is asked, so that a handle that was kept over a kernel's
-restart or a rerun is never wrong. Owns nothing: the run goes on when the handle is gone.
+It reads the record on each access, so that a handle stays right after a restart of the kernel or a
+rerun. It owns nothing: the run goes on when the handle is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cluster:
 
     Args:
         name: the run, `digits-2`.
-        manager: the door to it; a new one with the defaults of the environment when None.
+        manager: the manager to use; None creates one with the defaults of the environment.
     """
 
     def __init__(self, name: str, manager: ClusterManager | None = None) -> None:
@@ -53,21 +53,22 @@ class Cluster:
 
     @property
     def status(self) -> Status:
-        """Phase, reason, message, counts as they are now."""
+        """The status as it is now: phase, reason, message, counts."""
         return self.record.status
 
     def wait(self, timeout: float | None = None) -> Cluster:
-        """Wait for the end of the run; `timeout` in seconds. In a notebook its card shows it.
+        """Wait for the end of the run; `timeout` in seconds. In a notebook a card shows the
+        progress.
 
         Raises:
-            ClusterFailed: it ended without success.
-            WaitTimeout: it has not ended in time. It goes on.
-            WaitInterrupted: it was interrupted. The run goes on.
+            ClusterFailed: the run ended without success.
+            WaitTimeout: the run has not ended in time; it goes on.
+            WaitInterrupted: the wait was interrupted; the run goes on.
         """
         return self._wait(timeout, Until.END)
 
     def wait_ready(self, timeout: float | None = None) -> Cluster:
-        """Wait until all tasks are up. Raises as `wait`."""
+        """Wait until all tasks are up. Raises the errors of `wait`."""
         return self._wait(timeout, Until.READY)
 
     def _wait(self, timeout: float | None, until: Until) -> Cluster:
@@ -78,47 +79,49 @@ class Cluster:
         return self
 
     def logs(self, *tasks: str, tail: int | None = None) -> str:
-        """What these tasks printed (all when none is named), the last `tail` lines of each."""
+        """Return the output of these tasks (all if empty), the last `tail` lines of each."""
         show = Prefixer(tasks or task_names(self.record), PLAIN, prefix=len(tasks) != 1)
         lines = self._manager.logs(self.name, tasks, tail=tail)
         return "\n".join(show(line) for line in lines if line is not None)
 
     def stop(self, reason: str | None = None) -> Cluster:
-        """End the run and wait until no task is left; the record stays."""
+        """Stop the run and wait until no task is left; the record stays."""
         self._manager.stop(self.name, reason)
         self._manager.wait(self.name, until=Until.RELEASED)
         return self
 
     def tensorboard(self) -> Board:
-        """TensorBoard on the run's output."""
+        """Open TensorBoard on the run's output."""
         return self._manager.tensorboard(self.name)
 
     # -- in-graph: this process is the client ------------------------------------------------------
 
     @cached_property
     def client(self) -> Client:
-        """The In-Graph client; waits for the servers. Raises as `ClusterManager.connect`."""
+        """The In-Graph client; waits for the servers. Raises the errors of
+        `ClusterManager.connect`.
+        """
         return self._manager.connect(self.name)
 
     @property
     def target(self) -> str:
-        """What a TensorFlow 1 session connects to, `grpc://127.0.0.1:4001`."""
+        """The address for a TensorFlow 1 session, `grpc://127.0.0.1:4001`."""
         return self.client.target
 
     def session(self, graph: Any = None, config: Any = None) -> Any:
-        """A `tf.compat.v1.Session` on the cluster. Raises as `Client.session`."""
+        """Return a `tf.compat.v1.Session` on the cluster. Raises the errors of `Client.session`."""
         return self.client.session(graph, config)
 
     def strategy(self, variable_partitioner: Any = None) -> Any:
-        """The `ParameterServerStrategy` of the cluster. Raises as `Client.strategy`."""
+        """Return the `ParameterServerStrategy`. Raises the errors of `Client.strategy`."""
         return self.client.strategy(variable_partitioner)
 
     def coordinator(self) -> Any:
-        """The `ClusterCoordinator` of `strategy()`."""
+        """Return the `ClusterCoordinator` of `strategy()`."""
         return self.client.coordinator()
 
     def resolver(self) -> Any:
-        """A `SimpleClusterResolver` of the cluster."""
+        """Return a `SimpleClusterResolver` of the cluster."""
         return self.client.resolver()
 
     # -- in a notebook -----------------------------------------------------------------------------
@@ -129,8 +132,8 @@ class Cluster:
         return self
 
     def _show_change(self) -> Callable[[TFCluster], None] | None:
-        """Show the run below the cell that is running, unless it is shown there; return what brings
-        that up to date. None where nobody looks: in a program, a console or a shell.
+        """Show the run below the running cell, unless it is there; return what updates it. Return
+        None outside of notebooks: in a program, a console or a shell.
         """
         shell = _notebook_shell()
         if shell is None:
@@ -170,7 +173,7 @@ class Cluster:
 
 
 def detached(name: str, then: str = "") -> str:
-    """Return the line for a person who stopped watching a run; `then` replaces what goes on."""
+    """Return the line for a user who stopped watching a run; `then` replaces its second half."""
     goes_on = _(
         "{name} goes on: `tfcluster logs -f {name}` shows its output, "
         "`tfcluster stop {name}` ends it"
@@ -179,7 +182,7 @@ def detached(name: str, then: str = "") -> str:
 
 
 def _notebook_shell() -> Any:
-    """The IPython of this kernel; None outside of one."""
+    """Return the IPython of this kernel; None outside of one."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython

@@ -1,8 +1,8 @@
-"""ClusterManager: the only door to clusters. A verb is a method here, a command, a magic, a route.
+"""ClusterManager: the interface to clusters. A verb is a method here, a command, a magic, a route.
 
-The meaning and the messages are the same for every interface, and errors are `TFClusterError`s. The
-manager never touches processes or files of a run: the backend does. It never prints. Waiting never
-polls: the backend's `watch` says when there is something new.
+Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
+manager never prints and never touches processes or files of a run: the backend does. Waiting does
+not poll: the backend's `watch` reports changes.
 
     manager = ClusterManager()
     run = manager.launch("train.py", ["--epochs", "3"], workers=2, ps=1)
@@ -56,7 +56,7 @@ ENDING_TIMEOUT = 30.0
 
 
 class Until(enum.Enum):
-    """What a wait is for."""
+    """What to wait for."""
 
     READY = "all tasks are up"
     END = "the run has ended"
@@ -88,7 +88,7 @@ def wait_for_run(
         if deadline is not None and time.monotonic() >= deadline:
             break
     else:
-        cluster = backend.get(name)  # NotFound when it was deleted meanwhile
+        cluster = backend.get(name)  # raises NotFound if it was deleted meanwhile
         if _is_reached(cluster, until):
             return cluster
     if ends:
@@ -132,7 +132,7 @@ def wait_until_reachable(backend: Backend, cluster: TFCluster, timeout: float) -
 
 
 def _is_reached(cluster: TFCluster, until: Until) -> bool:
-    """Whether the wait is over. Raises ClusterFailed when it cannot be any more."""
+    """Return whether the wait is over. Raises ClusterFailed if its goal became impossible."""
     state = cluster.status
     if until is Until.RELEASED:
         return state.released_at is not None
@@ -153,7 +153,9 @@ Clusters = list[TFCluster]
 
 
 class ClusterManager(LoggingConfigurable):
-    """Launch, watch and end clusters through `backend`, else the one that `backend_name` names."""
+    """Launches, watches and ends clusters through `backend`, else the one that `backend_name`
+    names.
+    """
 
     backend_name = Enum(BACKENDS, "auto", help="where clusters run").tag(config=True)
     context = Unicode("", help="context of the kubeconfig; empty: its current").tag(config=True)
@@ -168,7 +170,7 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def backend(self) -> Backend:
-        """The world in which the clusters run."""
+        """The backend on which the clusters run."""
         if self._backend is None:
             given = {key: getattr(self, key) for key in ("state_dir", "data_dir", "log_dir")}
             folders = {key: Path(text).absolute() for key, text in given.items() if text}
@@ -178,7 +180,9 @@ class ClusterManager(LoggingConfigurable):
     # -- launching ---------------------------------------------------------------------------------
 
     def plan(self, *words: Any, **options: Any) -> Plan:
-        """What `launch` with the same words would create. Creates nothing; raises as `launch`."""
+        """Return what `launch` with the same arguments would create. Creates nothing. Raises the
+        errors of `launch`.
+        """
         from ..launch.planning import request_launch
         from ..program import snapshots
 
@@ -187,7 +191,7 @@ class ClusterManager(LoggingConfigurable):
             return self._plan(request_launch(folder, *words, beside_bytes=beside, **options))
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
-        """`plan` for a form that is being filled in: it says what is wrong instead of raising."""
+        """Return a plan for a form that is being filled in, with its problems instead of errors."""
         from ..launch.planning import dry_run
         from ..program import snapshots
 
@@ -214,14 +218,14 @@ class ClusterManager(LoggingConfigurable):
             program: a file, a folder with `run.sh`, or a URL. None for in-graph.
             arguments: the program's own arguments.
             cell: the program's text, instead of `program`.
-            name: name of the cluster; without one it is derived from the program.
+            name: name of the cluster; by default derived from the program.
             sha256: checksum that a program from a URL must have.
-            file: a cluster file in YAML, or what one says; `options` go before it.
-            folder: where the person works, and the program runs; without it this process's.
+            file: a cluster file in YAML, or its content; `options` override it.
+            folder: the user's working folder, in which the program runs; by default this process's.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
 
         Raises:
-            InvalidRequest: something is wrong with what was asked for; all of it is named.
+            InvalidRequest: the request is invalid; every problem is named.
             PreflightRefused: there is no room; the numbers that fit are named.
             NameTaken: a run of this name is active.
         """
@@ -237,8 +241,8 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """How much a single file may have with the small files beside it, so that they never keep
-        a launch from a backend that takes only what fits into a record.
+        """How many bytes a single file and the small files beside it may have together. A limit
+        keeps those files from excluding a backend that takes only what fits into a record.
         """
         from ..program import INLINE_BYTES
 
@@ -249,7 +253,9 @@ class ClusterManager(LoggingConfigurable):
         return None
 
     def plan_rerun(self, ref: str, **words: Any) -> Plan:
-        """What `rerun` with the same words would create. Creates nothing; raises as `rerun`."""
+        """Return what `rerun` with the same arguments would create. Creates nothing. Raises the
+        errors of `rerun`.
+        """
         from ..launch.planning import request_rerun
 
         return self._plan(request_rerun(self.status(ref), **words))
@@ -263,16 +269,16 @@ class ClusterManager(LoggingConfigurable):
         arguments: Sequence[str] | None = None,
         **options: object,
     ) -> TFCluster:
-        """Start a fresh run of the same snapshot and wish, changed by `options`.
+        """Start a new run of the same snapshot and spec, changed by `options`.
 
         Args:
             ref: the run to repeat.
             resume: start from the checkpoints of `ref`.
-            name: name of the new cluster, when it shall be another one.
-            arguments: replace the program's arguments.
+            name: name of the new cluster, if it is another one.
+            arguments: replacement for the program's arguments.
             options: as for `launch`.
 
-        Raises: as `launch`, and NotFound.
+        Raises: the errors of `launch`, and NotFound.
         """
         from ..launch.planning import request_rerun
 
@@ -285,24 +291,23 @@ class ClusterManager(LoggingConfigurable):
         number = self.backend.next_number(request.cluster)
         return plan_launch(request, number, self.backend.preflight(request.spec))
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def options(self) -> Options:
-        """What can be asked for, and what fits now."""
+        """Return what a launch can ask for, and what fits now."""
         return self.backend.options()
 
     def hours(self) -> ledger.HoursAccount:
-        """CPU- and GPU-hours of this user until now, of deleted runs too, and what is allowed."""
+        """Return the user's CPU- and GPU-hours until now, also of deleted runs, and the budget."""
         return self.backend.hours()
 
     def left(self) -> tuple[str, ...]:
-        """What is left of this user's budget of hours, in sentences."""
+        """Return what is left of the user's budget of hours, in sentences."""
         return ledger.remaining_budget(self.backend.bounded() or ledger.HoursAccount(), time.time())
 
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
-        """The runs of these names (all when empty), newest first.
-
-        Without `all_runs`, only the newest run of each name and those that have not ended.
+        """Return the runs of these names (all if empty), newest first. Without `all_runs`, only the
+        newest run of each name and active ones.
         """
         wanted = set(wanted)
         clusters = [
@@ -313,9 +318,8 @@ class ClusterManager(LoggingConfigurable):
         return clusters if all_runs else newest(clusters)
 
     def status(self, ref: str | None = None) -> TFCluster:
-        """The run `digits-2`, the newest run of `digits`, or without a name the newest of all.
-
-        Raises NotFound.
+        """Return the run `digits-2`, the newest run of `digits`, or without a name the newest of
+        all. Raises NotFound.
         """
         if ref is not None:
             return self.backend.get(ref)
@@ -324,7 +328,9 @@ class ClusterManager(LoggingConfigurable):
         return runs[0]
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
-        """The run now, then each change; None at least every 0.5 s; ends when no task is left."""
+        """Yield the run now, then each change, and None at least every 0.5 s; ends when no task is
+        left.
+        """
         return self.backend.watch(self.status(ref).metadata.name)
 
     def logs(
@@ -336,8 +342,8 @@ class ClusterManager(LoggingConfigurable):
         tail: int | None = None,
         counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Lines of these tasks (all when empty); with `follow` until the run has ended, None at
-        least every 0.5 s. `tail`, `counts` and what is waited for: see `Backend.logs`.
+        """Yield lines of these tasks (all if empty), with `follow` until the run has ended. It then
+        yields None at least every 0.5 s. See `Backend.logs` for `tail` and `counts`.
         """
         name = self.status(ref).metadata.name
         yield from self.backend.logs(name, tasks, follow, tail, counts)
@@ -350,18 +356,21 @@ class ClusterManager(LoggingConfigurable):
         until: Until = Until.END,
         on_change: Callable[[TFCluster], None] | None = None,
     ) -> TFCluster:
-        """Wait for a run; `timeout` in seconds, none when None (but where one that was asked to end
-        does not: half a minute beyond its grace period).
+        """Wait for a run, at most `timeout` seconds.
+
+        None means no limit, except for a run that is stopping: half a minute beyond its grace
+        period.
 
         Raises:
-            ClusterFailed: it ended without success. Not when waiting for RELEASED.
-            WaitTimeout: it did not get there in time. It goes on.
+            ClusterFailed: the run ended without success. Not when waiting for RELEASED.
+            WaitTimeout: the goal was not reached in time; the run goes on.
             NotFound: there is no such run, or it was deleted meanwhile.
         """
         return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
 
     def note(self, ref: str, text: str | None = None) -> TFCluster:
-        """The run with its note, which becomes `text` unless that is None; empty: none.
+        """Return the run, after setting its note to `text` unless that is None; empty removes the
+        note.
 
         Raises:
             InvalidRequest: it has more than `NOTE_LENGTH` characters.
@@ -380,13 +389,13 @@ class ClusterManager(LoggingConfigurable):
     # -- ending ------------------------------------------------------------------------------------
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
-        """Ask for the end of a run; return at once. What an ended run still holds is given back."""
+        """Ask a run to end, and return at once. An ended run releases its remaining tasks."""
         text = one_line(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
         stop = Stop(reason=text[:STOP_LENGTH], by=by[:ASKER_LENGTH], at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Remove a run's record, `with_logs` its output too; one with tasks is stopped first."""
+        """Delete a run's record, and `with_logs` its output; a run with tasks is stopped first."""
         cluster = self.status(ref)
         name = cluster.metadata.name
         if cluster.status.released_at is None:
@@ -394,17 +403,18 @@ class ClusterManager(LoggingConfigurable):
             self.wait(name, until=Until.RELEASED)
         self.backend.delete(name, with_logs=with_logs)
 
-    # -- reaching ----------------------------------------------------------------------------------
+    # -- connecting --------------------------------------------------------------------------------
 
     def reachable(self, ref: str, timeout: float = 60.0) -> TFCluster:
-        """The In-Graph run `ref` once its servers accept connections; `timeout` in seconds.
-
+        """Return the In-Graph run `ref` once its servers accept connections; `timeout` in seconds.
         Raises Conflict (it runs programs, or has ended), WaitTimeout.
         """
         return wait_until_reachable(self.backend, self.status(ref), timeout)
 
     def connect(self, ref: str, timeout: float = 60.0) -> Client:
-        """A client for the In-Graph run `ref`. Raises as `reachable`, and ClientUnsupported."""
+        """Return a client for the In-Graph run `ref`. Raises the errors of `reachable`, and
+        ClientUnsupported.
+        """
         from ..client import connect
 
         cluster = self.reachable(ref, timeout)
@@ -419,17 +429,19 @@ class ClusterManager(LoggingConfigurable):
 
     @cached_property
     def boards(self) -> TensorBoards:
-        """TensorBoards on runs and folders: what they show, starting and ending them."""
+        """The TensorBoards on runs and folders."""
         from ..tensorboard.views import TensorBoards
 
         return TensorBoards(self.backend, self.state_dir or None)
 
     def tensorboard(self, *refs: str) -> Board:
-        """TensorBoard on these runs side by side, or on all. Raises as `TensorBoards.view`."""
+        """Open TensorBoard on these runs side by side, or on all. Raises the errors of
+        `TensorBoards.view`.
+        """
         return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:
-        """The record of a run (or of a plan) and each of its tasks as this machine runs them."""
+        """Return the record of a run or plan, and its tasks as this machine runs them."""
         from .rendered_run import render_run, task_place
 
         here = self.options()
@@ -438,26 +450,24 @@ class ClusterManager(LoggingConfigurable):
         return render_run(cluster, place)
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """How far the program of a run is; None when nothing is known."""
+        """Return the progress of a run's program; None if unknown."""
         return self._observer.progress(cluster)
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """Return what can be said about a run beside its record: its progress, and `beside`."""
+        """Return the remarks beside a run's record: its progress, and `beside`."""
         from ..progress.run_progress import note_lines
 
         return note_lines(self.progress(cluster), self.beside(cluster))
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
-        """Say that nobody answers for a run, which of its running programs are silent, and what
-        they write that will be lost.
-        """
+        """Return warnings about a run: an outage, silent programs, and output that will be lost."""
         away = self.backend.outage() if cluster.status.released_at is None else ""
         silent = self._observer.silence(cluster, time.time())
         return [text for text in (away, silent, self._observer.lost(cluster)) if text]
 
     def outage(self, clusters: Iterable[TFCluster]) -> str:
-        """Return why nobody carries out requests for these runs; empty while somebody does, or if
-        all of them are over.
+        """Return why requests for these runs are not carried out; empty if they are or all runs are
+        over.
         """
         waits = any(cluster.status.released_at is None for cluster in clusters)
         return self.backend.outage() if waits else ""

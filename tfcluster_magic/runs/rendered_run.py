@@ -1,7 +1,5 @@
-"""A run as documents: its record, and each task as this machine runs it. Pure.
-
-What is printed is what `runtime/task.py` computes (a test keeps the two equal), in YAML that any
-program can read. Creates nothing.
+"""A run as YAML documents: its record, and each task as this machine runs it. Pure. The output is
+what `runtime/task.py` computes; a test compares both.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from ..spec.task_file import RUNTIME, guard_path
 
 if TYPE_CHECKING:
     import tf_config  # by bare name, as the runtime's modules import each other
-else:  # runtime/ is a folder of scripts: to the import statement it is no package of ours
+else:  # runtime/ is a folder of scripts, not a package
     tf_config = import_module("tfcluster_magic.runtime.tf_config")
 
 TEMPLATE = "local.yaml.j2"
@@ -35,9 +33,9 @@ TEMPLATE = "local.yaml.j2"
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """What a task finds where it runs.
+    """The environment of a task on this machine.
 
-    `program_dir` is where the snapshot is written out, `guard` the library that keeps TensorFlow on
+    `program_dir` is the folder of the snapshot, `guard` the library that keeps TensorFlow on
     loopback, `cpus` the cores that a task without a limit may use.
     """
 
@@ -52,7 +50,7 @@ class TaskPlace:
 def task_place(
     cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
 ) -> TaskPlace:
-    """Where the tasks of `cluster` run; a run that is only planned has a word for some of it."""
+    """Return where the tasks of `cluster` run; a plan has a placeholder for the program."""
     paths = cluster.status.paths
     logs = paths.get("logs")
     return TaskPlace(
@@ -68,7 +66,7 @@ def task_place(
 
 @dataclass(frozen=True)
 class RenderedTask:
-    """One task: its `command`, the `env` that is set for it, and TF_CONFIG as it is read."""
+    """One task: its `command`, the `env` that is set for it, and its TF_CONFIG."""
 
     name: str
     command: Sequence[str]
@@ -77,7 +75,7 @@ class RenderedTask:
 
 
 def render_run(cluster: TFCluster, place: TaskPlace) -> str:
-    """The record and the tasks as a stream of YAML documents."""
+    """Return the record and the tasks as a stream of YAML documents."""
     template = templates.template_environment().get_template(TEMPLATE)
     return template.render(
         record=msgspec.to_builtins(cluster), tasks=rendered_tasks(cluster, place)
@@ -85,7 +83,7 @@ def render_run(cluster: TFCluster, place: TaskPlace) -> str:
 
 
 def rendered_tasks(cluster: TFCluster, place: TaskPlace) -> list[RenderedTask]:
-    """Every task of the run as it would be started."""
+    """Return every task of the run as it would be started."""
     counts = cluster.spec.replicas.counts
     by_name = {task_type.value: count for task_type, count in counts.items()}
     addresses = _addresses(cluster)
@@ -106,7 +104,7 @@ def rendered_tasks(cluster: TFCluster, place: TaskPlace) -> list[RenderedTask]:
 
 
 def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
-    """Those of the record; before the launch a word in place of each port."""
+    """Return the addresses in the record; before the launch, with placeholders for ports."""
     counts = cluster.spec.replicas.counts
     known = cluster.status.addresses
     return {
@@ -145,7 +143,7 @@ def _command(
 
 
 def _script(program: Program, place: TaskPlace) -> str:
-    """The file that is started, as far as it is known before the task has looked."""
+    """Return the file that is started, as far as known before the task runs."""
     if program.url:
         return f"<download of {program.url}>"
     folder = os.path.join(home_dir(), program.path) if program.path else place.program_dir
@@ -159,7 +157,7 @@ def _env(
     index: int,
     config: tf_config.TFConfig,
 ) -> dict[str, str]:
-    """What is set for the task on top of the environment of whoever launches."""
+    """Return what is set for the task on top of the launcher's environment."""
     spec = cluster.spec
     limit = spec.replicas.of(task_type).resources.cpu
     threads = math.ceil(limit) if limit else None
@@ -196,7 +194,7 @@ def _joined(first: str, rest: str) -> str:
 
 
 def _resume_from(cluster: TFCluster, place: TaskPlace) -> str:
-    """The output folder of the run to resume: beside that of this run, at `<log>/<cluster>/<n>`."""
+    """Return the output folder of the run to resume, `<log>/<cluster>/<n>`."""
     if cluster.spec.resume_from is None:
         return ""
     name, run = parse_ref(cluster.spec.resume_from)

@@ -1,10 +1,9 @@
-"""Every run as it changes, for views that stay open: the page's push and the panel.
+"""A watcher of every run, for views that stay open: the page's push and the panel.
 
-There is one watch however many listen, the newest state of each run is there at any time without
-asking the backend, and a volume that hangs stops nothing but progress. Owns two threads while
-somebody listens: one watches the records, one reads how far the active runs are. Neither keeps a
-process from ending. It never raises for a backend that is away: `problem` says so until it answers
-again.
+There is one watch however many listeners there are, and the newest state of each run is available
+without asking the backend. While somebody listens, one daemon thread watches the records and
+another reads progress, so that a hanging volume stops only progress. A backend that is away raises
+no error: `problem` reports it until it answers again.
 """
 
 from __future__ import annotations
@@ -23,20 +22,18 @@ from ..spec import TFCluster
 from .manager import ClusterManager
 
 PROGRESS_INTERVAL = 1.0
-"""Seconds between looks at how far the active runs are."""
+"""Seconds between reads of the active runs' progress."""
 PROGRESS_BUDGET = 0.5
-"""Seconds of each look that go to runs that have ended: there may be hundreds after a start."""
+"""Seconds of each pass for ended runs, of which there may be hundreds after a start."""
 RETRY_PAUSES = (1.0, 2.0, 5.0)
-"""Seconds before a watch that failed is tried again: the first times, and then always the last."""
+"""Seconds before retries of a failed watch; the last value repeats."""
 SILENCE_LIMIT = 3.0
-"""Seconds without a word after which the backend hangs; a watch says something twice a second."""
+"""Seconds of silence after which the backend counts as hanging; a watch yields twice a second."""
 
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """What is known of a run: its record, its progress, its silent tasks, and that nobody carries
-    out requests.
-    """
+    """What is known of a run: its record, its progress, its silent tasks, and an outage."""
 
     cluster: TFCluster
     progress: Progress | None = None
@@ -45,18 +42,19 @@ class WatchedRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the sentences that are shown beside the record."""
+        """The sentences to show beside the record."""
         return tuple(text for text in (self.outage, self.silent) if text)
 
     @property
     def outage(self) -> str:
-        """Return why nobody carries out requests for the run; empty for a run that is over."""
+        """Why requests for the run are not carried out; empty for a run that is over."""
         return "" if _is_over(self) else self.away
 
 
 Listener = Callable[[str, WatchedRun | None], None]
-"""Called with a run's name and what is known of it now, None when it is removed, in a thread of the
-watcher: it must not block. With the name "" when `problem` has changed."""
+"""Called in a watcher thread with a run's name and its state, None if it was removed; must not
+block. The name is "" when `problem` has changed.
+"""
 
 
 class RunWatcher:
@@ -76,7 +74,7 @@ class RunWatcher:
 
     @property
     def problem(self) -> TFClusterError | None:
-        """Why nothing new is heard of the runs; None while all is well."""
+        """Why no changes are received; None while all is well."""
         problem = self._problem
         if (
             problem is None
@@ -89,28 +87,30 @@ class RunWatcher:
         return problem
 
     def known(self) -> dict[str, WatchedRun]:
-        """What is known of all runs now, by name."""
+        """Return what is known of all runs now, by name."""
         with self._lock:
             return dict(self._known)
 
     def complete(self, within: float) -> bool:
-        """Whether every run is known; waits for it at most so many seconds."""
+        """Return whether every run is known; wait at most so many seconds for it."""
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:
-        """Take what a verb has just answered: the watch, which looks now and then, is behind it."""
+        """Take over a verb's answer, which is newer than the watch."""
         with self._lock:
             if self._listeners:
                 self._record(self._ended, cluster)
 
     def removed(self, name: str, uid: str) -> None:
-        """Take that somebody has just removed a run: what the watch had read of it is past."""
+        """Take over a deletion, so that the watch does not show the run again."""
         with self._lock:
             self._removed.add(uid)
             self._drop(self._ended, name, uid)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell `listener` of every known run, then of each change; returns how to end it."""
+        """Call `listener` for every known run, then for each change; return a function that ends
+        this.
+        """
         with self._lock:
             first = not self._listeners
             for name, known in self._known.items():
@@ -150,13 +150,13 @@ class RunWatcher:
                         return
                     failures, self._heard_at = 0, time.monotonic()
                     self._set_problem(ended, None)
-                    if isinstance(change, Removed):  # not one of that name that is new since
+                    if isinstance(change, Removed):  # not a newer run of that name
                         self._drop(ended, change.name, seen.get(change.name, ""))
                     elif change is not None:
                         missed.discard(change.metadata.name)
                         seen[change.metadata.name] = change.metadata.uid
                         self._record(ended, change)
-                    else:  # every run has been told: the others went while nothing was heard
+                    else:  # every run was reported: the missing ones were deleted meanwhile
                         while missed:
                             self._tell(ended, missed.pop(), None)
                         self._complete.set()
@@ -179,7 +179,7 @@ class RunWatcher:
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
 
     def _check_outage(self, ended: threading.Event) -> None:
-        """Check whether somebody carries out requests, while that matters to any run."""
+        """Check whether requests are carried out, if any run needs that."""
         away = self._manager.outage(known.cluster for known in self.known().values())
         with self._lock:
             if away == self._away or ended.is_set():
@@ -189,12 +189,12 @@ class RunWatcher:
                 self._tell(ended, name, replace(known, away=away))
 
     def _look(self, ended: threading.Event) -> None:
-        """Read progress: of runs that still have tasks again and again, of others to its end."""
-        # Of this thread alone: an earlier one may hang with its own.
+        """Read progress: of active runs repeatedly, of ended runs once to its end."""
+        # Used by this thread alone: an earlier thread may hang with its own.
         observer = Observer(self._unseen)
         done: set[str] = set()
         while not ended.wait(PROGRESS_INTERVAL):
-            self._tell_problem(ended)  # a watch that hangs says nothing itself
+            self._tell_problem(ended)  # a hanging watch reports nothing itself
             current = self.known()
             done &= {known.cluster.metadata.uid for known in current.values()}
             until = time.monotonic() + PROGRESS_BUDGET
@@ -214,7 +214,7 @@ class RunWatcher:
                 except Exception:  # noqa: BLE001 - of one run: the others' progress goes on
                     observer.forget(known.cluster)
                     continue
-                # not `==`: the loss of a training that has diverged is not equal to itself
+                # not `==`: a diverged training's loss (NaN) is not equal to itself
                 same = repr((known.progress, known.silent)) == repr((progress, silent))
                 if same and _is_over(known):
                     done.add(uid)
@@ -276,6 +276,6 @@ def _is_over(known: WatchedRun) -> bool:
 
 
 def _is_outdated(cluster: TFCluster, known: TFCluster) -> bool:
-    """Whether a record was read before the known one: a run does not take back its end."""
+    """Return whether a record is older than the known one: a run never takes back its end."""
     ended = known.status.phase.is_final and not cluster.status.phase.is_final
     return ended or (known.spec.stop is not None and cluster.spec.stop is None)
