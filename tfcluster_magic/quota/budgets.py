@@ -1,7 +1,7 @@
-"""CPU- and GPU-hours that a user may hold within so many days, and what is left of them. Pure.
+"""Budgets of CPU- and GPU-hours within a window of days, and what is left of them. Pure.
 
-The window rolls by whole days (UTC), so that it can be said on which day how much comes back.
-Client and control plane come to the same answer. It counts nothing: `ledger` does.
+The window moves by whole days (UTC), so that it is known on which day how much comes back. Client
+and control plane compute the same answer. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DailyHours = Mapping[str, tuple[float, float]]
 
 
 class Budget(Model, frozen=True):
-    """What all runs of a user may hold within so many days; none: as much as there is."""
+    """The hours that all runs of a user may use within so many days; None means no limit."""
 
     cpu_hours: BudgetHours | None = None
     gpu_hours: BudgetHours | None = None
@@ -38,12 +38,12 @@ class Budget(Model, frozen=True):
 
 
 def effective_budget(said: Budget) -> Budget | None:
-    """The budget; None for one that bounds nothing."""
+    """Return the budget; None if it limits nothing."""
     return None if said.cpu_hours is None and said.gpu_hours is None else said
 
 
 class _BudgetUse:
-    """One of the two, with what was used of it in the window."""
+    """One kind of hours of a budget, with its use in the window."""
 
     def __init__(
         self, place: int, most: float, budget: Budget, spent: DailyHours, now: float
@@ -61,7 +61,7 @@ class _BudgetUse:
         return max(0.0, self.most - self.used)
 
     def back(self) -> tuple[str, float] | None:
-        """The first day on which something is free again, and how much comes back until then."""
+        """Return the first day on which hours are free again, and how many come back by then."""
         freed = 0.0
         for day, hours in self.spent.items():
             freed += hours
@@ -74,16 +74,16 @@ class _BudgetUse:
 
 
 def window(days: int, now: float) -> tuple[str, str]:
-    """First and last day of the `days` days that end now."""
+    """Return the first and last day of the `days` days that end now."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
 
 
 def requested_window(first: str, last: str, days: int, now: float) -> tuple[str, str]:
-    """The window from one day to another, as somebody says them; without them the last `days`.
+    """Return the window between two given days; by default the last `days`.
 
     Raises:
-        InvalidRequest: that is no day, or the last one is before the first.
+        InvalidRequest: a day is invalid, or the last one is before the first.
     """
     usual = window(days, now)
     wrong = [
@@ -107,12 +107,12 @@ def _is_day(text: str) -> bool:
 
 
 def format_hours(hours: float) -> str:
-    """Hours for people: `3.2`, `0.05`."""
+    """Return hours as text: `3.2`, `0.05`."""
     return f"{hours:.1f}".removesuffix(".0") if hours >= 1 or not hours else f"{hours:.2g}"
 
 
 def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
-    """`3.2 of 20 CPU·h left this week`; empty without a budget."""
+    """Return what is left: `3.2 of 20 CPU·h left this week`; empty without a budget."""
     text = _("{left} of {most} {unit} left {when}")
     found = [
         text.format(left=format_hours(part.left), when=_window(part.days), **part.words())
@@ -122,7 +122,7 @@ def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
 
 
 def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
-    """What a user should know of a budget of which most is used."""
+    """Return warnings about a budget of which most is used."""
     found = []
     for part in _budget_uses(budget, spent, now):
         if part.most and part.used >= WARN_FROM * part.most:
@@ -137,7 +137,7 @@ def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
 def problems(
     spec: Spec, cpu: float, budget: Budget | None, spent: DailyHours, now: float
 ) -> list[Problem]:
-    """Why nothing of this kind starts now; `cpu` are the cores that all its tasks count for."""
+    """Return why the budget refuses a launch; `cpu` are the cores that all its tasks count for."""
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
     units = {"cpuHours": "Cores", "gpuHours": "Gpus"}
     found = []
@@ -155,7 +155,7 @@ def problems(
 
 
 def total_cores(spec: Spec, usual: float) -> float:
-    """CPU cores that all tasks count for; one that asks for none counts as `usual`."""
+    """Return the CPU cores that all tasks count for; one without a request counts as `usual`."""
     return sum(
         count * (cpu_of(spec.replicas.of(t).resources) or usual)
         for t, count in spec.replicas.counts.items()

@@ -1,13 +1,13 @@
 """Accounting of CPU- and GPU-hours: of one run, and the ledger of one user. Pure.
 
-Time is counted from a task's own start to its own end, as the world tells them, and not from when
-somebody looked: an operator or a supervisor that was away counts the same. A run's usage has one
-number for each day (UTC) and task type, and how many tasks hold something since then, so that a
-reader has the sum of any moment without anybody having to write it.
+Time is counted from a task's own start to its own end, not from when it was observed, so that an
+absent operator or supervisor changes nothing. A run's usage has one number for each day (UTC) and
+task type, and how many tasks have used something since then, so that readers can compute the sum at
+any moment.
 
-In the ledger a run counts once, by its uid, however often it is written down; the hours of a
-deleted run stay; and the ledger does not grow without end. It is kept in a file here, and in an
-object of the operator on Kubernetes: its keeper reads, calls and writes.
+In the ledger a run counts once, by its uid, however often it is recorded. The hours of a deleted
+run stay, and the ledger has a bounded size. It is kept in a file here, and in an object of the
+operator on Kubernetes; the caller reads and writes it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .budgets import Budget, DailyHours
 
 DAY = 86400.0
 DEFAULT_CORES = 0.5
-"""What a task counts for that asks for no CPU on this machine, as the operator's policy has it."""
+"""The cores of a task without a CPU request on this machine, as in the operator's policy."""
 MOST_USAGE_DAYS = 60
-"""What is older is counted to the oldest day that is kept."""
+"""Days that are kept; older ones are added to the oldest of them."""
 
 SecondsByDay = dict[str, dict[str, float]]
 TaskSpan = tuple[str, float | None, float | None]
-"""Task type, when a task began to hold something, and when it ended; None: not yet."""
+"""Task type, when a task began to use resources, and when it ended; None: not yet."""
 
 
 def update_usage(
@@ -42,12 +42,12 @@ def update_usage(
     cores: Mapping[str, float],
     used: float | None = None,
 ) -> Usage | None:
-    """`before` brought up to `now`, the same object when nothing began or ended since.
+    """Return `before` updated to `now`, the same object if nothing began or ended since.
 
-    A span without a beginning holds nothing. If it has ended it may be one that was held when
-    `before` was written, of which the world forgot the rest: it is counted from there, as long as
-    there are fewer others than there were. `cores` are what a task of a type asks for, `used` the
-    CPU seconds of what has ended: they are of all the time that is counted once nothing is held.
+    A span without a beginning uses nothing. If it has ended, it may be a task of `before` whose
+    start is no longer known. It is then counted from there, as long as fewer such tasks are found
+    than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of ended
+    processes, which cover all counted time once no task is left.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -79,7 +79,7 @@ def update_usage(
 
 
 def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
-    """Seconds by day (`2026-11-22`, UTC) and task type until `now`, with what is held meanwhile."""
+    """Return the seconds by day (`2026-11-22`, UTC) and task type until `now`."""
     found = {day: dict(types) for day, types in usage.days.items()}
     for task_type, tasks in usage.holding.items():
         _add_seconds(found, task_type, usage.at, now, tasks)
@@ -87,7 +87,7 @@ def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
 
 
 def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
-    """Seconds by task type of all days until `now`."""
+    """Return the seconds by task type of all days until `now`."""
     found: defaultdict[str, float] = defaultdict(float)
     for types in seconds_by_day(usage, now).values() if usage else ():
         for task_type, seconds in types.items():
@@ -96,7 +96,7 @@ def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
 
 
 def run_hours(usage: Usage | None, spec: Spec, now: float) -> tuple[float, float]:
-    """CPU-hours and GPU-hours that a run has held until `now`, by what its tasks ask for."""
+    """Return the CPU-hours and GPU-hours of a run until `now`, by what its tasks request."""
     cpu = gpu = 0.0
     for task_type, seconds in seconds_by_type(usage, now).items():
         cpu += (usage.cores.get(task_type, 0.0) if usage else 0.0) * seconds / 3600
@@ -133,24 +133,22 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
 # The ledger of one user: hours by day, group and cluster, also of runs whose records are gone.
 
 FULL_DAYS = 92
-"""Of older days the clusters are one."""
+"""Days with hours by cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
-"""What is older is counted to the oldest day that is kept."""
+"""Days that are kept; older ones are added to the oldest of them."""
 MOST_CLUSTERS = 20
-"""Of one day; the smallest of more are one, whose name is empty."""
+"""Clusters of one day; the smallest above this number are one entry with an empty name."""
 MOST_NAMES = 5000
-"""Of how many names the highest run number is kept; of more, those with the lowest number go."""
+"""Names whose highest run number is kept; above this, those with the lowest number are dropped."""
 UID_RETENTION = DAY
-"""Seconds for which a run that has no record any more is known to be counted."""
+"""Seconds for which a run without a record is remembered as counted."""
 
 Grouping = Literal["user", "group", "cluster", "day"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 class Hours(Model, frozen=True):
-    """CPU- and GPU-hours that were held; `used` CPU-hours were really used where somebody could
-    tell, beside `measured` of `cpu`.
-    """
+    """CPU- and GPU-hours; `used` CPU-hours were really used, of the `measured` part of `cpu`."""
 
     cpu: float = 0.0
     gpu: float = 0.0
@@ -167,12 +165,12 @@ class Hours(Model, frozen=True):
 
 
 HoursByDay = dict[str, dict[str, dict[str, Hours]]]
-"""By day (`2026-11-22`, UTC), group (empty: none) and cluster."""
+"""Hours by day (`2026-11-22`, UTC), group (empty: none) and cluster."""
 
 
 class AccountedRun(Model, frozen=True):
-    """What the ledger needs of a run; `gpus` are those of one task by type, `until` is when it gave
-    everything back, `metered` the CPU seconds that were used in so many that were held.
+    """A run as the ledger needs it. `gpus` are those of one task by type, `until` is when it
+    released everything, and `metered` are the CPU seconds used and those requested meanwhile.
     """
 
     cluster: str
@@ -185,9 +183,11 @@ class AccountedRun(Model, frozen=True):
 
 
 class Ledger(Model, frozen=True):
-    """`days` has the runs that are over, `counted` their uids and when they were written down;
-    `begun` those of which the end is not written yet, as they were when they began; `numbers` has
-    the highest run number of each name, which is not given again.
+    """The ledger of one user.
+
+    `days` has the hours of ended runs, `counted` their uids and when they were recorded; `begun`
+    has runs without a recorded end, as they were when they began; `numbers` has the highest run
+    number of each name, which is not used again.
     """
 
     days: HoursByDay = {}
@@ -197,8 +197,8 @@ class Ledger(Model, frozen=True):
 
 
 class HoursAccount(Model, frozen=True):
-    """What a user is told of themselves: what is over, what they may have, and the highest run
-    number of each name; None where nobody keeps those.
+    """A user's account: hours of ended runs, the budget, and the highest run number of each name.
+    `numbers` is None where nobody keeps those.
     """
 
     days: HoursByDay = {}
@@ -208,7 +208,7 @@ class HoursAccount(Model, frozen=True):
 
 
 class HoursRow(Model, frozen=True, omit_defaults=False):
-    """Hours of a window; `used` and `measured` are none where nobody could tell."""
+    """Hours of a window; `used` and `measured` are None if not measured."""
 
     key: str
     cpu: float
@@ -222,7 +222,7 @@ LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
-    """A run as the ledger needs it; None when it never held anything."""
+    """Return a run as the ledger needs it; None if it never used anything."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
@@ -239,7 +239,7 @@ def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
 
 
 def hours_by_day(run: AccountedRun, now: float) -> dict[str, Hours]:
-    """What a run has held until `now`, by day; what was really used by what was held."""
+    """Return the hours of a run until `now`, by day; measured usage is spread over the days."""
     now = now if run.until is None else min(now, run.until)
     held = {day: _day_hours(run, types) for day, types in seconds_by_day(run.usage, now).items()}
     if run.usage.used is None and run.metered is None:
@@ -257,7 +257,7 @@ def hours_by_day(run: AccountedRun, now: float) -> dict[str, Hours]:
 
 
 def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
-    """Note that a run holds something: if its record goes unseen, so much is known of it."""
+    """Record that a run uses something, in case its record is deleted unseen."""
     if uid in ledger.counted or uid in ledger.begun:
         return ledger
     noted = remember_number(ledger, run.cluster, run.run)
@@ -265,9 +265,8 @@ def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
 
 
 def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> Ledger:
-    """Write down a run that is over, or whose record is gone, with what it held until `now`.
-
-    The same ledger when it was written down before. None: as it was when it began.
+    """Record a run that is over or whose record is deleted, with its hours until `now`. Return the
+    same ledger if it was recorded before. If `run` is None, use its state at its beginning.
     """
     if uid in ledger.counted:
         return ledger
@@ -285,7 +284,7 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
 
 
 def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
-    """Keep the highest run number of a name; the same ledger when it has that, or a higher one."""
+    """Keep the highest run number of a name; return the same ledger if nothing changes."""
     if run <= ledger.numbers.get(cluster, 0):
         return ledger
     numbers = {**ledger.numbers, cluster: run}
@@ -295,19 +294,19 @@ def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
 
 
 def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
-    """Without the uids of runs that have had no record for long; `there` are those that have."""
+    """Return the ledger without uids of runs long without a record; `there` are those with one."""
     kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + UID_RETENTION}
     return ledger if len(kept) == len(ledger.counted) else replace(ledger, counted=kept)
 
 
 def add_run(days: HoursByDay, run: AccountedRun, now: float) -> HoursByDay:
-    """`days` with what a run has held until `now`; those that are given stay as they are."""
+    """Return `days` with a run's hours until `now`, without changing the argument."""
     each = hours_by_day(run, now).items()
     return merge_days(days, {day: {run.group: {run.cluster: held}} for day, held in each})
 
 
 def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
-    """The hours of both; those that are given stay as they are."""
+    """Return the hours of both, without changing the arguments."""
     found = dict(one)
     for day, more in other.items():
         groups = {group: dict(clusters) for group, clusters in found.get(day, {}).items()}
@@ -320,14 +319,14 @@ def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
 
 
 def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> HoursByDay:
-    """`days` with runs that are not written down yet, until `now`."""
+    """Return `days` with runs that are not recorded yet, until `now`."""
     for run in runs:
         days = add_run(days, run, now)
     return days
 
 
 def daily_sums(days: HoursByDay) -> DailyHours:
-    """CPU- and GPU-hours by day, as budgets count them."""
+    """Return the CPU- and GPU-hours by day, as budgets count them."""
     found = {}
     for day, groups in days.items():
         every = [held for clusters in groups.values() for held in clusters.values()]
@@ -336,7 +335,7 @@ def daily_sums(days: HoursByDay) -> DailyHours:
 
 
 def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
-    """What is left of a budget, and that it is little; nothing without one."""
+    """Return what is left of a budget, with warnings; empty without a budget."""
     held = daily_sums(account.days)
     told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
@@ -345,8 +344,10 @@ def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
 def hours_rows(
     users: Mapping[str, HoursByDay], first: str, last: str, by: Grouping
 ) -> list[HoursRow]:
-    """The hours from the day `first` to the day `last`, most first. A cluster's key has its user:
-    two people may call theirs the same; of one user alone (whose name is empty) it has none.
+    """Return the hours from the day `first` to the day `last`, most first.
+
+    The key of a cluster includes its user, because two users may use the same name; it does not for
+    a single user, whose name is empty.
     """
     sums: dict[str, Hours] = {}
     for user, day, group, cluster, held in _every_entry(users):
@@ -359,7 +360,7 @@ def hours_rows(
 
 
 def hours_row(key: str, held: Hours) -> HoursRow:
-    """A row, in which what nobody measured is not 0."""
+    """Return a row in which unmeasured values are None, not 0."""
     if not held.measured:
         return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu)
     return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu, used=held.used, measured=held.measured)
@@ -380,7 +381,7 @@ def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
 
 
 def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
-    """The same sums in bounded room."""
+    """Return the same sums in bounded size."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = (
         (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)
@@ -398,7 +399,7 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """The same with at most so many clusters by name; the largest."""
+    """Return the same hours with at most so many clusters by name, the largest."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

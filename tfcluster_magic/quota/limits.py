@@ -1,8 +1,7 @@
-"""Limits of one user on this machine, as the hub told their notebook. Pure.
+"""Limits of one user on this machine, as the hub sets them. Pure.
 
-Everybody reads the same words: the hub writes a JSON file for each user and names it in
-TFCLUSTER_LIMITS, and whatever checks a launch reads `Limits` of it. It is no security boundary: a
-user's own account can start any process without asking anybody.
+The hub writes a JSON file for each user and names it in TFCLUSTER_LIMITS; every check of a launch
+reads `Limits` from it. It is no security boundary: a user's account can start any process anyway.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from .ledger import DEFAULT_CORES
 
 LIMITS_VARIABLE = "TFCLUSTER_LIMITS"
 DEFAULT_MEMORY = "1Gi"
-"""For what a task counts that names none, as the operator's policy has it."""
+"""The memory that a task without a request counts for, as in the operator's policy."""
 
 
 class Quota(Model, frozen=True):
-    """What all tasks of a user may have at once; none: as much as there is."""
+    """What all tasks of a user may use at once; None means no limit."""
 
     cpu: float | None = None
     memory: str | None = None
@@ -35,14 +34,14 @@ class Quota(Model, frozen=True):
 
 
 class OverrideTerm(Model, frozen=True):
-    """Until when an administrator allows something else, and why."""
+    """Until when an administrator's exception applies, and why."""
 
     until: float
     reason: str
 
 
 class Limits(Model, frozen=True):
-    """The whole file; `group` is the one whose words count, "" for everybody's."""
+    """The content of the file; `group` is the group whose limits apply, "" for everybody's."""
 
     group: str = ""
     quota: Quota = Quota()
@@ -53,7 +52,7 @@ class Limits(Model, frozen=True):
 
 @dataclass(frozen=True)
 class ResourceTotals:
-    """What a run holds, or what a launch asks for."""
+    """The resources that a run uses, or that a launch requests."""
 
     run: str
     cpu: float = 0.0
@@ -63,7 +62,9 @@ class ResourceTotals:
 
 
 def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
-    """What the tasks of these types hold; one that names no CPU or memory counts for a little."""
+    """Return the total for tasks of these types; tasks without a CPU or memory request count a
+    little.
+    """
     counts, every = spec.replicas.counts, list(types)
 
     def total(of: Any) -> float:
@@ -80,9 +81,7 @@ def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) 
 
 
 def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limits) -> int:
-    """The most workers, below those that are asked for, with which a launch is what its user may
-    have; 0 when there is no such number.
-    """
+    """Return the most workers, fewer than requested, with which a launch is allowed, or 0."""
     running, worker = list(others), spec.replicas.worker
     low, high = 0, max(0, worker.count - 1)
     while low < high:
@@ -99,8 +98,8 @@ def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limit
 def problems(
     wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits, fits: int = 0
 ) -> list[Problem]:
-    """Why a launch is more than its user may have beside what runs; each with the way out, which
-    `fits` workers are, if any.
+    """Return why a launch exceeds the user's limits beside the running ones, each with a way out.
+    `fits` is the number of workers that would be allowed, if any.
     """
     running, found, quota = list(others), [], limits.quota
     less = _("use --workers {fits}").format(fits=fits) if fits else _("ask for less")

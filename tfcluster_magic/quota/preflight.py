@@ -1,6 +1,6 @@
-"""What is asked and what there is, as numbers, and the verdict on a launch. Pure.
+"""Requests and capacities as numbers, and the verdict on a launch. Pure.
 
-`launch_checks` judges: here stand the values that it takes and gives, and the words for too many
+`launch_checks` judges launches. These are its inputs and outputs, and the messages for too many
 tasks, which are the same on a machine and on Kubernetes.
 """
 
@@ -14,18 +14,18 @@ from ..spec import Clause, Message, Model, Resources, Spec, TaskType
 from ..spec.quantities import parse_memory
 
 FLAGS = {TaskType.WORKER: "--workers", TaskType.PS: "--ps"}
-"""The options that count tasks, by type."""
+"""The options that set the number of tasks, by type."""
 
 
 class Limit(Model, frozen=True):
-    """An amount: `total` there is, `free` now. CPU in cores, memory in bytes, gpu in devices."""
+    """An amount in total and free now: CPU in cores, memory in bytes, gpu in devices."""
 
     total: float
     free: float
 
 
 class Options(Model, frozen=True):
-    """What can be asked for, and what fits now; forms are generated from it."""
+    """What a launch can ask for, and what fits now; forms are generated from it."""
 
     backend: str
     cpu: Limit
@@ -41,13 +41,12 @@ class Options(Model, frozen=True):
 
 @dataclass(frozen=True)
 class Preflight:
-    """What stands against a launch: `problems` refuse it, `warnings` are told and it goes on.
+    """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
-    `told` is what a person should know before a launch, and stands against nothing. `passing` are
-    those of the warnings that are about this moment: no record keeps them. `unsupported`
-    are those of the problems that ask for what this place never has, `setup` those that are about
-    something else than room: no smaller number would help. `cautions` are those of the warnings
-    that are about one option, each as a problem whose `allowed` is the sentence.
+    `told` are notes before a launch. `passing` are those warnings that concern only this moment,
+    which no record keeps. `unsupported` are those problems that ask for what this backend never
+    has, `setup` those about something else than room, which no smaller number solves. `cautions`
+    are those warnings that concern one option, each as a problem whose `allowed` is the sentence.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -59,10 +58,10 @@ class Preflight:
     cautions: tuple[Problem, ...] = ()
 
     def check(self) -> None:
-        """Raise when something stands against the launch.
+        """Raise an error if there are problems.
 
         Raises:
-            InvalidRequest: it asks for what this place never has.
+            InvalidRequest: it asks for what this backend never has.
             SetupRefused: something that it needs is missing or not allowed here.
             PreflightRefused: there is no room.
         """
@@ -76,10 +75,10 @@ class Preflight:
 
 @dataclass(frozen=True)
 class AvailableResources:
-    """What there is. `held` says who holds how much memory (bytes, by run), for the message.
+    """The capacity of a machine.
 
-    `obstacles` are sentences about the place itself, by field: no TensorFlow, a folder that cannot
-    be written.
+    `held` is the memory that each run uses (bytes, by run), for messages. `obstacles` are problems
+    of the machine itself: no TensorFlow, a folder that is not writable.
     """
 
     cpu: Limit
@@ -92,22 +91,22 @@ class AvailableResources:
 
 
 def memory_of(resources: Resources) -> float:
-    """Bytes that one such task may use; 0 without a limit."""
+    """Return the bytes that one such task may use; 0 without a limit."""
     return float(parse_memory(resources.memory)) if resources.memory else 0.0
 
 
 def gpu_of(resources: Resources) -> float:
-    """Devices that one such task gets."""
+    """Return the devices that one such task gets."""
     return float(resources.gpu)
 
 
 def cpu_of(resources: Resources) -> float:
-    """Cores that one such task asks for; 0 when it says nothing."""
+    """Return the cores that one such task requests; 0 without a request."""
     return resources.cpu or 0.0
 
 
 def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
-    """More tasks in all than may run; the type with most of them gives way."""
+    """Return the problem of too many tasks; the largest type has to shrink."""
     count = sum(counts.values())
     task_type = max(FLAGS, key=lambda t: counts.get(t, 0))
     fits = counts.get(task_type, 0) - (count - most)
@@ -120,8 +119,8 @@ def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
 def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
-    """`count` workers or parameter servers of `each` are asked for, and only `fits` (at least one)
-    fit; `less` is the other way out, and `free` says what there is.
+    """Return the problem of too many workers or parameter servers of `each`. `count` are requested
+    and `fits` (at least one) fit; `less` is another way out, and `free` says what there is.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(
@@ -141,6 +140,6 @@ def too_many_replicas(
 def total_request(
     spec: Spec, of: Callable[[Resources], float], types: Iterable[TaskType] = TaskType
 ) -> float:
-    """The sum of one resource over all tasks of these types."""
+    """Return the sum of one resource over all tasks of these types."""
     counts = spec.replicas.counts
     return sum(counts.get(t, 0) * of(spec.replicas.of(t).resources) for t in types)
