@@ -1,10 +1,9 @@
-"""What may refuse a launch on Kubernetes, by facts: policy, capacity, claims, hours, folders. Pure.
+"""The checks of a launch on Kubernetes: policy, capacity, claims, hours, folders. Pure.
 
-Operator and clients come to the same problems: the operator reads `LaunchFacts` from the cluster,
-and publishes them beside the options, so that a client needs no right to look at nodes, quotas,
-claims or secrets. What changes with every pod is only in the operator's own. A client judges by
-`ClientFacts` before anything exists, and says of what may not fit now that it may have to wait; the
-operator judges again, and decides in the end.
+Operator and clients find the same problems: the operator reads `LaunchFacts` from the cluster and
+publishes them beside the options, so that a client needs no right to read nodes, quotas, claims or
+secrets. What changes with every pod is not published. A client judges by `ClientFacts` before
+anything exists, and warns that a launch may have to wait; the operator judges again and decides.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ FACTS_KEY = "offer.json"
 
 
 class LaunchFacts(Model, frozen=True):
-    """All that decides whether a spec may run here. `enforced`: NetworkPolicies are; None while
-    nobody knows.
+    """The facts that decide whether a spec may run here. `enforced` says whether NetworkPolicies
+    are enforced; None if unknown.
     """
 
     policy: Policy = Policy()
@@ -49,9 +48,9 @@ class LaunchFacts(Model, frozen=True):
     enforced: bool | None = None
 
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
-        """Return what clients get: what there is when nothing runs, which seldom changes.
+        """Return the facts for clients: the capacity when nothing runs, which seldom changes.
 
-        `kinds` are the `node_kinds` of its nodes, where they are known already.
+        `kinds` are the `node_kinds` of its nodes, if they are known already.
         """
         nodes = self.place.nodes
         if nodes is not None:
@@ -64,12 +63,12 @@ _FACTS = msgspec.json.Decoder(LaunchFacts)
 
 
 def read_facts(text: str) -> LaunchFacts:
-    """Return the facts as they were published. Raises msgspec.ValidationError."""
+    """Decode published facts. Raises msgspec.ValidationError."""
     return _FACTS.decode(text)
 
 
 def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
-    """What the tasks of a spec ask for, as the API server completes it."""
+    """Return what the tasks of a spec request, with the API server's defaults."""
     found = {}
     for task_type, count in spec.replicas.counts.items():
         requests, limits = map(parse_amounts, task_resources(spec, facts.policy, task_type))
@@ -79,12 +78,12 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
 
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Everything that keeps this spec from ever running here."""
+    """Return everything that keeps this spec from ever running here."""
     return [*_setup_problems(spec, facts), *_room_problems(facts, task_demands(spec, facts))]
 
 
 def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """What is not allowed or not given here, whatever room there is."""
+    """Return what is not allowed or missing here, regardless of room."""
     found = checksum_problems(spec.program)
     found += policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
@@ -102,18 +101,18 @@ def _room_problems(facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
 
 @dataclass(frozen=True)
 class ClientFacts:
-    """All by which a client judges one launch, gathered once.
+    """The facts by which a client judges one launch, gathered once.
 
     Attributes:
         cluster: what the operator published.
-        options: what there is, and what of it is free now.
+        options: the capacity, and what of it is free now.
         now: the time.
-        account: hours until now, where they are bounded.
+        account: hours until now, if there is a budget.
         numbers: the highest run number of each name, also of deleted runs.
-        own_image: of the notebook that launches, if any.
-        volumes: how full those claims are that are mounted here.
-        lost_output: the folder of the old checkpoints, if it is seen to be gone.
-        lost_program: the folder of the stored program, if it is seen to be gone.
+        own_image: the image of the launching notebook, if any.
+        volumes: the usage of the claims that are mounted here.
+        lost_output: the folder of the old checkpoints, if it is known to be gone.
+        lost_program: the folder of the stored program, if it is known to be gone.
     """
 
     cluster: LaunchFacts
@@ -128,9 +127,7 @@ class ClientFacts:
 
 
 def with_image(spec: Spec, facts: ClientFacts) -> Spec:
-    """`spec` with the image of this notebook: where it names none, the notebook knows its own, and
-    tasks may use that.
-    """
+    """Return `spec` with the notebook's own image if it names none and that image is allowed."""
     own = facts.own_image
     if spec.image is not None or own is None:
         return spec
@@ -139,7 +136,7 @@ def with_image(spec: Spec, facts: ClientFacts) -> Spec:
 
 
 def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
-    """Everything that stands against `spec`, and what it has to wait for."""
+    """Return everything that prevents `spec`, and what it has to wait for."""
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     demands = task_demands(spec, facts.cluster)
     setup = (*_lost_folders(spec, facts), *_setup_problems(spec, facts.cluster))
@@ -161,7 +158,7 @@ def _asked(demands: DemandByType, key: str) -> float:
 
 
 def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
-    """What the tasks would look for in vain, as far as it can be seen from here."""
+    """Yield problems for folders that the tasks would not find, as far as visible from here."""
     if facts.lost_output is not None:
         allowed = _("its folder {resume_from} is gone: launch without it").format(
             resume_from=facts.lost_output
@@ -175,10 +172,10 @@ def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
 
 
 def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
-    """What there may be too little of now, by what the API server will count for the tasks.
+    """Yield warnings about resources that may be short now, by what the API server will count.
 
-    What is free is published rounded down and says nothing of single nodes and of runs that wait:
-    only the operator knows whether it has to wait.
+    Published free amounts are rounded down and do not show single nodes or waiting runs. So only
+    the operator knows whether the run has to wait.
     """
     gpu, there = facts.cluster.policy.gpu_resource, facts.options
     for key, limit in ((CPU, there.cpu), (MEMORY, there.memory), (gpu, there.gpu)):
@@ -198,11 +195,11 @@ def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str
             )
 
 
-# -- what is told of a place -----------------------------------------------------------------------
+# -- notes and limits ------------------------------------------------------------------------------
 
 
 def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
-    """What a person should know of this place before a launch."""
+    """Return what a user should know about this cluster before a launch."""
     policy, found = facts.policy, []
     if policy.images:
         images = ", ".join((policy.default_image, *policy.images))
@@ -218,7 +215,7 @@ def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
 
 
 def resource_limits(place: NamespaceCapacity, gpu: str) -> tuple[Limit, Limit, Limit]:
-    """Cores, bytes of memory and GPUs that tasks may have here at most, and now."""
+    """Return the cores, bytes of memory and GPUs that tasks may have here in total and now."""
     return _limit(place, CPU), _limit(place, MEMORY), _limit(place, gpu)
 
 
@@ -234,16 +231,16 @@ def _limit(place: NamespaceCapacity, name: str) -> Limit:
     return Limit(total=min(totals, default=0.0), free=min(frees, default=0.0))
 
 
-# -- what admission knows --------------------------------------------------------------------------
+# -- limits for the admission policy ---------------------------------------------------------------
 
 
 def admission_limits(facts: LaunchFacts) -> dict[str, str]:
-    """Return the limits that no run can ever keep within if it asks for more, as entries of the
-    ConfigMap `labels.OPTIONS`: `kubectl apply` is refused by them (`k8s/base/admission.yaml`).
+    """Return the limits above which no run can ever start, as entries of `labels.OPTIONS`.
 
-    `run.X` bounds the sum over all tasks of a run and `task.X` each task, where X is `cpu` (cores),
-    `memory` (bytes), `gpu` or `tasks`. `run.X.text` says in English who sets the limit. Both are
-    empty where nothing does. `default.X` is what a task asks for whose spec does not say it.
+    `kubectl apply` is refused by them (`k8s/base/admission.yaml`). `run.X` limits the sum over all
+    tasks of a run and `task.X` each task, where X is `cpu` (cores), `memory` (bytes), `gpu` or
+    `tasks`. `run.X.text` says in English what sets the limit. Both are empty if there is none.
+    `default.X` is what a task requests if the spec does not say it.
     """
     policy, place = facts.policy, facts.place
     resources = ("cpu", CPU), ("memory", MEMORY), ("gpu", policy.gpu_resource)

@@ -1,8 +1,8 @@
-"""What may refuse a launch on this machine: options that only Kubernetes has, a missing Python or
-library, folders, too little capacity, and what the hub allows. Pure.
+"""The checks of a launch on this machine. Pure.
 
-`preflight` puts all of it together. It looks at nothing but the facts, which the backend has
-gathered, and nothing that was asked for is silently left out.
+They cover options that only Kubernetes has, a missing Python or library, folders, capacity, and the
+hub's limits. `preflight` combines them. It uses only the facts that the backend has gathered, and
+ignores no option silently.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 @dataclass(frozen=True)
 class TaskPython:
-    """The Python of the tasks, as it was found.
-
-    `named` is whether the launch names another one than its own, and `trouble` why that does not
-    run, as a sentence.
+    """The Python of the tasks, as it was found. `named` says whether the launch names another one
+    than its own, and `trouble` why it does not run, as a sentence.
     """
 
     path: str
@@ -57,22 +55,22 @@ class WrittenFolder:
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """All by which this machine judges one launch, gathered once.
+    """The facts by which this machine judges one launch, gathered once.
 
     Attributes:
         now: the time.
-        room: what there is.
+        room: the capacity.
         free_gpus: the devices that the launch may be given; None without a driver.
-        held: what the runs that hold something hold.
-        limits: what the hub allows at once; None: nobody said anything.
-        account: hours until now, where they are bounded.
-        volumes: how full those folders are that the hub bounds.
+        held: the resources of runs that are not released.
+        limits: the hub's limits; None if there are none.
+        account: hours until now, if there is a budget.
+        volumes: the usage of the folders that the hub limits.
         python: the Python of the tasks.
-        guarded: whether the library is there that keeps TensorFlow on loopback, or not needed.
+        guarded: whether the library that keeps TensorFlow on loopback exists or is not needed.
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
         lost_output: the folder of the old checkpoints, if it is gone.
-        warnings: what is bad here, but not bad enough to refuse a launch.
+        warnings: problems of this machine that are not bad enough to refuse a launch.
     """
 
     now: float
@@ -91,7 +89,7 @@ class LocalFacts:
 
 
 def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
-    """Everything that stands against `spec`."""
+    """Return everything that prevents `spec`."""
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     over = budgets.problems(spec, budgets.total_cores(spec, ledger.DEFAULT_CORES), most, spent, now)
     unsupported, fit = tuple(unsupported_options(spec)), check_fit(spec, facts.room)
@@ -117,7 +115,7 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
 
 
 def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
-    """Why it is more than the user may have, beside what runs hold of it."""
+    """Return how the launch exceeds the user's limits beside the running ones."""
     if facts.limits is None:
         return ()
     fits = limits.workers_that_fit(spec, facts.held, facts.limits)
@@ -125,7 +123,7 @@ def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
 
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
-    """What is missing here before any number matters."""
+    """Yield what is missing here, regardless of numbers."""
     if missing := _python_problem(spec, facts.python):
         yield missing
     if not facts.guarded:
@@ -151,7 +149,7 @@ def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
 
 
 def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
-    """What stands against tasks that run with this Python."""
+    """Return what prevents tasks from running with this Python."""
     if python.trouble:
         return Problem("--python", python.path, python.trouble)
     wants_tensorflow = spec.program is None or (
@@ -181,8 +179,8 @@ _ALTERNATIVES = {
 
 
 def unsupported_options(spec: Spec) -> list[Problem]:
-    """Each part of `spec` that only Kubernetes has, called by its option."""
-    from ..launch import options  # with what reads programs, which only launches do
+    """Return a problem for each part of `spec` that only Kubernetes has, named by its option."""
+    from ..launch import options  # imports the reading of programs, which only launches need
     from ..launch.launch_as_command import field_at
     from ..launch.options import OPTIONS, Kind
 
@@ -205,10 +203,10 @@ def unsupported_options(spec: Spec) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _ScarceResource:
-    """A resource that is given to one task only, and how to speak of it.
+    """A resource that is given to one task only, and how to display it.
 
-    `whole` rounds an amount down to one that can be asked for, `least` gives the smallest of them,
-    and `say` writes it as an option has it.
+    `whole` rounds an amount down to one that can be requested, `least` returns the smallest of
+    them, and `say` formats it as an option value.
     """
 
     name: str
@@ -221,7 +219,7 @@ class _ScarceResource:
 
 
 def _least_memory() -> float:
-    from ..launch.validation import SMALLEST_MEMORY  # with what reads programs, as below
+    from ..launch.validation import SMALLEST_MEMORY  # imports the reading of programs, as below
 
     return float(parse_memory(SMALLEST_MEMORY))
 
@@ -248,7 +246,7 @@ _GPU = _ScarceResource(
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
-    """Everything that stands against `spec` in `room`, from numbers alone.
+    """Return everything that prevents `spec` in `room`, from numbers alone.
 
     Memory and GPUs beyond what is free are refused with the number that would fit; CPU beyond the
     machine is only a warning, since it is shared.
@@ -266,7 +264,7 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
 def _shortage(
     spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """The problem with a scarce resource, if any: the type that asks for most gives way."""
+    """Return the problem of a scarce resource; the type that requests most has to shrink."""
     total = total_request(spec, scarce.of)
     if total <= limit.free:
         return []
@@ -299,7 +297,7 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """What is slow or may run out of memory, at the option that asks for most of it."""
+    """Yield what is slow or may run out of memory, at the option that requests most of it."""
     replicas = spec.replicas
     counts = replicas.counts
     cpu = total_request(spec, cpu_of)
@@ -344,7 +342,7 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""Of more workers, a launch on this machine warns: each waits for the others more than it works."""
+"""Workers per core above which a launch warns: each waits for the others more than it works."""
 
 
 _TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}

@@ -1,10 +1,10 @@
 """The quota of a namespace: ResourceQuotas that count task pods, and LimitRanges. Pure.
 
-Counts as Kubernetes does: a quota with scopes counts only pods of these scopes, and a LimitRange
-first gives what a container does not say, then refuses what is too much or too little.
+It counts as Kubernetes does: a quota with scopes counts only pods of these scopes, and a LimitRange
+first adds a container's defaults, then refuses what is too much or too little.
 
-Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/
-Ref: https://kubernetes.io/docs/concepts/policy/limit-range/
+Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/ Ref:
+https://kubernetes.io/docs/concepts/policy/limit-range/
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def quota_keys(resource: str) -> set[str]:
 
 
 class TaskDemand(Model, frozen=True):
-    """What one task asks for (`requests`), and may use at most (`limits`)."""
+    """What one task requests, and its limits."""
 
     requests: Amounts = {}
     limits: Amounts = {}
 
     def counted_as(self, key: str) -> float:
-        """What one such pod counts under a quota's key, such as `requests.cpu` or `pods`."""
+        """Return what one such pod counts under a quota's key, such as `requests.cpu` or `pods`."""
         if key in (PODS, "count/pods"):
             return 1.0
         kind, dot, name = key.partition(".")
@@ -43,7 +43,7 @@ class TaskDemand(Model, frozen=True):
         return self.requests.get(key, 0.0)
 
     def says(self, key: str) -> bool:
-        """Whether it says what a quota of this key makes every pod say."""
+        """Return whether it sets what a quota of this key requires of every pod."""
         kind, dot, name = key.partition(".")
         if key in ("cpu", "memory") or (dot and kind == "requests" and name in ("cpu", "memory")):
             return (name or key) in self.requests
@@ -51,19 +51,19 @@ class TaskDemand(Model, frozen=True):
 
 
 class NamespaceQuota(Model, frozen=True):
-    """A ResourceQuota that counts task pods: `hard` there is, `used` is taken."""
+    """A ResourceQuota that counts task pods: `hard` is the total, `used` is taken."""
 
     name: str
     hard: Amounts
     used: Amounts = {}
 
     def free(self, key: str) -> float:
-        """What is left under a key."""
+        """Return what is left under a key."""
         return max(0.0, self.hard[key] - self.used.get(key, 0.0))
 
 
 class ContainerBounds(Model, frozen=True):
-    """What LimitRanges say of each container (and of each pod: ours have one container)."""
+    """The rules of LimitRanges for each container (and each pod: ours have one container)."""
 
     name: str = ""
     default_request: Amounts = {}
@@ -71,14 +71,14 @@ class ContainerBounds(Model, frozen=True):
     most: Amounts = {}
     least: Amounts = {}
     ratio: Amounts = {}
-    """How often the request the limit may be, at most."""
+    """The highest ratio of limit to request."""
     claim_most: float | None = None
-    """Bytes that one claim may ask for, at most."""
+    """The most bytes that one claim may request."""
 
     def given(self, asked: TaskDemand) -> TaskDemand:
-        """The demand with what it does not say, as the API server completes it."""
+        """Return the demand with the API server's defaults."""
         limits = {**self.default_limit, **asked.limits}
-        # A container that says a limit and no request asks for its limit.
+        # A container with a limit and no request requests its limit.
         requests = {**self.default_request, **asked.limits, **asked.requests}
         return TaskDemand(requests=requests, limits=limits)
 
@@ -86,7 +86,7 @@ class ContainerBounds(Model, frozen=True):
 def namespace_quotas(
     found: Iterable[Object], priority_class: str = ""
 ) -> tuple[NamespaceQuota, ...]:
-    """The ResourceQuotas that count task pods of this priority class."""
+    """Return the ResourceQuotas that count task pods of this priority class."""
     return tuple(
         NamespaceQuota(
             name=each["metadata"]["name"],
@@ -99,7 +99,9 @@ def namespace_quotas(
 
 
 def _counts(spec: Mapping[str, Any], priority_class: str) -> bool:
-    """Whether every scope of a quota holds for a task pod: it has requests, and no deadline."""
+    """Return whether every scope of a quota includes task pods, which have requests and no
+    deadline.
+    """
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(_in_scope(scope, priority_class) for scope in scopes)
@@ -118,7 +120,7 @@ def _in_scope(scope: Mapping[str, Any], priority_class: str) -> bool:
 
 
 def container_bounds(found: Iterable[Object]) -> ContainerBounds:
-    """All LimitRanges of a namespace as one: the strictest of each."""
+    """Return all LimitRanges of a namespace as one: the strictest of each."""
     whole = ContainerBounds()
     for each in found:
         for said in (each.get("spec") or {}).get("limits") or ():

@@ -1,8 +1,8 @@
-"""The policy check of what a spec names: image, claims, secrets, annotations, time. Pure.
+"""The policy check of what a spec names: image, claims, secrets, annotations, durations. Pure.
 
 Every problem is found at once, with what is allowed instead. A spec has no field for a service
-account, a node, a host path or a privilege; what it can name in the namespace is checked here, by
-the operator too, because anybody may POST a TFCluster without our client.
+account, a node, a host path or a privilege. What it can name in the namespace is checked here, also
+by the operator, because anybody may POST a TFCluster without our client.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BOUNDS = {
     "reclaim_after": "max_reclaim_after",
     "keep_for": "max_keep_for",
 }
-"""Durations of a run that the policy bounds, and by which of its fields. `startTimeout` and
-`idleTimeout` end with `maxDuration`; a queue takes nothing.
+"""Durations of a run that the policy limits, with the policy's field. `startTimeout` and
+`idleTimeout` end with `maxDuration`; a queued run takes nothing.
 """
 
 
 class ClaimFacts(Model, frozen=True):
-    """A PersistentVolumeClaim: its access modes; `obstacle` is what keeps pods from mounting it,
-    `size` its bytes, 0 where it has no volume yet.
+    """A PersistentVolumeClaim: its access modes, what keeps pods from mounting it (`obstacle`), and
+    its `size` in bytes, 0 without a volume.
     """
 
     modes: tuple[str, ...] = MANY_NODES
@@ -48,10 +48,10 @@ class ClaimFacts(Model, frozen=True):
 
 
 class NamespaceObjects(Model, frozen=True):
-    """What a run may name in its namespace; None where nobody could look.
+    """What a run may name in its namespace; None if unknown.
 
-    `secrets` are those labelled for tasks, with their type, where `asked_for_secrets` says that the
-    operator asked for them; `classes` are the storage classes.
+    `secrets` are those labelled for tasks, with their type; `asked_for_secrets` says that the
+    operator read them. `classes` are the storage classes.
     """
 
     claims: dict[str, ClaimFacts] | None = None
@@ -64,7 +64,7 @@ class NamespaceObjects(Model, frozen=True):
 
 
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
-    """The spec with the policy's bounds on a run, where the user has left ours."""
+    """Return the spec with the policy's limits where the user has left the defaults."""
     ours = Lifecycle()
     if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:
         stall_timeout = spec.lifecycle.stall_timeout or policy.stall_timeout
@@ -78,9 +78,8 @@ def cap_durations(spec: Spec, policy: Policy) -> Spec:
 
 
 def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
-    """The durations above the policy's bounds: the field, what is asked, and the bound.
-
-    A limit that is not asked for is infinite.
+    """Yield the durations above the policy's limits: the field, what is requested, and the limit. A
+    limit that is not requested is infinite.
     """
     in_graph = spec.mode is Mode.IN_GRAPH
     for field, bound in _BOUNDS.items():
@@ -91,12 +90,12 @@ def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
 
 
 def with_capped_durations(cluster: TFCluster, policy: Policy) -> TFCluster:
-    """The run with the policy's bounds on it; what is on record stays as the user wrote it."""
+    """Return the run with the policy's limits; the record stays as the user wrote it."""
     return replace(cluster, spec=cap_durations(cluster.spec, policy))
 
 
 def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list[Problem]:
-    """Everything that this spec may not have."""
+    """Return everything that the policy does not allow in this spec."""
     asked = spec.pods or Pods()
     return [
         *image_problems(spec.image, policy),
@@ -110,7 +109,7 @@ def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list
 
 
 def image_problems(image: str | None, policy: Policy) -> Iterator[Problem]:
-    """Why tasks may not run this image; none: the policy's own."""
+    """Yield why tasks may not run this image; None means the policy's own."""
     patterns = policy.images
     if image is None or images.is_same_image(image, policy.default_image):
         return
@@ -135,7 +134,7 @@ def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
 
 
 def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
-    """Where the policy mounts something, wherever that is; the rest is for `validation`."""
+    """Yield paths at which the policy mounts something; `validation` checks the rest."""
     mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(asked.volumes)]
     mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(asked.secrets)]
     taken = {policy.data_path, policy.log_path, *filter(None, [_workspace(policy)])}
@@ -172,7 +171,7 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) ->
 
 
 def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> Message | None:
-    """Why so many tasks cannot use a claim of these access modes; None when they can."""
+    """Return why so many tasks cannot use a claim of these access modes; None if they can."""
     modes = set(claim.modes)
     told = _list(sorted(modes))
     if modes & {*MANY_NODES} or ("ReadOnlyMany" in modes and not writes):
@@ -204,7 +203,7 @@ def _data_claim(
 
 
 def names_secrets(spec: Spec) -> bool:
-    """Whether a spec names any secret."""
+    """Return whether a spec names any secret."""
     return spec.pods is not None and bool(spec.pods.secrets or spec.pods.image_pull_secrets)
 
 
@@ -219,7 +218,7 @@ def _secrets(asked: Pods, names: NamespaceObjects) -> Iterator[Problem]:
         if known is None and names.asked_for_secrets:
             yield Problem(field, name, Message("SecretsNotSeen"))
         elif known is None:
-            return  # the operator will look
+            return  # the operator will check
         elif name not in known:
             values = {"label": FOR_TASKS, "secrets": _list(sorted(known))}
             yield Problem(field, name, Message("SecretNotForTasks", values))
@@ -238,7 +237,7 @@ def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
 
 
 def _list(names: Sequence[str]) -> list[Clause]:
-    """The first names, and how many more there are; a list that says so, where there is none."""
+    """Return the first names and how many more there are; for an empty list, "none"."""
     shown: list[Clause] = list(names[:MOST_NAMES]) or [Message("None")]
     if (more := len(names) - MOST_NAMES) > 0:
         shown.append(Message("More", {"count": more}))

@@ -1,8 +1,8 @@
-"""The fit of a run in its namespace and on the nodes, and how many of its tasks fit. Pure.
+"""Whether a run fits in its namespace and on the nodes, and how many of its tasks do. Pure.
 
-`fit_problems` returns every problem at once, with the number that fits: one that fits every quota
-and is placed task by task on nodes, not only in sum. `NamespaceCapacity.empty` answers whether it
-would ever fit. Limits of nodes are checked only where the nodes are known (`nodes` is not None).
+`fit_problems` returns every problem at once, with the number that fits every quota and can be
+placed task by task on nodes, not only in sum. `NamespaceCapacity.empty` answers whether it would
+ever fit. Nodes are checked only where they are known (`nodes` is not None).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
-"""Thousandths, Kubernetes' smallest part of a core; whole numbers add up without an error."""
+"""Thousandths, Kubernetes' smallest part of a core; whole numbers add up exactly."""
 
 Whole = dict[str, int]
 Placement = dict[TaskType, dict[int, int]]
-"""How many tasks of a type on which node, by its position."""
+"""How many tasks of a type are on which node, by its position."""
 
 
 @dataclass(frozen=True)
 class EqualTasks:
-    """`count` tasks of one type, each asking for `each` (cores, bytes, devices, one pod)."""
+    """`count` tasks of one type, each requesting `each` (cores, bytes, devices, one pod)."""
 
     task_type: TaskType
     count: int
@@ -56,7 +56,7 @@ class EqualTasks:
 def place_tasks(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> Placement | None:
-    """A node for every task, when there is one on nodes with so much free; else None."""
+    """Return a placement of every task on nodes with so much free; None if none is found."""
     wanted = [(g, _whole(g.each)) for g in groups if g.count]
     nodes = [_whole(node) for node in free]
     totals: Whole = {}
@@ -84,7 +84,7 @@ def place_tasks(
 def free_after(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """What stays free when as many of these tasks as can be are placed."""
+    """Return what stays free after placing as many of these tasks as possible."""
     left_on = [dict(node) for node in free]
     for group in groups:
         left, each = group.count, _whole(group.each)
@@ -100,7 +100,9 @@ def free_after(
 
 
 def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
-    """How many such tasks one node with so much free holds; a task that asks nothing: very many."""
+    """Return how many such tasks one node with so much free holds; very many if they request
+    nothing.
+    """
     return _tasks_on_node(_whole(each), _whole(free))
 
 
@@ -142,7 +144,7 @@ def _whole(said: Mapping[str, float]) -> Whole:
 
 
 def _size(node: Whole) -> tuple[int, int, int]:
-    """Nodes without devices first, then small ones: what is rare stays free for who needs it."""
+    """Return a sort key: nodes without devices first, then small ones, to save what is rare."""
     return (
         sum(1 for n, v in node.items() if v and "/" in n),
         node.get(CPU, 0),
@@ -153,11 +155,11 @@ def _size(node: Whole) -> tuple[int, int, int]:
 # The fit of a run in quotas, LimitRanges and on nodes.
 
 DemandByType = Mapping[TaskType, tuple[int, TaskDemand]]
-"""How many tasks of each type, and what each asks for."""
+"""How many tasks of each type, and what each requests."""
 
 
 class NodeCapacity(Model, frozen=True):
-    """`count` nodes that take task pods: each has `total`, of which `free` is not asked for."""
+    """`count` nodes that accept task pods: each has `total`, of which `free` is not requested."""
 
     total: Amounts
     free: Amounts
@@ -165,7 +167,7 @@ class NodeCapacity(Model, frozen=True):
 
 
 class NamespaceCapacity(Model, frozen=True):
-    """Where a run would run. `held` says what the namespace's own runs hold, for messages."""
+    """Where a run would run; `held` is what the namespace's own runs use, for messages."""
 
     nodes: tuple[NodeCapacity, ...] | None = None
     quotas: tuple[NamespaceQuota, ...] = ()
@@ -174,7 +176,7 @@ class NamespaceCapacity(Model, frozen=True):
     held: dict[str, Amounts] = {}
 
     def empty(self) -> NamespaceCapacity:
-        """The same when no run holds anything: what does not fit there never fits."""
+        """Return the same without runs: what does not fit there never fits."""
         nodes = self.nodes
         if nodes is not None:
             nodes = tuple(NodeCapacity(total=n.total, free=n.total, count=n.count) for n in nodes)
@@ -184,9 +186,8 @@ class NamespaceCapacity(Model, frozen=True):
 
 @dataclass(frozen=True)
 class Shortage:
-    """More of `key` is asked for than is free, in a quota or (without one) on the nodes.
-
-    An empty `key` means that there is enough in sum, but not on single nodes.
+    """A shortage: more of `key` is requested than is free, in a quota or (without one) on nodes. An
+    empty `key` means that there is enough in sum, but not on single nodes.
     """
 
     key: str
@@ -197,7 +198,7 @@ class Shortage:
 
     @property
     def message(self) -> Message:
-        """What is left of it, as a part of a message."""
+        """What is left, as a part of a message."""
         if not self.key:
             return Message("NotOnSingleNodes")
         told = {
@@ -210,20 +211,20 @@ class Shortage:
 
 
 def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """Everything that stands against these tasks there, with the number that fits."""
+    """Return everything that prevents these tasks there, with the number that fits."""
     counts = {task_type: count for task_type, (count, _demand) in wanted.items()}
     too_many = sum(counts.values()) > there.max_tasks
     found = [too_many_tasks(counts, there.max_tasks)] if too_many else []
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]
-    if single:  # what is too large for one task is no question of how many
+    if single:  # what is too large for one task does not depend on the number
         return found + single
     return found + _problems_together(wanted, there)
 
 
 def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
-    """What there is too little of for these tasks together."""
+    """Return what is short for these tasks together."""
     found = []
     for quota in there.quotas:
         for key in quota.hard:
@@ -243,7 +244,7 @@ def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
 
 
 def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
-    """The most tasks of this type that fit beside all the others; 0 when none does."""
+    """Return the most tasks of this type that fit beside all the others; 0 if none does."""
     low, high = 0, wanted[task_type][0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -261,7 +262,7 @@ _SLACK = 1e-9
 
 
 def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """One problem for each type that has to give way, with every reason."""
+    """Return one problem for each type that has to shrink, with every reason."""
     reasons: dict[TaskType, list[Shortage]] = {}
     for shortage in shortages(wanted, there):
         reasons.setdefault(_gives_way(wanted, shortage), []).append(shortage)
@@ -283,11 +284,11 @@ def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[P
 
 
 MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
-"""Types of which there may be fewer; of the others there is one."""
+"""Types of which there may be fewer; there is one task of the others."""
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
-    """The type that asks for most of what is short."""
+    """Return the type that requests most of what is short."""
 
     def most(task_type: TaskType) -> tuple[bool, float, int]:
         count, demand = wanted[task_type]
@@ -300,7 +301,7 @@ def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
 def _problems_of_one(
     task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
 ) -> list[Problem]:
-    """What is wrong with a single task of this type."""
+    """Return what is wrong with a single task of this type."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
         for key in quota.hard:
@@ -355,7 +356,7 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """What one task takes of a node: also a place for a pod."""
+    """Return what one task takes of a node, including a place for a pod."""
     return {**demand.requests, PODS: 1.0}
 
 
@@ -367,23 +368,22 @@ def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
     return [node.free for node in there.nodes or () for _i in range(node.count)]
 
 
-# What nodes have for task pods: allocatable less what bound pods request. A node that is only away
-# for a while (not ready, cordoned) counts as one that there is and has nothing free, and not at all
-# one that task pods may never be placed on: its taints are not tolerated, its labels are not the
-# policy's.
+# What nodes have for task pods: allocatable less what bound pods request. A node that is away for a
+# while (not ready, cordoned) counts with nothing free. A node on which task pods may never be
+# placed does not count: its taints are not tolerated, or its labels are not the policy's.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
 Object = Mapping[str, Any]
 
 _STATE = "node.kubernetes.io/"
-"""Taints by which Kubernetes tells a node's state; others tell whom it is for."""
+"""Prefix of taints that describe a node's state; others restrict who may use it."""
 _ENDED = ("Succeeded", "Failed")
 _STAYS = ("DaemonSet", "Node")
-"""Owners of pods that belong to their node: what they ask for is never free."""
+"""Owners of pods that belong to their node: what they request is never free."""
 
 
 class BoundPod(Model, frozen=True):
-    """A pod on a node: what it asks for, itself as one pod included."""
+    """A pod on a node: what it requests, including its place as one pod."""
 
     node: str
     asked: Amounts
@@ -391,7 +391,7 @@ class BoundPod(Model, frozen=True):
 
 
 def room_taken_by_pod(pod: Object) -> BoundPod | None:
-    """What a pod takes of its node; None for one that has none, or has ended."""
+    """Return what a pod takes of its node; None if it has none or has ended."""
     spec = pod["spec"]
     node = spec.get("nodeName")
     if not node or (pod.get("status") or {}).get("phase") in _ENDED:
@@ -402,7 +402,7 @@ def room_taken_by_pod(pod: Object) -> BoundPod | None:
 
 
 class TaskNode(Model, frozen=True):
-    """A node that task pods may be placed on; `is_available` is False while it is away."""
+    """A node on which task pods may be placed; `is_available` is False while it is down."""
 
     name: str
     allocatable: Amounts
@@ -423,7 +423,7 @@ def read_task_node(found: Object, policy: Policy) -> TaskNode | None:
 def node_capacities(
     nodes: Iterable[TaskNode], pods: Iterable[BoundPod]
 ) -> tuple[NodeCapacity, ...]:
-    """Return what each node has for task pods, and what is free there now."""
+    """Return the capacity of each node for task pods, and what is free there now."""
     taken: dict[str, list[BoundPod]] = {}
     for pod in pods:
         taken.setdefault(pod.node, []).append(pod)
@@ -431,7 +431,7 @@ def node_capacities(
 
 
 def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
-    """Return the nodes as they are when nothing runs: equal ones as one, with their number."""
+    """Return the nodes as empty ones; equal nodes become one with their number."""
     kinds: Counter[tuple[tuple[str, float], ...]] = Counter()
     for node in nodes:
         kinds[tuple(sorted(node.total.items()))] += node.count
