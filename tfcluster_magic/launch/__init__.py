@@ -1,4 +1,4 @@
-"""Launches: from what a user typed to a checked request, the same for every backend."""
+"""Launches: from user input to a validated request, the same for every backend."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..spec import Message, Spec
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a launch asks of a backend; its spec is validated.
+    """A request to a backend for a launch; its spec is validated.
 
-    `cluster` is the chosen name; `name_given` says that the user chose it, so a name in use is
+    `cluster` is the chosen name. `name_given` says that the user chose it, so a name in use is
     refused; a derived one gets the next free letter instead (`train`, `train-b`, ...). `inferred`
-    says what of the spec was read from the program's text.
+    says what of the spec was inferred from the program.
     """
 
     cluster: str

@@ -1,9 +1,7 @@
-"""Cluster files: a TFCluster, or its spec alone, as YAML or JSON, by a person or by `-o yaml`.
+"""Cluster files: a TFCluster, or its spec alone, as YAML or JSON, in our or kubectl's form.
 
-A spec may be written as `kubectl` takes it, too.
-
-Takes the name, the spec and the program's source out of a file of either form; what was a run's own
-(uid, run number, status, a stop request) is left behind. Writes such a file for a run, too.
+Reading takes the name, the spec and the program's source; what belonged to a run (uid, run number,
+status, a stop request) is dropped. Such a file can also be written for a run.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from ..spec import API_VERSION, KIND, Spec, TFCluster, names, resource_form
 from .launch_as_command import portable_source
 from .validation.rules import PROGRAM_FORMS
 
-MOST_BYTES = 4 * 1024 * 1024  # a record with its program inside stays far below
+MOST_BYTES = 4 * 1024 * 1024  # a record with its program is far smaller
 
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """What a cluster file asks for; `program` is a source, when the file holds no snapshot."""
+    """The content of a cluster file; `program` is a source, if the file holds no snapshot."""
 
     name: str | None
     spec: dict[str, object]
@@ -74,17 +72,17 @@ def read(path: str) -> ClusterFile:
 
 
 def _says_what_runs(program: Mapping[str, object]) -> bool:
-    """Whether it holds the program itself, or where the tasks find it: then its source is only a
-    name.
+    """Return whether it holds the program, or where the tasks find it; then its source is only a
+    label.
     """
     return any(program.get(each) is not None for each in ("sha256", *PROGRAM_FORMS))
 
 
 def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
-    """What a cluster file says that launches `cluster` again, wherever the file lies.
+    """Return the cluster file that launches `cluster` again, wherever the file lies.
 
-    The program is named by its source where that can be found from anywhere: the file then follows
-    its changes. Else (a cell, a folder named from who knows where) it is the run's own snapshot.
+    The program is named by its source if that can be found from anywhere: the file then follows its
+    changes. Otherwise (a cell, an unknown folder) it is the run's own snapshot.
     """
     spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
     for own in ("stop", "resumeFrom"):
@@ -108,7 +106,7 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
 def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
     """Read the text of a file of at most so many bytes, or of standard input for `-`.
 
-    A refusal calls it `field`.
+    Errors call it `field`.
 
     Raises:
         InvalidRequest: it is missing, too large or not UTF-8.
@@ -131,12 +129,12 @@ def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
 
 
 def read_documents(path: str, text: str, field: str = "") -> list[object]:
-    """The YAML documents of a text that was read from `path`.
+    """Parse a text that was read from `path` as YAML documents.
 
     Raises:
         InvalidRequest: it is not YAML.
     """
-    import yaml  # here, because it costs every other command its start
+    import yaml  # here, because it would slow the start of every other command
 
     try:
         return list(yaml.safe_load_all(text))
@@ -145,7 +143,7 @@ def read_documents(path: str, text: str, field: str = "") -> list[object]:
         text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
         words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
         raise _refusal(path, path, text.format(**words), field) from None
-    except (ValueError, TypeError) as error:  # a number of thousands of digits, a date, a key
+    except (ValueError, TypeError) as error:  # a number with thousands of digits, a date, a key
         raise _refusal(path, path, _("it is not YAML: {why}").format(why=error), field) from None
     except RecursionError:
         raise _refusal(path, path, _("it is nested too deeply"), field) from None
@@ -165,7 +163,7 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
 
 
 def _relative_to_file(path: str, source: str) -> str:
-    """A program named in a file is relative to that file, so that both can be moved."""
+    """Return a program's path relative to the file that names it, so that both can be moved."""
     if path == "-" or "://" in source or Path(source).is_absolute():
         return source
     return str(Path(path).parent / source)

@@ -1,7 +1,7 @@
-"""The options of a launch as the fields of a form: section, bounds and default of each. Pure.
+"""The options of a launch as fields of a form: section, bounds and default of each. Pure.
 
-A form shows every option of the command line and knows no other: all of it is derived from the
-table in `options.py` and from the bounds in `spec/`. Owns the sections. Never checks a value.
+A form shows every option of the command line and no other: all is derived from the table in
+`options.py` and from the bounds in `spec/`. Values are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -25,27 +25,25 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 
 
 def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, Any]]:
-    """Every option, in the order of the command line, in the language of the moment; what only pods
-    have, unless tasks are processes `is_here`.
+    """Return every option in the order of the command line, in the current language.
 
-    `path` is where it stands in the spec (`*` for every task type), `default` what it is in each
-    mode when nothing is said, as one would write it; null where the program decides, or for none.
-    A count has at most `most_tasks`, which may run here.
+    Options of pods are left out where tasks are processes (`is_here`). `path` is the field of the
+    spec (`*` for every task type). `default` is its value in each mode as a user would write it;
+    null if the program decides or there is none. A count is at most `most_tasks`.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
     for field in fields if most_tasks is not None else ():
         if field["path"][-1] == "count" and "maximum" in field:
             field["maximum"] = min(field["maximum"], most_tasks)
-    if not is_here:  # the Python of a kernel here is none of an image's
+    if not is_here:  # a kernel's Python is not in the image
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields
 
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
-    """The input of a form that a problem's `field` is about; `said` are the options in use.
-
-    `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs beside the options.
+    """Return the input of a form that a problem's `field` concerns; `said` are the options in use.
+    `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs besides the options.
     """
     if field == _("arguments after --"):
         return "arguments"
@@ -61,7 +59,7 @@ def option_for(field: str, said: Mapping[str, object]) -> str | None:
         return "arguments" if path[1:2] == ("arguments",) else "program"
     while path:
         keys = [option.key for option in OPTIONS if _may_set(option, path)]
-        if keys:  # --memory, where it alone was said, set the memory of each worker
+        if keys:  # --memory sets the memory of each worker, if --worker-memory is not used
             return next((key for key in reversed(keys) if key in said), keys[-1])
         path = path[:-1]
     return None
@@ -77,7 +75,7 @@ _BESIDE = {
 
 
 def form_problems(problems: Sequence[Problem], said: Mapping[str, object]) -> list[dict[str, Any]]:
-    """Problems for a form: each with its input, and with the number that fits where one does."""
+    """Return problems for a form: each with its input, and with the number that fits, if any."""
     return [
         {
             "field": problem.field,
@@ -135,7 +133,7 @@ def _default(option: Option, mode: Mode) -> str | None:
 
 
 def _bounds(path: Sequence[str]) -> dict[str, Any]:
-    """What the models say a field may hold, by the names of JSON Schema."""
+    """Return the models' bounds of a field, by the names of JSON Schema."""
     kind: Any = Spec
     for part in path:
         model = _model_in(kind)
@@ -169,7 +167,7 @@ def _may_set(option: Option, path: tuple[str, ...]) -> bool:
 
 
 def _json_value(value: object) -> object:
-    """A value as JSON has it."""
+    """Return a value that JSON can hold."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,8 +1,7 @@
 """A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
-The words, parsed again, give the same launch, and what is the default anyway is left out. Owns how
-each kind of value is written, and what must be escaped in a cell. Never says whether a launch is
-right: words are also given for one that is not.
+The words, parsed again, give the same launch; defaults are left out. This module knows how each
+kind of value is written, and what must be escaped in a cell. An invalid launch has words too.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
 from ..spec.spec import fields_of
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
-_ABOVE = "# %%tfcluster\n"  # what a snapshot has in place of a cell's first line
+_ABOVE = "# %%tfcluster\n"  # replaces a cell's first line in a snapshot
 
 
 def launch_argv(
@@ -33,7 +32,7 @@ def launch_argv(
     options: Mapping[str, object] | None = None,
     sha256: str | None = None,
 ) -> list[str]:
-    """The words of a launch, the verb first; `options` as a person gave them, by their keys."""
+    """Return the words of a launch, the verb first; `options` are by key, as the user gave them."""
     words = ["launch"]
     for option in OPTIONS:
         value = (options or {}).get(option.key)
@@ -49,24 +48,23 @@ def launch_argv(
 
 
 def magic_line(words: Sequence[str], cell: bool = False) -> str:
-    """The words as a line of a notebook; with `cell` the line above a program.
-
-    IPython fills in `{…}` and `$name`, and takes any line break for the end.
+    """Return the words as a line of a notebook; with `cell`, the line above a program. IPython
+    expands `{…}` and `$name`, and any line break ends the line.
     """
     line = shlex.join(words)
     breaks = {char for char in line if char != " " and len(f"a{char}a".splitlines()) > 1}
     braces = any(char in line for char in "{}")
     escapes = {ord("{"): "{{", ord("}"): "}}"} | {ord(c): f"{{chr({ord(c)})}}" for c in breaks}
-    if breaks or braces or '"\'"' in line:  # else it stands between quotes that IPython respects
+    if breaks or braces or '"\'"' in line:  # otherwise it is between quotes that IPython respects
         escapes[ord("$")] = "{chr(36)}"
     return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
 
 
 def shell_command(cluster: TFCluster) -> str | None:
-    """The command of a shell that launches what `cluster` was; None for text in the record and a
-    command of the image, for which there are no words.
+    """Return the shell command that launches `cluster` again.
 
-    Where the folder in which it ran is known and matters, the command goes there first.
+    None for a program text in the record and a command of the image, which have no words. If the
+    working folder is known and matters, the command changes to it first.
     """
     program = cluster.spec.program
     if program is not None and program.kind in _WORDLESS:
@@ -83,7 +81,7 @@ _NO_CELL = "# No cell says it: launch its cluster file with `tfcluster launch --
 
 
 def notebook_cell(cluster: TFCluster) -> str:
-    """The cell of any notebook that launches what `cluster` was."""
+    """Return the cell that launches `cluster` again in any notebook."""
     program = cluster.spec.program
     if program is not None and program.kind in _WORDLESS:
         text = _cell_of(program)
@@ -99,7 +97,7 @@ def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
 
 
 def options_of(spec: Spec) -> dict[str, object]:
-    """The options, by their keys, that make `spec`; those left out have the value anyway."""
+    """Return the options, by key, that produce `spec`; defaults are left out."""
     found: dict[str, object] = {}
     shared = _shared_resources(spec)
     for option in OPTIONS:
@@ -120,11 +118,11 @@ def options_of(spec: Spec) -> dict[str, object]:
 
 
 _NONE: tuple[object, ...] = ((), {}, None)
-"""What an option that may be given several times is when it is not given."""
+"""The values of absent repeatable options."""
 
 
 def portable_source(program: Program | None) -> str | None:
-    """The source in words that mean the same in every folder; None where there are none."""
+    """Return a source that means the same in every folder; None if there is none."""
     if program is None or program.kind in _WORDLESS:
         return None
     if program.kind in (ProgramKind.URL, ProgramKind.LINK) or _is_absolute(program):
@@ -136,7 +134,7 @@ def portable_source(program: Program | None) -> str | None:
 
 
 def value_text(kind: Kind, value: object) -> str:
-    """One value as a person writes it on a command line."""
+    """Return a value as a user writes it on a command line."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -149,7 +147,7 @@ def value_text(kind: Kind, value: object) -> str:
 
 
 def field_at(model: Any, path: tuple[str, ...]) -> object:
-    """The value of the field at `path` of a model, by its JSON names; None below what is absent."""
+    """Return the field at `path` of a model, by its JSON names; None below an absent one."""
     for part in path:
         if model is None:
             return None
@@ -159,7 +157,7 @@ def field_at(model: Any, path: tuple[str, ...]) -> object:
 
 
 def field_default(path: tuple[str, ...]) -> object:
-    """What a field is when nobody says; the number of tasks is another matter."""
+    """Return the default of a field; the numbers of tasks have other defaults."""
     return field_at(Spec(), path)
 
 
@@ -182,7 +180,7 @@ def _pair(flag: str, text: str) -> list[str]:
 
 
 def _shared_resources(spec: Spec) -> dict[str, object]:
-    """Resources of which every task has the same, where there is more than one type of task."""
+    """Return the resources that every task has in common, if there are several task types."""
     types = list(spec.replicas.counts)
     found: dict[str, object] = {}
     for key in ("cpu", "memory", "gpu"):
@@ -193,7 +191,7 @@ def _shared_resources(spec: Spec) -> dict[str, object]:
 
 
 def _implied_value(option: Option, spec: Spec) -> object:
-    """The value that a field has when its option is left out; None when that is not known."""
+    """Return the value that a field has without its option; None if unknown."""
     if option.path == ("replicas", TaskType.WORKER.value, "count"):
         return DEFAULT_WORKERS
     if option.path[:1] == ("replicas",) and option.path[2] == "count":
@@ -206,17 +204,17 @@ def _implied_value(option: Option, spec: Spec) -> object:
 
 
 def _findings(program: Program | None) -> Findings | None:
-    """What the text of a program says, when its files are in the record."""
+    """Return what the text of a program says, if its files are in the record."""
     if program is None or program.files is None:
         return None
     try:
-        return find_out(program, Path(os.devnull))  # of one in the record, no folder is read
+        return find_out(program, Path(os.devnull))  # reads no folder: its files are in the record
     except (TFClusterError, binascii.Error):
         return None
 
 
 def _cell_of(program: Program) -> str:
-    """The text of a cell; empty for what no cell says."""
+    """Return the text of a cell; empty if no cell can say it."""
     if program.kind is not ProgramKind.CELL and not program.entrypoint.endswith(".py"):
         return ""
     content = (program.files or {}).get(program.entrypoint)

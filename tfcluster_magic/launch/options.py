@@ -1,10 +1,9 @@
 """The options of a launch: the table, and how their values are read.
 
-Command line, magic, forms and Python keywords know the same options, from this table.
-`read_options` makes a `Spec` in JSON form of them: it finds everything that is wrong at once, and
-calls each problem by the option that caused it. Owns the short forms (`images:/mnt/images:ro`) and
-the number of tasks when none is given. Never checks bounds or rules between fields
-(`validation/`), never reads a file.
+Command line, magic, forms and Python keywords use this table. `read_options` turns option values
+into a `Spec` in JSON form: it finds every problem at once, and names each by the option that caused
+it. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds and
+rules between fields are checked in `validation/`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FieldPath = tuple[str, ...]
 
 
 class Kind(Enum):
-    """What an option's value is; the name is shown in help."""
+    """The kind of an option's value; the member's value is shown in help."""
 
     WHOLE = "N"
     NUMBER = "CORES"
@@ -55,8 +54,7 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Option:
     """One option: `flag` on a command line, `key` in Python, `path` of the field that it sets.
-
-    `label` is what a form calls it, `only` the mode in which it means something, if not in both.
+    `label` is its name in forms, `only` the mode in which it has an effect, if not in both.
     """
 
     flag: str
@@ -69,12 +67,12 @@ class Option:
 
     @property
     def key(self) -> str:
-        """`--worker-cpu` gives `worker_cpu`."""
+        """The key in Python: `--worker-cpu` gives `worker_cpu`."""
         return self.flag[2:].replace("-", "_")
 
     @property
     def only_kubernetes(self) -> bool:
-        """Whether it means nothing where tasks are no pods."""
+        """Whether it has an effect only where tasks are pods."""
         return self.path[0] in ("image", "pods")
 
 
@@ -96,7 +94,7 @@ def _resources(task_type: TaskType) -> list[Option]:
 
 
 def count_path(task_type: TaskType) -> FieldPath:
-    """The field that holds the number of tasks of one type."""
+    """Return the field with the number of tasks of one type."""
     return ("replicas", task_type.value, "count")
 
 
@@ -302,7 +300,7 @@ DEFAULT_WORKERS = 2
 
 
 def unknown_options(options: Mapping[str, object]) -> list[Problem]:
-    """What is wrong with the keys among `options` that are none."""
+    """Return a problem for each unknown key in `options`."""
     problems = []
     for key in sorted(options.keys() - BY_KEY.keys()):
         close = difflib.get_close_matches(key, BY_KEY, 1)
@@ -315,8 +313,8 @@ def unknown_options(options: Mapping[str, object]) -> list[Problem]:
     return problems
 
 
-# How what only pods have is written on a command line, and read from it: what is written is read
-# as the same. What a name or a path may be is checked with everything else (`validation/`).
+# How options for pods are written and read on a command line; both directions match. Names and
+# paths are checked with everything else (`validation/`).
 
 _VOLUME = re.compile(
     r"(?P<claim>[^/:]+)(?:/(?P<subPath>[^:]+))?:(?P<path>[^:]+)(?::(?P<how>r[ow]))?"
@@ -326,9 +324,8 @@ _CLAIM = re.compile(r"(?P<size>[^:]+)(?::(?P<storageClass>.+))?", re.DOTALL)
 
 
 def read_pod_option(kind: Kind, value: object) -> object:
-    """The JSON form of what a person said: texts, one text with several of them, or JSON already.
-
-    Raises ValueError with how it is written.
+    """Return the JSON form of a value: texts, one text with several of them, or JSON already.
+    Raises ValueError with the right syntax.
     """
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return {str(key): str(content) for key, content in value.items()}
@@ -342,7 +339,7 @@ def read_pod_option(kind: Kind, value: object) -> object:
 
 
 def pod_option_texts(kind: Kind, value: object) -> list[str]:
-    """The words, one for each time that the option is given; texts are taken as they are."""
+    """Return the texts, one for each time the option is given; texts are returned as they are."""
     value = msgspec.to_builtins(value)
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return [f"{key}={content}" for key, content in value.items()]
@@ -431,7 +428,6 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 
 def option_of(field: str) -> str:
     """Return the option that sets a field of a `Spec`, as --worker-memory; the field if none does.
-
     `field` is a path, such as `replicas.worker.resources.memory`.
     """
     path = tuple(field.split("."))
@@ -444,9 +440,7 @@ def option_of(field: str) -> str:
 @dataclass
 class OptionValues:
     """Option values as a `spec` in JSON form, the `origin` of its fields, and the problems so far.
-
-    `for_all` holds the resources for every task, until `fill_in_defaults` knows which types
-    there are.
+    `for_all` holds the resources for every task until `fill_in_defaults` knows which types exist.
     """
 
     spec: dict[str, object] = field(default_factory=dict)
@@ -455,14 +449,14 @@ class OptionValues:
     for_all: dict[str, tuple[object, str]] = field(default_factory=dict)
 
     def get(self, path: FieldPath) -> object:
-        """The value at `path`, or None."""
+        """Return the value at `path`, or None."""
         at: object = self.spec
         for key in path:
             at = at.get(key) if isinstance(at, dict) else None
         return at
 
     def put(self, path: FieldPath, value: object, origin: str | None = None) -> None:
-        """Set the value at `path`; `origin` is what to call the field when it turns out wrong."""
+        """Set the value at `path`; `origin` is the name of the field in problems."""
         at = self.spec
         for key in path[:-1]:
             below = at.get(key)
@@ -474,7 +468,7 @@ class OptionValues:
             self.origin[path] = origin
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems, each field called by the option that set it."""
+        """Return the problems, each named by the option that set the field."""
         return [Problem(self._called(p.field), p.value, p.rule) for p in problems]
 
     def _called(self, name: str) -> str:
@@ -524,10 +518,8 @@ def read_options(
 
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
-    """Fill in counts that were not given, and the resources for every task.
-
-    `wanted`: the types beside workers of which the program wants a task. Returns those of them
-    that it was given because nobody said otherwise.
+    """Fill in missing counts, and the resources for every task. `wanted` are the types besides
+    workers that the program wants. Return those of them that got a task because no count was given.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)

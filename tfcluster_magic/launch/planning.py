@@ -1,8 +1,8 @@
-"""Plans for launches: option values to a `LaunchRequest`, and the dry run of a form.
+"""Plans of launches: from option values to a `LaunchRequest`, and the dry run of a form.
 
-Program, name, counts and limits are checked together: every problem of a launch comes in one
-refusal, called by the option that caused it. Owns the choice of the name and of the program's
-source. Creates nothing but, in the workspace that it is given, the snapshot of a large program.
+Program, name, counts and limits are checked together: one error has every problem, named by the
+option that caused it. The name and the program's source are chosen here. Nothing is created but the
+snapshot of a large program, in the given workspace.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch thought through and not done: the run as it would be, and what stands against it."""
+    """A planned launch: the run as it would be, and what prevents it."""
 
     cluster: TFCluster
     preflight: Preflight
 
     def check(self) -> None:
-        """Raise as `Preflight.check` when something stands against it."""
+        """Raise the errors of `Preflight.check`."""
         self.preflight.check()
 
 
 def plan_launch(request: LaunchRequest, number: int, preflight: Preflight) -> Plan:
-    """The run that `request` would make, with the number that it would get."""
+    """Return the run that `request` would create, with the number that it would get."""
     metadata = Metadata(
         name=names.run_name(request.cluster, number),
         cluster=request.cluster,
@@ -78,11 +78,11 @@ def plan_launch(request: LaunchRequest, number: int, preflight: Preflight) -> Pl
 
 @dataclass(frozen=True)
 class ProgramSource:
-    """Where the program of a launch comes from: at most one of `path` and `cell`.
+    """The program of a launch: at most one of `path` and `cell`.
 
-    `workspace` is the folder for a snapshot that is too large for the record, `folder` the one that
-    the person works in (this process's own when None). Without `fetch`, no URL is asked.
-    `beside_bytes` are the most that a single file may have with the small files beside it.
+    `workspace` is the folder for a snapshot too large for the record, `folder` the user's working
+    folder (this process's if None). Without `fetch`, no URL is read. `beside_bytes` is the size
+    limit for a single file together with the small files beside it.
     """
 
     workspace: Path
@@ -98,13 +98,15 @@ class ProgramSource:
 
 @dataclass
 class LaunchDraft:
-    """A launch under construction: problems are collected, and raised once."""
+    """A launch under construction; its problems are collected and raised once."""
 
     values: OptionValues
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, make: Callable[[], T]) -> T | None:
-        """The result of `make`; what it refuses goes on the list."""
+        """Return the result of `make`; add its problems to the list and return None if it is
+        refused.
+        """
         try:
             return make()
         except InvalidRequest as error:
@@ -125,10 +127,10 @@ def request_launch(
     beside_bytes: int | None = None,
     **options: object,
 ) -> LaunchRequest:
-    """The request for a launch; the words are those of `ClusterManager.launch`.
+    """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
-    `workspace` is the folder for a snapshot that is too large for the record, `beside_bytes` the
-    most that a single file may have with the small files beside it.
+    `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
+    for a single file together with the small files beside it.
 
     Raises:
         InvalidRequest: with every problem.
@@ -148,7 +150,7 @@ def request_launch(
 def request_from_source(
     draft: LaunchDraft, source: ProgramSource, name: str | None
 ) -> LaunchRequest:
-    """The request for the program of `source`. Raises InvalidRequest, with every problem."""
+    """Return the request for the program of `source`. Raises InvalidRequest with every problem."""
     _put_interpreter(draft, source.folder)
     findings = _put_program(draft, source)
     _refuse_missing_chief(draft, findings)
@@ -158,7 +160,7 @@ def request_from_source(
 
 
 def placeholder_program(source: str) -> dict[str, object]:
-    """A program of which nothing is known but its name."""
+    """Return a program of which only the name is known."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
 
@@ -171,7 +173,7 @@ def request_rerun(
     arguments: Sequence[str] | None = None,
     **options: object,
 ) -> LaunchRequest:
-    """The request for another run of the same snapshot; the words are those of `rerun`.
+    """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
 
     Raises:
         InvalidRequest: with every problem.
@@ -202,7 +204,7 @@ def request_rerun(
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
-    """Take the snapshot, if there is a program; returns what its text says."""
+    """Take the snapshot, if there is a program; return what its text says."""
     nothing = programs.Findings()
     values = draft.values
     if source.sha256 is not None and source.path is None:
@@ -239,7 +241,7 @@ _OBJECT_STORE = re.compile(r"(?:gs|s3|s3a|hdfs|viewfs|abfss?|oss|cos)://[^\s,;]+
 
 
 def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
-    """What is said about arguments that lead to an object store, which nobody reads here."""
+    """Return warnings about arguments that name an object store, which is not read here."""
     found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
     text = _(
         "{url}: what the program keeps in an object store is not read for progress, nor shown by "
@@ -249,13 +251,13 @@ def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
 
 
 def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
-    """Name the Python of the tasks by its full path: they start in other folders."""
+    """Set the Python of the tasks to a full path, because they start in other folders."""
     said = draft.values.get(("interpreter",))
     if not isinstance(said, str) or not said.strip():
         return
     path = os.path.expanduser(said)
     if os.sep in path:
-        # not its real path: a virtual environment is known by its own link
+        # not its real path: a virtual environment is identified by its own link
         found = draft.attempt(
             lambda: os.path.abspath(os.path.join(folder or _working_folder(), path))
         )
@@ -269,7 +271,7 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 
 def _bytes_beside_program(values: OptionValues) -> int:
-    """What other options take of the room inside a record, as far as they can be read."""
+    """Return the bytes that other options take in the record, as far as they are valid."""
     beside = ("env", "pods", "interpreter")
     said = {key: values.spec[key] for key in beside if key in values.spec}
     with suppress(msgspec.ValidationError):
@@ -308,7 +310,7 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
 
 
 def _derive_name(values: OptionValues, source: ProgramSource) -> str:
-    """A name for a launch that was given none. The program, if any, could be read."""
+    """Return a name for a launch without one."""
     if source.path is not None:
         return programs.default_name(source.path, source.folder or _working_folder())
     if source.cell is not None:
@@ -317,13 +319,13 @@ def _derive_name(values: OptionValues, source: ProgramSource) -> str:
 
 
 def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
-    """Check everything that can be checked, and raise all that is wrong."""
+    """Check everything that can be checked, and raise all problems."""
     values = draft.values
     refused_program = any(p.field == "program" for p in values.problems)
     before = len(values.problems)
     spec = draft.attempt(lambda: validation.validate(values.spec))
     found = values.by_option(values.problems[before:])
-    if refused_program:  # it was named, so "name a program" would mislead
+    if refused_program:  # one was named, so "name a program" would mislead
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
         replace(p, where="program") if p.field == "spec.program" else p for p in found
@@ -340,7 +342,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     )
 
 
-# What was read from the program's text is told with the option that overrides it.
+# Messages about what was inferred from the program, each with the option that overrides it.
 
 _INFERRED_COUNTS = {
     TaskType.PS: "InferredServer",
@@ -359,7 +361,9 @@ _LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 def inferred_messages(
     spec: Spec, findings: programs.Findings, given: Collection[TaskType]
 ) -> tuple[Message, ...]:
-    """What of `spec` follows from `findings`; `given` are the types that got a task by them."""
+    """Return messages on what of `spec` follows from `findings`; `given` are types they added a
+    task of.
+    """
     if spec.mode is not Mode.BETWEEN_GRAPH:
         return ()
     told: list[Message] = [*unpinned_messages(spec.program)]
@@ -394,7 +398,7 @@ def inferred_messages(
 def _still_inferred(
     old: TFCluster, spec: Spec, options: Mapping[str, object]
 ) -> tuple[Message, ...]:
-    """What was inferred for a run and holds for `spec`, another run of the same snapshot."""
+    """Return what was inferred for a run and still applies to `spec`, a rerun."""
     kept = [*unpinned_messages(spec.program)]
     for told in old.status.inferred:
         if told.code == "ProgramNotPinned":
@@ -418,7 +422,7 @@ def _still_inferred(
 
 
 def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> None:
-    """Refuse a launch without the chief that the program cannot do without."""
+    """Refuse a launch without the chief that the program needs."""
     values, why = draft.values, findings.wanted.get(TaskType.CHIEF)
     if why is None or not why.certain or values.get(count_path(TaskType.CHIEF)) != 0:
         return
@@ -429,15 +433,15 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
     values.problems.append(Problem("--chief", "--no-chief", allowed))
 
 
-# Dry runs: a launch while a person still fills in a form, what is wrong so far, and what could be
-# started. Nothing is fetched and nothing stays of it.
+# Dry runs: a launch while a form is being filled in, with its problems so far. Nothing is fetched
+# and nothing is kept.
 
 
 class LaunchTarget(Protocol):
-    """Where a launch would run, as far as a dry run asks; every backend is one."""
+    """Where a launch would run, as far as a dry run needs it; every backend is one."""
 
     def preflight(self, spec: Spec) -> Preflight:
-        """Return everything that stands against `spec` now. Creates nothing."""
+        """Return everything that prevents `spec` now. Creates nothing."""
 
     def list(self) -> list[TFCluster]:
         """Return all runs that have a record."""
@@ -445,11 +449,10 @@ class LaunchTarget(Protocol):
 
 @dataclass(frozen=True)
 class DryRun:
-    """A launch that is still being thought of, with all that is wrong so far.
+    """A launch that is being filled in, with its problems so far.
 
-    `name` is the given one, or what it would be called. `spec` is None when not even its size is
-    known; a program that cannot be read has a stand-in. `told`, `cautions`: see `Preflight`.
-    `inferred`: see `LaunchRequest`.
+    `name` is the given or derived one. `spec` is None if not even its size is known; an unreadable
+    program has a placeholder. `told`, `cautions`: see `Preflight`. `inferred`: see `LaunchRequest`.
     """
 
     name: str | None
@@ -462,7 +465,7 @@ class DryRun:
     cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
-        """The same with what stands against it where it would run."""
+        """Return the same with what prevents it on the target."""
         verdict = Preflight() if self.spec is None else target.preflight(self.spec)
         known = target.list() if self.given else []
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
@@ -486,9 +489,8 @@ def dry_run(
     beside_bytes: int | None = None,
     **options: object,
 ) -> DryRun:
-    """Return a launch as far as it is filled in, with the options of `request_launch`.
-
-    Asks no URL.
+    """Return a launch as far as it is filled in, with the options of `request_launch`. Reads no
+    URL.
     """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft, given = LaunchDraft(read_options(options)), name is not None
@@ -505,14 +507,14 @@ def dry_run(
 
 
 def _program_cautions(warned: Sequence[str], arguments: Sequence[str]) -> tuple[Problem, ...]:
-    """Return what was said of a program and of its arguments, each at what it is about."""
+    """Return warnings about a program and its arguments as problems of these fields."""
     of_arguments = _object_store_warnings(arguments)
     fields = [_("arguments after --") if w in of_arguments else "program" for w in warned]
     return tuple(Problem(f, None, w) for f, w in zip(fields, warned, strict=True))
 
 
 def _outline_spec(values: OptionValues) -> Spec | None:
-    """Return the spec, with a stand-in for a missing program; None when it is wrong."""
+    """Return the spec, with a placeholder for a missing program; None if it is invalid."""
     spec = dict(values.spec)
     if spec.get("program") is None and spec.get("mode") != Mode.IN_GRAPH.value:
         spec["program"] = placeholder_program("")

@@ -1,12 +1,11 @@
-"""A Kubeflow TFJob as a TFCluster: what is carried over, and every field that is not.
+"""Conversion of a Kubeflow TFJob to a TFCluster, with a remark for every field that is lost.
 
-Reads untrusted YAML. A field of the manifest is taken, or named with its path and the reason; what
-a spec may not hold after all (`validation/`) is named in the same way. Owns the tables of a TFJob's
-fields. Launches nothing and asks nobody.
+The YAML is untrusted. Each field of the manifest is converted, or named with its path and the
+reason; so is what a spec does not allow (`validation/`). Nothing is launched.
 
-Ref: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/
-Ref: https://github.com/kubeflow/trainer/tree/v1.9.0/pkg/apis/kubeflow.org/v1
-Ref: https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/
+Ref: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/ Ref:
+https://github.com/kubeflow/trainer/tree/v1.9.0/pkg/apis/kubeflow.org/v1 Ref:
+https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from . import cluster_file, validation
 
 TFJOB, API = "TFJob", "kubeflow.org/v1"
 CONTAINER = "tensorflow"
-"""The container of a TFJob's pod that is its task; the others are company."""
+"""The container of a TFJob's pod that is its task; others are sidecars."""
 TASK_PORT = 2222
-"""On which a task listens, of a TFJob and of a TFCluster."""
+"""The port of a task, both in a TFJob and a TFCluster."""
 RETRIES = 6
-"""Retries of a TFJob that says to restart and not how often: those of a Kubernetes Job."""
+"""Retries of a TFJob that restarts without a limit: the default of a Kubernetes Job."""
 SCRIPT = "run.sh"
 MOST_BYTES = 1024 * 1024
 """Bytes of a manifest: the API server takes no larger object."""
@@ -40,9 +39,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remark:
-    """A field of the manifest that is not carried over as it is.
-
-    `needed` says that the program may not run as before without it.
+    """A field of the manifest that is not converted unchanged. `needed` says that the program may
+    not run as before without it.
     """
 
     path: str
@@ -58,7 +56,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class ImportedJob:
-    """A TFJob as the cluster that it becomes; `remarks` are of what is not carried over."""
+    """A TFJob as a cluster; `remarks` concern what is not converted."""
 
     name: str
     spec: Spec
@@ -66,7 +64,7 @@ class ImportedJob:
 
     @property
     def needed(self) -> tuple[Remark, ...]:
-        """The remarks that keep it from being launched unseen."""
+        """The remarks that require the user's consent to a launch."""
         return tuple(remark for remark in self.remarks if remark.needed)
 
 
@@ -76,7 +74,7 @@ def read_tfjobs(
     """Read the TFJobs of a file, or of standard input for `-`.
 
     Args:
-        path: the file; several YAML documents, or a `List`, may be in it.
+        path: the file; it may have several YAML documents, or a `List`.
         command: what the image runs, for a manifest that leaves that to the image.
         name: name of the cluster, instead of the TFJob's.
 
@@ -84,7 +82,7 @@ def read_tfjobs(
         The jobs, and a remark for each other object of the file.
 
     Raises:
-        InvalidRequest: with every reason why the file, or a job of it, cannot become a TFCluster.
+        InvalidRequest: with every reason why the file, or a job of it, cannot be converted.
     """
     documents = cluster_file.read_documents(
         path, cluster_file.read_text(path, path, MOST_BYTES), path
@@ -151,11 +149,11 @@ _MISSING = {
         "a TrainJob's pods stand in a TrainingRuntime of its cluster, not in the file"
     ),
 }
-"""Kinds that train in other ways, and what a TFCluster lacks for them."""
+"""Kinds for other frameworks, and what a TFCluster lacks for them."""
 
 
 def _objects(documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of the documents, those of lists one by one."""
+    """Yield the objects of the documents, and the items of lists."""
     for document in documents:
         if isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List"):
             items = document.get("items")
@@ -170,7 +168,7 @@ def _objects(documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_size(path: str, documents: object) -> None:
-    """Refuse what is too deep, or larger than it looks by YAML's aliases."""
+    """Refuse documents that are too deep, or too large once YAML's aliases are expanded."""
     todo, seen = [(documents, 0)], 0
     while todo:
         value, depth = todo.pop()
@@ -193,7 +191,7 @@ def _name_of(document: Mapping[str, Any]) -> str:
 
 
 def _lacks_command(document: Mapping[str, Any]) -> bool:
-    """Whether a TFJob leaves to an image what a task runs."""
+    """Return whether a TFJob relies on the image's own command."""
     notes = _Notes()
     replicas = _Fields(notes, document, "").below("spec").below("tfReplicaSpecs")
     for key in replicas.keys():  # noqa: SIM118 - no mapping
@@ -209,7 +207,7 @@ def _lacks_command(document: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Notes:
-    """What is wrong with a manifest, and what of it is not carried over."""
+    """The problems of a manifest, and remarks on what is not converted."""
 
     prefix: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -229,7 +227,7 @@ _KINDS: Mapping[type, str] = {
     list: mark("a list"),
 }
 Reasons = Mapping[str, tuple[str, bool]]
-"""Why a field is not carried over, by its name, and whether the program may need it."""
+"""By name: why a field is not converted, and whether the program may need it."""
 
 
 class _Fields:
@@ -243,15 +241,15 @@ class _Fields:
         self._left: dict[str, Any] = {str(key): each for key, each in (value or {}).items()}
 
     def at(self, key: str) -> str:
-        """The path of a field."""
+        """Return the path of a field."""
         return f"{self.path}.{key}" if self.path else key
 
     def keys(self) -> list[str]:
-        """The fields that nobody has taken."""
+        """Return the fields that were not taken."""
         return list(self._left)
 
     def take(self, key: str, kind: type[T]) -> T | None:
-        """The value of a field; None where there is none, and where it is of another kind."""
+        """Take a field; return None if it is absent or of another type."""
         value = self._left.pop(key, None)
         if value is None or (type(value) is kind and "\0" not in str(value)):
             return value  # a boolean is no number
@@ -259,16 +257,16 @@ class _Fields:
         return None
 
     def below(self, key: str) -> _Fields:
-        """The fields of an object in a field."""
+        """Take a field that holds an object."""
         return _Fields(self.notes, self._left.pop(key, None), self.at(key))
 
     def each(self, key: str) -> list[_Fields]:
-        """The objects of a list."""
+        """Take a list of objects."""
         items = self.take(key, list) or []
         return [_Fields(self.notes, item, f"{self.at(key)}[{i}]") for i, item in enumerate(items)]
 
     def texts(self, key: str) -> list[str]:
-        """The texts of a list."""
+        """Take a list of texts."""
         items = self.take(key, list) or []
         return [self._text(f"{self.at(key)}[{i}]", item) for i, item in enumerate(items)]
 
@@ -279,35 +277,35 @@ class _Fields:
         return ""
 
     def amount(self, key: str) -> str:
-        """A quantity as text; "" where there is none."""
+        """Take a quantity as text; "" if absent."""
         value = self._left.pop(key, None)
         if value is None or isinstance(value, (bool, list, Mapping)):
             return "" if value is None else self._text(self.at(key), value)
         return str(value)[:64]
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Texts by name, such as annotations."""
+        """Take texts by name, such as annotations."""
         inner = self.below(key)
         found = {name: inner.take(name, str) for name in inner.keys()}  # noqa: SIM118 - no mapping
         return {name: text for name, text in found.items() if text is not None}
 
     def leave(self, key: str, why: str, needed: bool = False) -> None:
-        """Name a field that is not carried over, if it is there and says something."""
+        """Add a remark for a field that is not converted, if it exists and is not empty."""
         value = self._left.pop(key, None)
         if value is not None and value not in ("", [], {}):
             self.notes.remark(self.at(key), value, why, needed)
 
     def drop(self, *keys: str) -> None:
-        """Take fields that mean nothing here."""
+        """Take fields that have no meaning here."""
         for key in keys:
             self._left.pop(key, None)
 
     def finish(self, reasons: Reasons, otherwise: str) -> None:
-        """Name every field that nobody has taken."""
+        """Add a remark for every field that was not taken."""
         for key in self.keys():
             why, needed = reasons.get(key, (otherwise, False))
             if key in reasons and self._left[key] is False:
-                self.drop(key)  # as it is here
+                self.drop(key)  # false is the default here
             self.leave(key, _(why), needed)
 
 
@@ -347,7 +345,7 @@ _OF_SCHEDULING: Reasons = {
 def _import_job(
     document: Mapping[str, Any], notes: _Notes, command: Sequence[str], name: str | None
 ) -> Iterator[ImportedJob]:
-    """Yield the job; nothing where it is refused."""
+    """Yield the job, unless it is refused."""
     job = _Fields(notes, document, "")
     job.drop("apiVersion", "kind")
     draft = _Draft(notes, name or _cluster_name(job.below("metadata"), notes, name is None))
@@ -366,7 +364,7 @@ def _import_job(
 
 
 def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
-    """The cluster's name: the TFJob's where it may be one."""
+    """Return the cluster's name: the TFJob's, if it is valid."""
     said = head.take("name", str) or head.take("generateName", str) or ""
     head.drop("generateName")
     head.leave("namespace", _("you name it when you apply or launch: `kubectl apply -n NAMESPACE`"))
@@ -404,7 +402,7 @@ class _Type:
     annotations: dict[str, tuple[str, str]] = field(default_factory=dict)
     resources: dict[str, tuple[Any, str]] = field(default_factory=dict)
     grace: tuple[int, str] | None = None
-    """Each value with its path in the manifest."""
+    """Each value is stored with its path in the manifest."""
 
 
 def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Iterator[_Type]:
@@ -503,7 +501,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 @dataclass(frozen=True)
 class _Volume:
-    """A volume of a pod: a claim, a secret, or what no task mounts, and why."""
+    """A volume of a pod: a claim, a secret, or an unsupported one with the reason."""
 
     path: str
     claim: str = ""
@@ -520,7 +518,7 @@ class _PodReader:
         self.notes, self.made = notes, made
 
     def read(self, template: _Fields, command: Sequence[str]) -> None:
-        """Take what a TFCluster has, and name the rest."""
+        """Take what a TFCluster supports, and add remarks for the rest."""
         head = template.below("metadata")
         where = head.at("annotations")
         for name, text in head.pairs("annotations").items():
@@ -602,7 +600,7 @@ class _PodReader:
         container.finish(_OF_CONTAINER, _NO_SUCH_POD_FIELD)
 
     def _expanded(self, text: str) -> str:
-        """What the kubelet makes of `$(NAME)`; a variable that holds a secret becomes a mark."""
+        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark."""
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1]
@@ -632,7 +630,7 @@ class _PodReader:
         variable.finish({}, _UNKNOWN)
 
     def _read_reference(self, name: str, source: _Fields) -> None:
-        """A variable that holds a key of a secret, or what no task reads."""
+        """Read a variable with a key of a secret; other sources are not supported."""
         key = source.below("secretKeyRef")
         if secret := key.take("name", str):
             used = {"name": secret, "variables": {name: key.take("key", str) or ""}}
@@ -736,7 +734,7 @@ class _PodReader:
 
 
 def _cores(text: str) -> float | str:
-    """A CPU quantity in cores; the text where it is none."""
+    """Return a CPU quantity in cores; the text if it is none."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)", text)
     return float(found[1]) / (1000 if found[2] else 1) if found else text
 
@@ -757,9 +755,8 @@ _FOR_ALL = mark("every task of the run gets it")
 
 @dataclass
 class _Entry:
-    """A value of the spec, where it stands there, and where it stood in the manifest.
-
-    `listed` adds it to a list. What is not `droppable` is what the spec is about.
+    """A value of the spec with its path there and in the manifest. `listed` values are added to a
+    list. A value that is not `droppable` is essential.
     """
 
     at: tuple[str, ...]
@@ -782,7 +779,7 @@ class _Draft:
     entries: list[_Entry] = field(default_factory=list)
 
     def add_policy(self, run: _Fields) -> None:
-        """Take `runPolicy`, and what the types say about restarts."""
+        """Take `runPolicy`, and the restart policies of the types."""
         path = run.at("activeDeadlineSeconds")
         deadline = run.take("activeDeadlineSeconds", int)
         if deadline is None:
@@ -812,7 +809,7 @@ class _Draft:
 
     @property
     def tasks(self) -> int:
-        """Tasks of all types."""
+        """The number of tasks of all types."""
         return sum(each.count for each in self.types)
 
     def _put_restarts(self, limit: int | None, path: str) -> None:
@@ -854,13 +851,12 @@ class _Draft:
         if policy not in ("", "AllWorkers"):
             self.notes.remark(path, policy, _("use AllWorkers, or leave it out"))
         elif not policy and TaskType.CHIEF not in counts and counts.get(TaskType.WORKER, 0) > 1:
-            # Without a chief the policy `chief` means worker 0, as in a TFJob that names none.
+            # Without a chief the policy `chief` means worker 0, as in a TFJob without a policy.
             self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
-        """The spec; None, and a problem, where there can be none.
-
-        What it may not hold after all is left out and named.
+        """Return the spec; None, and a problem, if there can be none. Values that are not allowed
+        are dropped with a remark.
         """
         self._put_tasks()
         while not self.notes.problems:
@@ -909,7 +905,7 @@ class _Draft:
         self._put_pods()
 
     def _put_pods(self) -> None:
-        """What every pod of a run has: all that any type asks for."""
+        """Add what every pod of a run has: all that any type requests."""
         for key, found in (
             ("volumes", [each.volumes for each in self.types]),
             ("secrets", [_merged(each.secrets) for each in self.types]),
@@ -952,7 +948,7 @@ class _Draft:
         return spec
 
     def _leave_out(self, problem: Problem) -> None:
-        """Leave out what the problem is about, and name it; what the job is about is refused."""
+        """Drop the value that a problem concerns, with a remark; an essential one is refused."""
         for entry in reversed(self.entries):
             if not re.match(rf"{re.escape(entry.field)}($|[.\[])", problem.field):
                 continue
@@ -966,7 +962,7 @@ class _Draft:
 
 
 def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
-    """What of a type's restart policy is not as in a TFJob; empty where nothing is."""
+    """Return how a type's restart policy differs from a TFJob's; empty if it does not."""
     if each.restart == _BY_EXIT_CODE:
         return _(
             "a task that was killed from outside is started again, as often as `heals` says; a "
@@ -982,7 +978,7 @@ def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
 
 
 def _merged(secrets: Sequence[tuple[dict[str, Any], str]]) -> list[tuple[dict[str, Any], str]]:
-    """The secrets of one type, all variables of one secret together."""
+    """Return the secrets of one type, with all variables of a secret together."""
     found: list[tuple[dict[str, Any], str]] = []
     by_name: dict[str, dict[str, Any]] = {}
     for used, path in secrets:
@@ -998,7 +994,7 @@ def _merged(secrets: Sequence[tuple[dict[str, Any], str]]) -> list[tuple[dict[st
 
 
 def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
-    """The variables that are the same for all types."""
+    """Return the variables that are the same for all types."""
     first, *others = types
     return {
         name: (value, path)
@@ -1011,7 +1007,7 @@ def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
 
 
 def _program(types: Sequence[_Type]) -> dict[str, Any]:
-    """The image's own command; a shell script where types differ, or where it holds a secret."""
+    """Return the image's own command; a shell script if types differ or it contains a secret."""
     first, *others = types
     made = (first.words, first.folder, first.env.keys())
     same = all((each.words, each.folder, each.env.keys()) == made for each in others)
@@ -1022,7 +1018,7 @@ def _program(types: Sequence[_Type]) -> dict[str, Any]:
 
 
 def _script(types: Sequence[_Type]) -> str:
-    """Shell lines that start what each type runs, with the variables that it alone has."""
+    """Return a shell script that starts what each type runs, with its own variables."""
     common = _common(types)
     steps = {each.task_type.value: _steps(each, common) for each in types}
     first = next(iter(steps.values()))
@@ -1036,7 +1032,7 @@ def _script(types: Sequence[_Type]) -> str:
 
 
 def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
-    # Without a folder it starts where its image says: there the task's first process has stayed.
+    # By default it starts in the image's working folder, where the task's first process has stayed.
     folder = shlex.quote(made.folder) if made.folder else '"/proc/$PPID/cwd"'
     lines = [f"cd -P {folder} || exit"]
     for name, (value, _path) in made.env.items():
@@ -1046,7 +1042,7 @@ def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
 
 
 def _shell_word(word: str) -> str:
-    """A word for the shell; between two NULs stands the name of a variable."""
+    """Return a word for the shell; the name of a variable is between two NULs."""
     parts = word.split("\0")
     said = [shlex.quote(part) if part else "" for part in parts[::2]]
     names_in = [f'"${{{name}}}"' for name in parts[1::2]]

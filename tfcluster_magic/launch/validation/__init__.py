@@ -1,9 +1,9 @@
-"""Validation of untrusted data: to a `Spec`, or every problem at once, each with its field, its
-value and what is allowed.
+"""Validation of untrusted data: it returns a `Spec`, or every problem at once.
 
-Shapes and bounds come from `spec/` and are checked by `schema`; the rules between fields are in
-`rules`. Used by every face, so that a form, a YAML file and a command line get the same refusals;
-the custom resource's schema says them once more, for kubectl. Creates nothing.
+Each problem has its field, its value and what is allowed. Shapes and bounds come from `spec/` and
+are checked by `schema`; the rules between fields are in `rules`. Every face uses it, so that a
+form, a YAML file and a command line get the same errors; the custom resource's schema repeats the
+rules for kubectl.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ M = TypeVar("M", bound=Model)
 
 
 def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
-    """Build a Spec from JSON-like data, for a launch or of a run that was taken. Raises
-    InvalidRequest with every problem.
+    """Build a Spec from JSON-like data, of a launch or of an accepted run. Raises InvalidRequest
+    with every problem.
     """
     problems: list[Problem] = []
     clean = schema.check_schema(data, Spec, "spec", problems)

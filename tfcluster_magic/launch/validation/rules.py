@@ -1,8 +1,7 @@
-"""The rules between the fields of a spec whose schema is right.
+"""The rules between the fields of a spec with a valid schema.
 
-A rule returns problems, and raises nothing. Those for pods refuse what a pod could not be made
-with, and what would lie over a folder that every task needs. What an administrator allows is not
-known here.
+A rule returns problems, and raises nothing. Those for pods refuse invalid pods and mounts over
+folders that every task needs. The administrator's policy is not known here.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ SYSTEM_FOLDERS = (
     "/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/run", "/sbin", "/srv",
     "/tmp", "/usr", "/var",  # noqa: S108 - no temporary file is made here
 )  # fmt: skip
-"""Nothing may be mounted at these: it would hide what the image has there. Below them it may."""
+"""Nothing may be mounted at these, because it would hide the image's content; below them it may."""
 RESERVED_ANNOTATIONS = ("tfcluster.dev/", "batch.kubernetes.io/")
 SMALLEST_CLAIM = "1Mi"
 MOST_TASKS = 1000
 SMALLEST_MEMORY = "64Mi"
 
-# What is allowed, by the rules here and by those of the custom resource (`kube.objects.crd`).
+# Messages of the rules here and of the custom resource (`kube.objects.crd`).
 
 ONE_AT_MOST = Message("OneAtMost")
 WORKER_NEEDED = Message("WorkerNeeded")
@@ -60,7 +59,7 @@ CLAIM_AT_LEAST = Message("ClaimAtLeast", {"least": SMALLEST_CLAIM})
 
 
 def _pods(spec: Spec) -> list[Problem]:
-    """Everything that is wrong with `spec.pods`."""
+    """Return every problem of `spec.pods`."""
     return (
         []
         if spec.pods is None
@@ -169,7 +168,7 @@ def _mode(spec: Spec) -> list[Problem]:
 
 
 class OnlyIn(NamedTuple):
-    """A word of a spec that only one mode may change, and what is said in the other."""
+    """A field of a spec that only one mode may change, and the message in the other mode."""
 
     attribute: str
     mode: Mode
@@ -191,7 +190,7 @@ ONLY_IN = (
         Message("NoFlagsInGraph"),
     ),
 )
-"""Each of them. `kube/objects/crd.py` makes the same of them in CEL."""
+"""All such fields; `kube/objects/crd.py` makes the same rules in CEL."""
 
 
 def _only_in(spec: Spec) -> list[Problem]:
@@ -217,7 +216,7 @@ def _env(spec: Spec) -> list[Problem]:
     found = []
     for key, value in spec.env.items():
         where = f"spec.env.{key}"
-        if not re.fullmatch(ENV_NAME_PATTERN, key):  # a schema's `$` lets a last newline pass
+        if not re.fullmatch(ENV_NAME_PATTERN, key):  # `$` matches before a final newline, too
             found.append(Problem("spec.env", key, ENV_NAME))
         if key.startswith(RESERVED_ENV):
             found.append(Problem(where, value, RESERVED_NAME))
@@ -227,7 +226,7 @@ def _env(spec: Spec) -> list[Problem]:
 
 
 def _forms(spec: Spec) -> list[Problem]:
-    """A program is written in one way, with what belongs to that."""
+    """Check that a program is given in one form, with the fields of that form."""
     program = spec.program
     if program is None:
         return []
@@ -245,11 +244,11 @@ def _forms(spec: Spec) -> list[Problem]:
 
 
 PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
-"""The ways to write a program down; without any it is a snapshot in the workspace."""
+"""The forms of a program; without any it is a snapshot in the workspace."""
 
 
 def _files(spec: Spec) -> list[Problem]:
-    """A program inside the record; whether its content is what was launched, `program` checks."""
+    """Check a program inside the record; `program` verifies its content."""
     program = spec.program
     if program is None or program.files is None:
         return []
@@ -287,7 +286,7 @@ def _interpreter(spec: Spec) -> list[Problem]:
 
 
 def _text(spec: Spec) -> list[Problem]:
-    """What came from the disk or a command line may be any bytes, and a record is UTF-8."""
+    """Check that all texts are UTF-8: names from the disk or a command line may be any bytes."""
     try:
         msgspec.json.encode(spec)
     except UnicodeEncodeError:
@@ -322,10 +321,8 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Everything that is wrong between the fields of a spec whose shape is right.
-
-    How large it may be is a question at launch alone: a run that was taken by another release goes
-    on under this one, however it counts.
+    """Return every problem between the fields of a spec with a valid schema. Its size is checked
+    only at launch: a run that another release accepted goes on.
     """
     rules = (*_RULES, _payload) if is_launch else _RULES
     return [problem for rule in rules for problem in rule(spec)]

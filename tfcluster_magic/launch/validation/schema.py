@@ -1,5 +1,5 @@
-"""Types, bounds and patterns of untrusted data: one problem for each leaf, where msgspec alone
-would stop at the first. Knows no rule between fields.
+"""Checks of types, bounds and patterns of untrusted data. msgspec alone would stop at the first
+problem; here each leaf gets one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...spec.spec import (
 
 
 def check_schema(data: object, kind: type[Model], path: str, problems: list[Problem]) -> object:
-    """Check an object field by field; returns it with durations turned into seconds."""
+    """Check an object field by field; return it with durations converted to seconds."""
     if not isinstance(data, Mapping):
         problems.append(Problem(path, data, Message("ExpectedObject")))
         return data
@@ -84,13 +84,13 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
         problems.append(Problem(path, value, _allowed(field) or _in_words(text)))
         return value
     if isinstance(value, str) and value.endswith("\n") and any(_patterns(field.type)):
-        # the `$` of a pattern lets a last newline pass, here and not in Kubernetes
+        # a pattern's `$` also matches before a final newline, but not in Kubernetes
         problems.append(Problem(path, value, _allowed(field) or Message("NoLineBreak")))
     return value
 
 
 def _allowed(field: FieldInfo) -> Message | None:
-    """What is allowed, where msgspec's own words would be a regular expression or less."""
+    """Return what is allowed, where msgspec's own words would be a regular expression or less."""
     for candidate in (field.type, *get_args(field.type)):
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
             return Message("UseOneOf", {"words": [str(member.value) for member in candidate]})
@@ -110,11 +110,13 @@ PATTERN_RULES: Mapping[str, Message] = {
     KEY_PATTERN: Message("KeyOfSecret"),
     ANNOTATION_PATTERN: Message("AnnotationNames"),
 }
-"""What a pattern of the models allows, for people; none where nobody writes it by hand."""
+"""What a pattern of the models allows, in words; none for fields that nobody writes by hand."""
 
 
 def _in_words(text: str) -> Clause:
-    """Msgspec's message for people: "Expected `int` >= 0" gives "use a whole number >= 0"."""
+    """Return msgspec's message in plain words: "Expected `int` >= 0" gives "use a whole number >=
+    0".
+    """
     match = re.fullmatch(r"Expected `(\w+)(?: \| null)?`( of length)?(.*?)(?:, got `\w+`)?", text)
     if match is None or match[1] not in _KINDS:
         return text
@@ -133,7 +135,7 @@ _KINDS = {
 
 
 def model_type(annotation: Any) -> type[Model] | None:
-    """The model behind `X` or `X | None`."""
+    """Return the model behind `X` or `X | None`."""
     if get_origin(annotation) in (tuple, dict):
         return None
     for candidate in (annotation, *get_args(annotation)):
@@ -143,7 +145,7 @@ def model_type(annotation: Any) -> type[Model] | None:
 
 
 def element_type(annotation: Any) -> type[Model] | None:
-    """The model behind `tuple[X, ...]`, however annotated."""
+    """Return the model behind `tuple[X, ...]`, however annotated."""
     if get_origin(annotation) is tuple:
         return next((a for a in get_args(annotation)[:1] if model_type(a)), None)
     if get_origin(annotation) is Annotated:
@@ -152,7 +154,7 @@ def element_type(annotation: Any) -> type[Model] | None:
 
 
 def _patterns(annotation: Any) -> Iterator[str]:
-    """The patterns of a field's value, and of what it holds."""
+    """Yield the patterns of a field's value, and of its elements."""
     for part in get_args(annotation):
         if isinstance(part, Meta) and part.pattern is not None:
             yield part.pattern
@@ -160,7 +162,7 @@ def _patterns(annotation: Any) -> Iterator[str]:
 
 
 def _is_seconds(annotation: Any) -> bool:
-    """Whether a field of `Lifecycle` is a duration: a float, however annotated."""
+    """Return whether a field of `Lifecycle` is a duration: a float, however annotated."""
     if annotation is float:
         return True
     return get_origin(annotation) is not None and any(_is_seconds(a) for a in get_args(annotation))
