@@ -1,8 +1,7 @@
-"""A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the custom
-resource.
+"""A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the resource.
 
-This package owns shapes, bounds and defaults; the rules between fields are in `launch.validation`.
-JSON names are camelCase; Python names are snake_case.
+This package defines shapes, bounds and defaults; the rules between fields are in
+`launch.validation`. JSON names are camelCase; Python names are snake_case.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ __all__ = [
 ]
 
 
-# One run as a whole: identity, spec and status, and its JSON Schema.
+# One run: identity, spec and status, and its JSON Schema.
 
 API_VERSION = "tfcluster.dev/v1beta1"
 KIND = "TFCluster"
@@ -121,7 +120,7 @@ Note = Annotated[
 
 
 class Metadata(Model, frozen=True):
-    """Who this run is. `name` is `<cluster>-<run>`, as in `digits-2`."""
+    """The identity of a run. `name` is `<cluster>-<run>`, as in `digits-2`."""
 
     name: str
     cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="the name that the user chose")]
@@ -147,16 +146,16 @@ class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
         return not self.status.phase.is_final
 
 
-# msgspec learns a struct at its first use, and is not safe from a second thread that uses it then:
-# the process dies. Servers and the operator read records in many threads from their first moment.
+# msgspec inspects a struct at its first use, and the process dies if a second thread uses it then.
+# Servers and the operator read records in many threads from the start.
 CLUSTER_DECODER = msgspec.json.Decoder(TFCluster)
 
 
 def schema() -> dict[str, object]:
-    """The JSON Schema (2020-12) of a TFCluster, for forms, OpenAPI and the custom resource."""
+    """Return the JSON Schema (2020-12) of a TFCluster, for forms, OpenAPI and the resource."""
     return msgspec.json.schema(TFCluster)
 
 
 def to_json(model: Model) -> bytes:
-    """Encode a model as JSON; `apiVersion` and `kind` are written for a whole TFCluster."""
+    """Encode a model as JSON; a whole TFCluster has `apiVersion` and `kind`."""
     return msgspec.json.encode(model)

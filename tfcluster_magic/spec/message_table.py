@@ -1,13 +1,13 @@
 """Messages as codes and values: what a record holds, and the text of every code.
 
-Each view makes the sentence in its reader's language (`str(message)`). The reference of reasons in
-docs/ and the table of the JupyterLab extension are generated from here. A code never changes its
-meaning: programs may act on it.
+Each view renders the sentence in its reader's language (`str(message)`). The reference of reasons
+in docs/ and the table of the JupyterLab extension are generated from here. A code never changes its
+meaning, because programs may act on it.
 
     str(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
 
-In a text `{name}` is a value, `{name:format}` one of `FORMATS`. If a text has two forms, the value
-`count` chooses one.
+In a text `{name}` is a value, `{name:format}` uses one of `FORMATS`. If a text has two forms, the
+value `count` chooses one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .spec import Model
 
 
 class Message(Model, frozen=True):
-    """A sentence or a clause as the code of its text and the values that stand in it.
+    """A sentence or a clause as the code of its text and the values in it.
 
     The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
     part of this one, or a list of names or of messages.
@@ -37,10 +37,10 @@ class Message(Model, frozen=True):
     ] = {}
 
     def __str__(self) -> str:
-        """Return the text in the language of the moment.
+        """Return the text in the current language.
 
         Raises:
-            LookupError: its code is not known, or a value is missing: a newer version wrote it.
+            LookupError: its code is unknown or a value is missing: a newer version wrote it.
         """
         form = TEXTS[self.code]
         form = (
@@ -50,18 +50,18 @@ class Message(Model, frozen=True):
 
 
 Clause = Message | str
-"""A message, or the words of somebody else as they are."""
+"""A message, or foreign words as they are."""
 
 
 def _number(count: object) -> float:
     return count if isinstance(count, int | float) else 0
 
 
-# ---- how a text has its values written ----
+# ---- formats of values ----
 
 
 def format_duration(seconds: float) -> str:
-    """A short duration for people: 5400 gives "1h 30m", 0.25 gives "0.2s"."""
+    """Return a short duration as text: 5400 gives "1h 30m", 0.25 gives "0.2s"."""
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f}s"
     left = round(seconds)
@@ -74,7 +74,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _joined(separator: str) -> Callable[[Any], str]:
-    """Join a list by a separator, which is translated, too; what is no list stays."""
+    """Return a format that joins a list by a translated separator, and keeps other values."""
     return lambda value: (
         _(separator).join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     )
@@ -88,7 +88,7 @@ SEPARATORS: Mapping[str, str] = {
     "or": mark(" or "),
     "sentences": mark(". "),
 }
-"""The separator of the parts of a list, by the format that a text asks for."""
+"""The separator of the parts of a list, by format."""
 FULL_STOP = mark(".")
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -98,12 +98,12 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "g": lambda number: f"{number:g}",
     "quoted": lambda words: f"'{words}'",
 }
-"""How a text has a value written: `{time:duration}`; lists by the separator of their parts."""
+"""The formats of values in a text, such as `{time:duration}`; lists by their separator."""
 
 
 class _Renderer(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        """One value in its place."""
+        """Format one value."""
         made = FORMATS.get(format_spec)
         return str(value) if made is None else made(value)
 

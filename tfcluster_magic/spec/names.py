@@ -1,7 +1,7 @@
-"""Names: clusters, runs and tasks. Pure functions; the rules are checked nowhere else.
+"""Names of clusters, runs and tasks. Pure; the rules are checked nowhere else.
 
-A run is `<cluster>-<n>`; a task is `<type>-<index>`. A cluster's name never ends in `-<digits>`,
-so that `digits-2` can only mean run 2 of `digits`.
+A run is `<cluster>-<n>`; a task is `<type>-<index>`. A cluster's name never ends in `-<digits>`, so
+that `digits-2` can only mean run 2 of `digits`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ RUN_NAME_RULE = Message("RunName", {"rule": NAME_RULE})
 
 
 def is_valid(name: str) -> bool:
-    """Whether `name` may name a cluster."""
+    """Return whether `name` may name a cluster."""
     return re.fullmatch(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
 
 
 def derive(text: str) -> str:
-    """A valid cluster name from any text, such as a file's stem: `My_Train 2` gives `my-train2`."""
+    """Return a valid cluster name for any text, such as a file's stem: `My_Train 2` gives
+    `my-train2`.
+    """
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     name = re.sub(r"^[^a-z]+", "", name)
     while match := re.search(r"-(\d+)$", name):
@@ -30,22 +32,24 @@ def derive(text: str) -> str:
 
 
 def run_name(cluster: str, run: int) -> str:
-    """`digits`, 2 gives `digits-2`."""
+    """Return the name of a run: `digits`, 2 gives `digits-2`."""
     return f"{cluster}-{run}"
 
 
 def parse_ref(ref: str) -> tuple[str, int | None]:
-    """Split what a user typed: `digits-2` gives ("digits", 2); `digits` gives ("digits", None)."""
+    """Split a user's reference: `digits-2` gives ("digits", 2); `digits` gives ("digits", None)."""
     match = re.fullmatch(r"(.*[^-])-([0-9]{1,9})", ref)
     return (match.group(1), int(match.group(2))) if match else (ref, None)
 
 
 def task_name(task_type: TaskType | str, index: int) -> str:
-    """`worker`, 3 gives `worker-3`."""
+    """Return the name of a task: `worker`, 3 gives `worker-3`."""
     return f"{TaskType(task_type).value}-{index}"
 
 
 def parse_task(name: str) -> tuple[TaskType, int]:
-    """`worker-3` gives (TaskType.WORKER, 3); raises ValueError for anything else."""
+    """Split a task's name: `worker-3` gives (TaskType.WORKER, 3). Raises ValueError for other
+    texts.
+    """
     kind, _dash, index = name.rpartition("-")
     return TaskType(kind), int(index)

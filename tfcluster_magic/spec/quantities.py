@@ -1,7 +1,6 @@
-"""Quantities as people write them: memory as in Kubernetes ("2Gi"), durations as in Go ("1h30m").
-Pure.
+"""Quantities as users write them: memory as in Kubernetes ("2Gi"), durations as in Go ("1h30m").
 
-Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+Pure. Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ NUMBER_RULE = Message("UseFiniteNumber")
 
 
 def non_finite_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield numbers in JSON-like data that are NaN, infinite or too large for a float: path and
-    text.
+    """Yield path and text of numbers in JSON-like data that are NaN, infinite or too large for a
+    float.
     """
     todo = [(path, data)]
     while todo:
@@ -52,7 +51,7 @@ def non_finite_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]
 
 
 def parse_memory(text: str) -> int:
-    """Bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
+    """Return the bytes of a memory quantity: "2Gi" gives 2147483648. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(Ki|Mi|Gi|Ti|k|M|G|T)?", text.strip())
     if not match:
         raise ValueError(Message("NotMemory", {"text": text, "rule": MEMORY_RULE}))
@@ -60,7 +59,7 @@ def parse_memory(text: str) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """The shortest exact-looking quantity: 2147483648 gives "2Gi", 1610612736 gives "1536Mi"."""
+    """Return a short quantity: 2147483648 gives "2Gi", 1610612736 gives "1536Mi"."""
     for unit in ("Ti", "Gi", "Mi", "Ki"):
         size = _MEMORY_UNITS[unit]
         if count >= size and (count % size == 0 or unit == "Ki" or count >= 10 * size):
@@ -69,12 +68,12 @@ def format_bytes(count: float) -> str:
 
 
 def format_gpus(count: float) -> str:
-    """So many GPUs, for people."""
+    """Return a number of GPUs as text."""
     return ngettext("{count:g} GPU", "{count:g} GPUs", count).format(count=count)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration: "1h30m" gives 5400.0, "45" gives 45.0. Raises ValueError."""
+    """Return the seconds of a duration: "1h30m" gives 5400.0, "45" 45.0. Raises ValueError."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     whole = "".join(number + unit for number, unit in parts) == text.strip()
     if not parts or not whole or (len(parts) > 1 and any(not unit for _number, unit in parts)):

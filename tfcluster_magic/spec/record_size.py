@@ -1,8 +1,8 @@
-"""How many bytes a record takes in etcd: what of it counts, how, and how much there may be. Pure.
+"""The size of a record in etcd: what counts, how, and the limits. Pure.
 
-Owns the rule for texts of any length. Launches, the custom resource, its admission policy and the
-caches of the operator are made from the one table here. Kubernetes stores a record as JSON, in
-which some characters take two bytes and others six: bytes are counted as they are stored.
+Launches, the custom resource, its admission policy and the operator's caches follow the one table
+here of texts of any length. Kubernetes stores a record as JSON, in which some characters take two
+bytes and others six; bytes are counted as they are stored.
 
 Ref: https://pkg.go.dev/encoding/json#Marshal
 """
@@ -23,25 +23,25 @@ from .spec import Model, Pods, Program, SecretUse, Spec, Volume
 MARK_BYTES = 32 * 1024
 """Bytes that the labels and annotations of a record may have together."""
 TEXT_BYTES = 96 * 1024
-"""Bytes of all these texts, labels and annotations as they are stored: files in base64 take a third
-more than they count for.
+"""Bytes of all these texts, labels and annotations as stored: files in base64 take a third more
+than they count.
 """
 OWNER_BYTES = 16 * 1024
-"""Bytes in which Kubernetes keeps who wrote which field."""
+"""Bytes of managedFields."""
 STATUS_BYTES = 32 * 1024
-"""Bytes of a status; what is told in more is shortened."""
+"""Bytes of a status; a larger one is shortened."""
 OTHER_BYTES = 16 * 1024
-"""Bytes of all fields that have a bound of their own: counts, durations, names, a stop."""
+"""Bytes of all other fields, which have bounds of their own: counts, durations, names, a stop."""
 RECORD_BYTES = TEXT_BYTES + OWNER_BYTES + STATUS_BYTES + OTHER_BYTES
 """Bytes of the largest record."""
 
 AROUND = 3
-"""Bytes beside a text: its quotation marks and what parts it from the next."""
+"""Bytes around a text: its quotation marks and the separator."""
 
 
 def json_bytes(content: object) -> int:
-    """Return how many bytes something takes in JSON as Kubernetes writes it: `<`, `>` and `&` take
-    six. Raises UnicodeEncodeError.
+    """Return how many bytes a value takes in JSON as Kubernetes writes it. Raises
+    UnicodeEncodeError. `<`, `>` and `&` take six.
     """
     text = msgspec.json.encode(content)
     return len(text) + sum(more * text.count(each) for each, more in _LONGER.items())
@@ -52,24 +52,20 @@ _LONGER = {b"<": 5, b">": 5, b"&": 5, "\u2028".encode(): 4, "\u2029".encode(): 4
 
 
 def stored_bytes(text: str) -> int:
-    """Return how many bytes a text takes in JSON as Kubernetes writes it, without its quotation
-    marks.
-    """
+    """Return how many bytes a text takes in Kubernetes' JSON, without quotation marks."""
     try:
         return json_bytes(text) - 2
-    except UnicodeEncodeError:  # it is no text, and refused for that
+    except UnicodeEncodeError:  # not valid text, and refused for that
         return stored_bytes(text.encode(errors="replace").decode())
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts for."""
+    """Return how many bytes a text of the table counts."""
     return stored_bytes(text) + AROUND
 
 
 def file_bytes(path: str, size: int) -> int:
-    """Return how many bytes a file of so many bytes counts for: in whole threes, as its base64
-    shows them.
-    """
+    """Return how many bytes a file of so many bytes counts: in threes, as its base64 shows."""
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
 
@@ -78,7 +74,7 @@ _LONG = r"[<>&\x00-\x07\x0b\x0e-\x1f\x{2028}\x{2029}]"
 
 
 def stored_bytes_in_cel(text: str) -> str:
-    """Return the CEL expression that counts as `stored_bytes` does; `text` is one, too."""
+    """Return a CEL expression that counts like `stored_bytes`; `text` is a CEL expression, too."""
     escaped, long = (f"size({text}.findAll(r'{each}'))" for each in (_ESCAPED, _LONG))
     return f"size(bytes({text})) + {escaped} + 4 * {long}"
 
@@ -87,14 +83,14 @@ def stored_bytes_in_cel(text: str) -> str:
 
 
 class Texts(enum.Enum):
-    """What a field of the table is."""
+    """The kind of a field of the table."""
 
     ONE = enum.auto()
     LIST = enum.auto()
     MAP = enum.auto()
     """Keys and values count."""
     FILES = enum.auto()
-    """Paths, each with a content in base64, which counts for three quarters."""
+    """Paths with contents in base64, of which three quarters count."""
     OBJECTS = enum.auto()
     """A list of objects, of which some fields count."""
 
@@ -110,7 +106,7 @@ class PayloadField:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names on the way to it."""
+        """The names on the path to it."""
         return tuple(self.path.split("."))
 
 
@@ -145,11 +141,11 @@ PAYLOAD = (
         _field("variables", Texts.MAP),
     ),
 )
-"""Texts of any length, which have PAYLOAD_BYTES together."""
+"""Texts of any length, limited to PAYLOAD_BYTES together."""
 
 
 def payload_sizes(spec: Spec) -> dict[str, int]:
-    """Return the bytes of each field of the table by its path, where they are more than none."""
+    """Return the bytes of each field of the table by its path, if above 0."""
     found = ((each.path, _size(each, _value(spec, each.names))) for each in PAYLOAD)
     return {path: size for path, size in found if size}
 
@@ -175,7 +171,7 @@ def _size(row: PayloadField, value: Any) -> int:
     if row.kind is Texts.OBJECTS:
         return sum(
             text_bytes(each)
-            if isinstance(each, str)  # an object with a name alone
+            if isinstance(each, str)  # an object with only a name
             else sum(_size(part, _value(each, part.names)) for part in row.parts)
             for each in value
         )
@@ -184,7 +180,7 @@ def _size(row: PayloadField, value: Any) -> int:
 
 
 def _attributes(model: type[Model]) -> Mapping[str, str]:
-    """Attributes of a model by their names in the resource."""
+    """Return the attributes of a model by their names in the resource."""
     other = resource_form.other_names(model)
     return {other.get(each.encode_name, each.encode_name): each.name for each in fields(model)}
 

@@ -1,12 +1,13 @@
-"""The form of a spec and a status in the Kubernetes API. Pure.
+"""Conversion of specs and statuses to and from the form of the Kubernetes API. Pure.
 
 The models count durations and times in seconds and CPU in cores, as Python does. The custom
 resource follows the conventions of the Kubernetes API: quantities, `…Seconds`, RFC 3339, constants
-in CamelCase, no floating-point numbers, no maps of objects. This module converts between the two:
-values, schemas and names of fields. It leaves a value that it cannot convert as it is, so that
-validation refuses it with its own message.
+in CamelCase, no floating-point numbers, no maps of objects. Values, schemas and names of fields are
+converted. A value that cannot be converted is kept, so that validation refuses it with its own
+message.
 
-Ref: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+Ref:
+https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Form:
-    """How the resource has a field: its name there, both directions, and what its schema becomes.
+    """The form of a field in the resource: its name, both conversions, and the change of its
+    schema.
 
     `schema` changes a finished schema of Kubernetes, in which bounds and defaults are the model's.
     """
@@ -54,14 +56,14 @@ class Form:
     schema: Callable[[Schema], Schema]
 
 
-# Times, as `metav1.MicroTime` has them.
+# Times, as `metav1.MicroTime`.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FRACTION = re.compile(r"\.(\d+)")
 
 
 def format_time(seconds: float) -> str:
-    """Return a time in epoch seconds as RFC 3339 with microseconds: 1.5 gives
+    """Return a time in epoch seconds as RFC 3339 with microseconds. 1.5 gives
     "1970-01-01T00:00:01.500000Z". Raises OverflowError, ValueError.
     """
     return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -81,7 +83,7 @@ def _time_schema(node: Schema) -> Schema:
 
 
 def _time_name(name: str) -> str:
-    """`stopAt` gives `stopTime`; what a Job has is called as there."""
+    """Return the resource's name: `stopAt` gives `stopTime`; names of Jobs are kept."""
     if name in _AS_IN_JOBS:
         return _AS_IN_JOBS[name]
     return "time" if name == "at" else f"{name.removesuffix('At')}Time"
@@ -116,7 +118,7 @@ _BINARY: dict[str, int] = {f"{unit}i": 1024**power for power, unit in enumerate(
 
 
 _MOST_DIGITS = 30
-"""Before or behind the point of a quantity; Kubernetes counts to 2^63 and to 10^-9."""
+"""Digits before or after the point of a quantity; Kubernetes counts to 2^63 and to 10^-9."""
 
 
 def parse_quantity(said: object) -> Decimal:
@@ -132,7 +134,7 @@ def parse_quantity(said: object) -> Decimal:
         number = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"{said!r} is no quantity of Kubernetes") from None
-    if abs(number.adjusted()) > _MOST_DIGITS:  # whole numbers of a million digits take minutes
+    if abs(number.adjusted()) > _MOST_DIGITS:  # integers with a million digits take minutes
         raise ValueError(f"{said!r} is beyond what Kubernetes counts")
     return number
 
@@ -155,7 +157,7 @@ def _read_cores(said: Any) -> Any:
 
 
 def _read_memory(said: Any) -> Any:
-    """Memory as the models have it, which know the suffixes that people write."""
+    """Return memory in the models' form, which has the suffixes that users write."""
     if isinstance(said, str) and re.fullmatch(MEMORY_PATTERN[:-1], said):
         return said
     count = parse_quantity(said)
@@ -189,14 +191,12 @@ _INITIALISMS = {"url": "URL"}
 
 
 def constant(value: str) -> str:
-    """Return a value of the models as a constant of the API: `between-graph` gives
-    `BetweenGraph`.
-    """
+    """Return a value as a constant of the API: `between-graph` gives `BetweenGraph`."""
     return "".join(_INITIALISMS.get(part, part.capitalize()) for part in value.split("-"))
 
 
 _HIDING = ("thread", "process", "pipe")
-"""What `TaskExit.hidden` says."""
+"""The values of `TaskExit.hidden`."""
 
 
 def _constants(values: tuple[str, ...], name: str) -> Form:
@@ -222,11 +222,11 @@ def _constants(values: tuple[str, ...], name: str) -> Form:
     return Form(name, write, read, schema)
 
 
-# What has another shape.
+# Fields with another shape.
 
 
 def _write_message(told: Schema) -> Schema:
-    """A message without floating-point numbers: those stand as text beside the other values."""
+    """Return a message without floating-point numbers, which become texts in `decimals`."""
     kept, decimals = {}, {}
     for key, value in (told.get("params") or {}).items():
         if isinstance(value, float):
@@ -246,7 +246,7 @@ def _read_message(told: Schema) -> Schema:
 
 
 def _each(value: Any, convert: Callable[[Schema], Schema]) -> Any:
-    """`value` with every message in it converted."""
+    """Return `value` with every message in it converted."""
     if isinstance(value, Mapping):
         return convert(dict(value)) if isinstance(value.get("params", {}), Mapping) else value
     if isinstance(value, (list, tuple)):
@@ -262,7 +262,7 @@ _MESSAGE_DECIMALS = {
 
 
 def _write_days(days: Any) -> Any:
-    """Seconds by day and task type as a list, in milliseconds."""
+    """Return seconds by day and task type as a list, in milliseconds."""
     return [
         {
             "date": day,
@@ -354,12 +354,12 @@ def _same(value: Any) -> Any:
 
 
 def _typed(node: Schema, **words: Any) -> Schema:
-    """A schema with another type."""
+    """Return a schema with another type."""
     return {**{key: each for key, each in node.items() if key != "type"}, **words}
 
 
 def _told(node: Schema, unit: str) -> Schema:
-    """A schema whose description ends in the unit."""
+    """Return a schema whose description ends in the unit."""
     return {**node, "description": f"{node.get('description', '')} {unit}".strip()}
 
 
@@ -400,14 +400,12 @@ _OWN: Mapping[tuple[type[Model], str], Form] = {
     (Status, "counts"): Form("counts", _same, _same, by_task_type),
 }
 _WHOLE: Mapping[type[Model], tuple[Convert, Convert]] = {Message: (_write_message, _read_message)}
-"""Models whose fields are not converted one by one."""
+"""Models that are converted as a whole."""
 
 
 @cache
 def forms(kind: type[Model]) -> Mapping[str, Form]:
-    """Return the form of each field of a model that differs in the resource, by the field's name
-    in the model.
-    """
+    """Return the form of each field that differs in the resource, by its name in the model."""
     found = {}
     for field in fields(kind):
         if form := _form(kind, field.encode_name, field.type):
@@ -421,7 +419,7 @@ def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
     leaf = _leaf(annotation)
     if isinstance(leaf, type) and issubclass(leaf, enum.Enum):
         values = tuple(str(member.value) for member in leaf)
-        return _constants(values, name) if values[0].islower() else None  # others are constants
+        return _constants(values, name) if values[0].islower() else None  # or a constant already
     if leaf is float and (name == "at" or name.endswith("At")):
         return Form(_time_name(name), format_time, parse_time, _time_schema)
     if leaf is float and kind is Lifecycle:
@@ -430,7 +428,7 @@ def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
 
 
 def _leaf(annotation: Any) -> Any:
-    """The type behind `X | None` and annotations."""
+    """Return the type behind `X | None` and annotations."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -442,7 +440,7 @@ def _leaf(annotation: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a model is converted: for each field the name and what is done with its value."""
+    """The conversion of a model: for each field, the name and the function for its value."""
 
     write: Mapping[str, tuple[str, Convert]]
     read: Mapping[str, tuple[str, Convert]]
@@ -466,7 +464,7 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """How the values of a field that holds models are reached, and the model."""
+    """Return how to reach the models in a field, and their type."""
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return _same, annotation
@@ -521,7 +519,7 @@ def _converted(
 
 
 def _tried(convert: Convert, value: Any) -> Any:
-    """A converted value; one that cannot be is left as it is."""
+    """Return a converted value; one that cannot be converted is kept."""
     try:
         return convert(value)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
@@ -545,7 +543,7 @@ def properties(kind: type[Model], parts: Mapping[str, Schema]) -> dict[str, Sche
 
 
 def field_path(path: str) -> str:
-    """Return the path of a field below `spec` with the resource's names:
+    """Return the path of a field below `spec` with the resource's names.
     `spec.lifecycle.maxDuration` gives `spec.lifecycle.maxDurationSeconds`.
     """
     first, *parts = path.split(".")

@@ -1,7 +1,7 @@
-"""The spec of a TFCluster, what the user wants: mode, replicas, program, pods, lifecycle.
+"""The spec of a TFCluster, which the user wants: mode, replicas, program, pods, lifecycle.
 
-Shapes, bounds and defaults; no rules between fields. Durations are seconds. Memory is a Kubernetes
-quantity ("512Mi", "2Gi").
+It has shapes, bounds and defaults; no rules between fields. Durations are in seconds. Memory is a
+Kubernetes quantity ("512Mi", "2Gi").
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Model(
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
-    """The fields of a model; msgspec reads annotations anew each time, in milliseconds."""
+    """Return the fields of a model, cached: msgspec takes milliseconds to read annotations."""
     return fields(kind)
 
 
-# What only Kubernetes has: claims, secrets and annotations of the pods of a run. Which of them a
-# user may name is the administrator's policy.
+# What only Kubernetes has: claims, secrets and annotations of a run's pods. The administrator's
+# policy decides which of them a user may name.
 # Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -58,7 +58,7 @@ MountPath = Annotated[str, Meta(pattern=MOUNT_PATTERN, max_length=512)]
 
 
 class Volume(Model, frozen=True):
-    """A claim that exists already, in every pod of the run."""
+    """An existing claim, mounted in every pod of the run."""
 
     claim: Annotated[ObjectName, Meta(description="name of a PersistentVolumeClaim")]
     path: Annotated[MountPath, Meta(description="where the tasks find it")]
@@ -74,7 +74,7 @@ class Volume(Model, frozen=True):
 
 
 class SecretUse(Model, frozen=True):
-    """A secret that the administrator labelled for tasks, in every pod of the run."""
+    """A secret that the administrator labelled for tasks, used in every pod of the run."""
 
     name: Annotated[ObjectName, Meta(description="name of a Secret labelled for tasks")]
     path: Annotated[
@@ -99,12 +99,12 @@ class SecretUse(Model, frozen=True):
 
     @property
     def is_environment(self) -> bool:
-        """Whether every key of it is an environment variable of its own name."""
+        """Whether each key is an environment variable of the same name."""
         return not self.path and not self.variables
 
 
 class DataClaim(Model, frozen=True):
-    """A claim of the run's own at /data, made with the run and deleted with it."""
+    """The run's own claim at /data, created and deleted with the run."""
 
     size: Annotated[
         str, Meta(pattern=MEMORY_PATTERN, max_length=32, description="its size, such as 10Gi")
@@ -119,7 +119,7 @@ class DataClaim(Model, frozen=True):
 
 
 class Pods(Model, frozen=True):
-    """What only pods have: claims, secrets, annotations. Only on Kubernetes."""
+    """Options of pods: claims, secrets, annotations. Only on Kubernetes."""
 
     image_pull_secrets: Annotated[
         tuple[ObjectName, ...],
@@ -150,11 +150,11 @@ MOST_CORES = 1024
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 PAYLOAD_BYTES = 64 * 1024
-"""Bytes that environment, arguments and a program inside a record may have together: see
+"""Bytes that environment, arguments and a program inside a record may have together; see
 `record_size`.
 """
 MOST_FILES = 1000
-"""Files of a program inside the record; more lie in the workspace."""
+"""Files of a program inside the record; larger programs are in the workspace."""
 
 LongText = Annotated[str, Meta(max_length=PAYLOAD_BYTES * 4 // 3 + 4)]
 ShortText = Annotated[str, Meta(max_length=4096)]
@@ -163,14 +163,14 @@ PositiveSeconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
 
 
 class Mode(str, enum.Enum):
-    """Who builds the graph: each worker's program, or the notebook."""
+    """What builds the graph: each worker's program, or the notebook."""
 
     BETWEEN_GRAPH = "between-graph"
     IN_GRAPH = "in-graph"
 
 
 class TaskType(str, enum.Enum):
-    """TensorFlow's task types, in the order in which people read them."""
+    """TensorFlow's task types, in display order."""
 
     CHIEF = "chief"
     WORKER = "worker"
@@ -204,14 +204,14 @@ class Resources(Model, frozen=True):
 
 
 class Replicas(Model, frozen=True):
-    """How many tasks of one type, and what each may use."""
+    """The number of tasks of one type, and what each may use."""
 
     count: Annotated[int, Meta(ge=0, le=1000, description="number of tasks")]
     resources: Resources = Resources()
 
 
 class ReplicaSet(Model, frozen=True):
-    """The tasks of a cluster by task type; a type that is absent has none."""
+    """The tasks of a cluster by task type; absent types have none."""
 
     worker: Annotated[
         Replicas, Meta(description="tasks that train; in-graph: servers that compute")
@@ -227,23 +227,23 @@ class ReplicaSet(Model, frozen=True):
     ] = Replicas(count=0)
 
     def of(self, task_type: TaskType) -> Replicas:
-        """The replicas of one task type."""
+        """Return the replicas of one task type."""
         replicas: Replicas = getattr(self, task_type.value)
         return replicas
 
     @property
     def counts(self) -> dict[TaskType, int]:
-        """Counts of the types that have tasks, in the order of `TaskType`."""
+        """The counts of the types that have tasks, in the order of `TaskType`."""
         return {t: self.of(t).count for t in TaskType if self.of(t).count}
 
     @property
     def total(self) -> int:
-        """Number of tasks in all."""
+        """The total number of tasks."""
         return sum(self.counts.values())
 
 
 class ProgramKind(str, enum.Enum):
-    """Where a program came from: the first four are snapshots that a launch took."""
+    """The origin of a program: the first four are snapshots that a launch took."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -256,10 +256,10 @@ class ProgramKind(str, enum.Enum):
 
 
 class Program(Model, frozen=True):
-    """What tasks run. By hand it is one of `inline`, `command`, `path` and `url`.
+    """What tasks run. Written by hand, it is one of `inline`, `command`, `path` and `url`.
 
-    A launch takes a snapshot instead: small ones (64 KiB) travel in `files`; larger ones lie under
-    `<workspace>/.tfcluster/code/<sha256>/`. What is read of a record always has `kind` and
+    A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
+    `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
     `source` (`program.snapshots.completed`).
     """
 
@@ -364,13 +364,13 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether no launch has read its text: each task does."""
+        """Whether no launch has read its text; then each task does."""
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)
 
     @property
     def is_stored(self) -> bool:
-        """Whether it is a snapshot that lies in the workspace, below its checksum."""
+        """Whether it is a snapshot in the workspace, stored by its checksum."""
         return self.files is None and not self.by_hand
 
     @property
@@ -387,7 +387,7 @@ class ServerKind(str, enum.Enum):
 
 
 class PassFlags(str, enum.Enum):
-    """Which flags a task adds to the command line of its program, of those that it takes."""
+    """Which of the flags that a program takes are added to its command line."""
 
     ALL = "all"
     ADDRESSES = "addresses"
@@ -395,7 +395,7 @@ class PassFlags(str, enum.Enum):
 
 
 ADDRESS_FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index")
-"""Flags of a program that say where its tasks are and which of them it is."""
+"""Flags of a program for the addresses of its tasks and its own task."""
 FOLDER_FLAGS = (
     "data_dir",
     "log_path",
@@ -406,13 +406,13 @@ FOLDER_FLAGS = (
     "output_dir",
     "checkpoint_dir",
 )
-"""Flags of a program that name a folder: the first is given that of data, the others that of the
-run's output.
+"""Flags of a program for folders: the first gets the data folder, the others the run's output
+folder.
 """
 
 
 def flag_key(name: str) -> str:
-    """A flag's name with underscores: a program may declare `--data-dir` or `--data_dir`."""
+    """Return a flag's name with underscores: programs may declare `--data-dir` or `--data_dir`."""
     return name.replace("-", "_")
 
 
@@ -473,7 +473,7 @@ class Lifecycle(Model, frozen=True):
 
 
 STOP_LENGTH, ASKER_LENGTH = 1000, 300
-"""Characters of what is said about a stop, and of whoever asks for it."""
+"""Characters of a stop's reason, and of the name of who asks for it."""
 
 
 class Stop(Model, frozen=True):
@@ -533,14 +533,14 @@ class Spec(Model, frozen=True):
 
     @property
     def success_policy(self) -> SuccessPolicy:
-        """Whose success ends the run: as asked for, else the chief's where there is one."""
+        """Whose success ends the run: as requested, else the chief's if there is one."""
         chief = SuccessPolicy.CHIEF if self.replicas.chief.count else SuccessPolicy.ALL
         return self.lifecycle.success_policy or chief
 
     @property
     def passed_flags(self) -> tuple[str, ...]:
-        """The flags that are added to the program's command line, beside those that the user gave
-        it; as the program spells them.
+        """The flags added to the program's command line, as it spells them; without those the user
+        gave.
         """
         if self.program is None or self.pass_flags is PassFlags.NONE:
             return ()
@@ -552,7 +552,7 @@ class Spec(Model, frozen=True):
         )
 
     def gives_flag(self, name: str) -> bool:
-        """Whether the user's own arguments have this flag, in either spelling."""
+        """Return whether the user's own arguments have this flag, in either spelling."""
         words = self.program.arguments if self.program else ()
         given = (word.lstrip("-").partition("=")[0] for word in words if word.startswith("-"))
         return flag_key(name) in map(flag_key, given)

@@ -1,4 +1,4 @@
-"""The status of a run: phase, reason, tasks, failures, history. Written by one writer only: the
+"""The status of a run: phase, reason, tasks, failures, history. It has only one writer: the
 supervisor, or the operator.
 """
 
@@ -16,7 +16,7 @@ _BY_CODE = "the sentences of `message` by their codes, to be shown in any langua
 
 
 class Phase(str, enum.Enum):
-    """Where a run is. The last three are final."""
+    """The phase of a run. The last three are final."""
 
     QUEUED = "Queued"
     STARTING = "Starting"
@@ -28,7 +28,7 @@ class Phase(str, enum.Enum):
 
     @property
     def is_active(self) -> bool:
-        """Whether its tasks run, or shall."""
+        """Whether its tasks run or are to run."""
         return self in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
     @property
@@ -38,7 +38,7 @@ class Phase(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """Why a run is where it is: the closed list. `Message`s say more."""
+    """Why a run is in its phase: the closed list. `Message`s say more."""
 
     QUEUED = "Queued"
     STARTING = "Starting"
@@ -65,7 +65,7 @@ class Reason(str, enum.Enum):
 
 
 class TaskState(str, enum.Enum):
-    """What one task is doing."""
+    """The state of one task."""
 
     PENDING = "Pending"
     STARTING = "Starting"
@@ -89,8 +89,8 @@ class Cause(str, enum.Enum):
 
 
 class FoundCheckpoint(Model, frozen=True):
-    """A checkpoint of an earlier run, beyond which a program did not go; `run` is its run, if it is
-    known, and `steps` how many it trained all the same.
+    """A checkpoint of an earlier run, beyond which a program did not train. `run` is its run, if
+    known, and `steps` how many steps it trained all the same.
     """
 
     checkpoint: Annotated[str, Meta(description="name of the checkpoint")]
@@ -141,7 +141,7 @@ class TaskExit(Model, frozen=True):
 
 
 class TaskFailure(Model, frozen=True):
-    """One entry of the failure ledger."""
+    """The failure of one attempt of a task."""
 
     task: Annotated[str, Meta(description="the task, such as worker-3")]
     attempt: Annotated[int, Meta(description="the attempt of the task that ended; 1 is the first")]
@@ -149,7 +149,7 @@ class TaskFailure(Model, frozen=True):
 
 
 class TaskStatus(Model, frozen=True):
-    """One task, for people: `name` is `worker-3`."""
+    """The state of one task for display; `name` is `worker-3`."""
 
     name: Annotated[str, Meta(description="the task, such as worker-3")]
     state: TaskState
@@ -160,7 +160,7 @@ class TaskStatus(Model, frozen=True):
 
 
 class TypeCounts(Model, frozen=True):
-    """How many tasks of one type are in which state."""
+    """The number of tasks of one type by state."""
 
     desired: Annotated[int, Meta(description="tasks that were asked for")]
     starting: Annotated[int, Meta(description="tasks that are started")] = 0
@@ -171,7 +171,7 @@ class TypeCounts(Model, frozen=True):
 
 
 class Event(Model, frozen=True):
-    """Something that happened to the run, worth telling."""
+    """A notable event of the run."""
 
     at: Annotated[float, Meta(description="when it happened")]
     reason: Annotated[str, Meta(description="what happened, in one word")]
@@ -180,7 +180,7 @@ class Event(Model, frozen=True):
 
 
 class Reclaimed(Model, frozen=True):
-    """What was given back, and when."""
+    """What was released, and when."""
 
     at: Annotated[float, Meta(description="when it was given back")]
     tasks: Annotated[tuple[str, ...], Meta(description="the tasks that gave it back")]
@@ -190,7 +190,7 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """How long tasks have held what they ask for: see `quota.ledger`."""
+    """How long tasks have used what they request; see `quota.ledger`."""
 
     at: Annotated[float, Meta(description="up to when `days` counts")]
     holding: Annotated[
@@ -213,9 +213,8 @@ class Usage(Model, frozen=True):
 
 
 class Status(Model, frozen=True):
-    """Where the run is. Written by one writer only: the supervisor, or the operator.
-
-    `evaluator` is how the evaluator ended if it failed or was stopped, which ends no run.
+    """The state of a run. It has only one writer: the supervisor, or the operator. `evaluator` is
+    how the evaluator ended if it failed or was stopped, which ends no run.
     """
 
     phase: Phase

@@ -1,7 +1,5 @@
-"""What the package knows of `runtime/`: its folder, `task.json`, which its `task.py` reads, and the
-library that keeps TensorFlow on loopback.
-
-Pure.
+"""The package's interface to `runtime/`: its folder, `task.json`, and the loopback guard library.
+Pure. `task.json` is read by `runtime/task.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +16,12 @@ GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
 
 
 def guard_path() -> str | None:
-    """The built guard library; None where there is none (not Linux, or not built)."""
+    """Return the built guard library; None if there is none (not Linux, or not built)."""
     return str(GUARD_LIBRARY) if GUARD_LIBRARY.is_file() else None
 
 
 # `task.json`: what `runtime/task.py` must know to be one of a run's tasks, on any backend. Pure.
-#
-# Owns the mapping from a spec to that file. Where the tasks find one another, and what only one
-# world has, is added by whoever starts them.
+# The caller adds how the tasks find one another, and what only one backend has.
 
 VERSION = 1
 
@@ -40,16 +36,16 @@ def task_description(
     resume_from: str | None,
     workspace: str,
 ) -> dict[str, object]:
-    """What is the same in both worlds.
+    """Return what is the same on every backend.
 
     Args:
-        metadata: of the run.
-        spec: of the run.
+        metadata: the run's metadata.
+        spec: the run's spec.
         program_dir: where a task finds the snapshot's files.
         data_dir: the data folder.
         output_dir: the run's own folder.
-        resume_from: the folder of the run whose checkpoints are taken over.
-        workspace: the user's own folder as a task sees it, in which a relative path lies.
+        resume_from: the output folder of the run to resume from.
+        workspace: the user's own folder as tasks see it, the base of relative paths.
     """
     counts = spec.replicas.counts
     program: dict[str, object] | None = None
@@ -86,7 +82,7 @@ def task_description(
 
 
 def _unread(program: Program, workspace: str) -> dict[str, object]:
-    """What `runtime/program_source.py` reads of a program that no launch has read."""
+    """Return what `runtime/program_source.py` reads of a program that no launch has read."""
     found: dict[str, object] = {}
     if program.command:
         found["command"] = program.command

@@ -21,11 +21,11 @@ export type ServerKind = 'native' | 'python';
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**
- * Where a run is. The last three are final.
+ * The phase of a run. The last three are final.
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * Why a run is where it is: the closed list. `Message`s say more.
+ * Why a run is in its phase: the closed list. `Message`s say more.
  */
 export type Reason =
   | 'BackingOff'
@@ -55,7 +55,7 @@ export type Reason =
  */
 export type Cause = 'Completed' | 'Error' | 'Evicted' | 'Killed' | 'Lost' | 'NotStarted' | 'OOMKilled' | 'Stopped';
 /**
- * What one task is doing.
+ * The state of one task.
  */
 export type TaskState = 'Failed' | 'Pending' | 'Running' | 'Starting' | 'Stopped' | 'Succeeded';
 
@@ -70,7 +70,7 @@ export interface TFCluster {
   status?: Status;
 }
 /**
- * Who this run is. `name` is `<cluster>-<run>`, as in `digits-2`.
+ * The identity of a run. `name` is `<cluster>-<run>`, as in `digits-2`.
  */
 export interface Metadata {
   name: string;
@@ -110,7 +110,7 @@ export interface Spec {
   stop?: Stop | null;
 }
 /**
- * The tasks of a cluster by task type; a type that is absent has none.
+ * The tasks of a cluster by task type; absent types have none.
  */
 export interface ReplicaSet {
   worker?: Replicas;
@@ -170,10 +170,10 @@ export interface Replicas3 {
   resources?: Resources;
 }
 /**
- * What tasks run. By hand it is one of `inline`, `command`, `path` and `url`.
+ * What tasks run. Written by hand, it is one of `inline`, `command`, `path` and `url`.
  *
- *     A launch takes a snapshot instead: small ones (64 KiB) travel in `files`; larger ones lie under
- *     `<workspace>/.tfcluster/code/<sha256>/`. What is read of a record always has `kind` and
+ *     A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
+ *     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
  *     `source` (`program.snapshots.completed`).
  */
 export interface Program {
@@ -270,7 +270,7 @@ export interface Lifecycle {
   keepFor?: number;
 }
 /**
- * What only pods have: claims, secrets, annotations. Only on Kubernetes.
+ * Options of pods: claims, secrets, annotations. Only on Kubernetes.
  */
 export interface Pods {
   /**
@@ -300,7 +300,7 @@ export interface Pods {
   dataClaim?: DataClaim | null;
 }
 /**
- * A claim that exists already, in every pod of the run.
+ * An existing claim, mounted in every pod of the run.
  */
 export interface Volume {
   /**
@@ -321,7 +321,7 @@ export interface Volume {
   subPath?: string;
 }
 /**
- * A secret that the administrator labelled for tasks, in every pod of the run.
+ * A secret that the administrator labelled for tasks, used in every pod of the run.
  */
 export interface SecretUse {
   /**
@@ -340,7 +340,7 @@ export interface SecretUse {
   };
 }
 /**
- * A claim of the run's own at /data, made with the run and deleted with it.
+ * The run's own claim at /data, created and deleted with the run.
  */
 export interface DataClaim {
   /**
@@ -367,9 +367,8 @@ export interface Stop {
   at?: number;
 }
 /**
- * Where the run is. Written by one writer only: the supervisor, or the operator.
- *
- *     `evaluator` is how the evaluator ended if it failed or was stopped, which ends no run.
+ * The state of a run. It has only one writer: the supervisor, or the operator. `evaluator` is
+ *     how the evaluator ended if it failed or was stopped, which ends no run.
  */
 export interface Status {
   phase: Phase;
@@ -452,7 +451,7 @@ export interface Status {
   inferred?: Message[];
 }
 /**
- * A sentence or a clause as the code of its text and the values that stand in it.
+ * A sentence or a clause as the code of its text and the values in it.
  *
  *     The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
  *     part of this one, or a list of names or of messages.
@@ -470,7 +469,7 @@ export interface Message {
   };
 }
 /**
- * One entry of the failure ledger.
+ * The failure of one attempt of a task.
  */
 export interface TaskFailure {
   /**
@@ -542,8 +541,8 @@ export interface TaskExit {
   found?: FoundCheckpoint | null;
 }
 /**
- * A checkpoint of an earlier run, beyond which a program did not go; `run` is its run, if it is
- *     known, and `steps` how many it trained all the same.
+ * A checkpoint of an earlier run, beyond which a program did not train. `run` is its run, if
+ *     known, and `steps` how many steps it trained all the same.
  */
 export interface FoundCheckpoint {
   /**
@@ -564,7 +563,7 @@ export interface FoundCheckpoint {
   steps?: number;
 }
 /**
- * How many tasks of one type are in which state.
+ * The number of tasks of one type by state.
  */
 export interface TypeCounts {
   /**
@@ -593,7 +592,7 @@ export interface TypeCounts {
   stopped?: number;
 }
 /**
- * One task, for people: `name` is `worker-3`.
+ * The state of one task for display; `name` is `worker-3`.
  */
 export interface TaskStatus {
   /**
@@ -616,7 +615,7 @@ export interface TaskStatus {
   messages?: Message[];
 }
 /**
- * Something that happened to the run, worth telling.
+ * A notable event of the run.
  */
 export interface Event {
   /**
@@ -637,7 +636,7 @@ export interface Event {
   messages?: Message[];
 }
 /**
- * What was given back, and when.
+ * What was released, and when.
  */
 export interface Reclaimed {
   /**
@@ -662,7 +661,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * How long tasks have held what they ask for: see `quota.ledger`.
+ * How long tasks have used what they request; see `quota.ledger`.
  */
 export interface Usage {
   /**
