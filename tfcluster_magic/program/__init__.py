@@ -1,8 +1,8 @@
-"""Programs: an immutable snapshot of what the user named.
+"""Programs: immutable snapshots of what the user named.
 
-A snapshot taken twice of the same files has the same checksum, and whatever could not run is
-refused before any task starts. Owns reading, checking, storing and writing out of programs. Never
-imports or runs them, and never imports TensorFlow.
+Two snapshots of the same files have the same checksum, and what could not run is refused before any
+task starts. Programs are read, checked, stored and written here, but never imported or run.
+TensorFlow is never imported.
 
     program, warnings = snapshot("train.py", workspace=home, cwd=here)
     materialise(program, run_folder / "program", home)
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""A working directory that stands for the folder of the program's files in a task."""
+"""The working directory that stands for the folder of the program's files in a task."""
 
 
 def snapshot(
@@ -63,15 +63,15 @@ def snapshot(
 
     Args:
         source: the source as the user wrote it, relative to `cwd`.
-        arguments: what the program is started with.
-        workspace: folder that tasks see too, in which a large snapshot is stored.
+        arguments: arguments of the program.
+        workspace: folder that tasks also see, in which a large snapshot is stored.
         cwd: the user's current folder, in which a `.py` file runs.
         sha256: checksum of the file behind a URL.
         limit_bytes: most bytes of all files together.
-        beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` when None.
+        beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` if None.
         timeout: seconds for a download.
-        python: path of the interpreter that it will run with, if not this process's own.
-        taken_bytes: what the environment takes of the room for a program inside the record.
+        python: path of the interpreter for the program, if not this process's own.
+        taken_bytes: bytes that the environment takes of the program's room in the record.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -100,12 +100,12 @@ def snapshot_cell(
 
     Args:
         text: the cell without the line of the magic.
-        arguments: what the program is started with.
+        arguments: arguments of the program.
         workspace: as for `snapshot`.
         cwd: folder of the notebook, in which modules are found and the program runs.
         limit_bytes: most bytes of all files together.
         beside_bytes: as for `snapshot`.
-        first_line: number of the body's first line in the cell, as a person counts.
+        first_line: number of the body's first line in the cell, counted from 1.
         python: as for `snapshot`.
         taken_bytes: as for `snapshot`.
 
@@ -121,19 +121,19 @@ def snapshot_cell(
 
 
 def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str:
-    """Return a cluster's name for a program: `train.py` gives `train`, a cell (`"cell"`) `cell`."""
+    """Return the default cluster name for a program: `train.py` gives `train`, a cell `cell`."""
     return names.derive(sources.source_name(os.fspath(source), cwd or Path.cwd()))
 
 
 def check_url(url: str, sha256: str | None = None) -> None:
-    """Raise InvalidRequest for a URL that no request would be sent to. Sends none."""
+    """Raise InvalidRequest for an unacceptable URL. Sends no request."""
     from . import download
 
     download.split_checksum(url, sha256)
 
 
 def find_out(program: Program, workspace: Path) -> Findings:
-    """Return what the text of a snapshot tells about a launch: flags, task types, TF_CONFIG.
+    """Return what the text of a snapshot shows: flags, task types, TF_CONFIG.
 
     Raises:
         TFClusterError: the snapshot is gone or altered.
@@ -172,7 +172,7 @@ def _take_snapshot(
     flags = tuple(flag.name for flag in findings.flags if not flag.left_out)
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
     # A shell script expects its files around it. A Python file runs as the user would run it: in
-    # the current folder, where its relative paths lead to data.
+    # the current folder, from which its relative paths lead to data.
     working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
     texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
     taken_bytes += sum(map(text_bytes, texts))
@@ -196,11 +196,11 @@ def _take_snapshot(
 
 
 _NAMES_BYTES = 4 * 1024
-"""What names, flags and the ends of files in base64 may take beside a program in the record."""
+"""Bytes that names, flags and base64 padding may take beside a program in the record."""
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """What a file and the small files beside it may have where `most` travels in the record."""
+    """Return the room for a file and small files beside it if `most` bytes fit in the record."""
     if most is None:
         return None
     taken_bytes += sum(text_bytes(str(each)) for each in arguments)

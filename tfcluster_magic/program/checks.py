@@ -1,8 +1,8 @@
 """Checks of a program before any task starts.
 
-What is refused could never have run, and a warning names the line. Owns the checks for emptiness,
-syntax, notebook-only lines, undefined names and missing modules. Never imports or runs any of the
-program.
+What is refused could never have run, and warnings name the line. They find empty programs, syntax
+errors, notebook-only lines, undefined names and missing modules. Nothing of the program is imported
+or run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _PLAIN = mark("a task runs plain Python")
 
 
 def check_entry(path: str, file: File, *, source: object, called: str = "") -> None:
-    """Refuse an entry file that is empty or has a syntax error. Messages name the file, or
-    `called`.
+    """Refuse an entry file that is empty or has a syntax error.
+
+    Messages name the file, or `called`.
 
     Raises:
         InvalidRequest: with the line's number and text.
@@ -51,9 +52,9 @@ def check_entry(path: str, file: File, *, source: object, called: str = "") -> N
 
 
 def check_cell(text: str, file: File, first_line: int) -> None:
-    """Refuse a cell that is empty, has a syntax error, or lines that only a notebook understands.
+    """Refuse a cell that is empty, or has a syntax error or notebook-only lines.
 
-    `text` is the cell's body and `file` what becomes of it; line numbers are those of `file`.
+    `text` is the cell's body and `file` its file; line numbers are those of `file`.
     """
     magics = _magic_lines(text)
     lines = text.split("\n")
@@ -72,7 +73,7 @@ def check_cell(text: str, file: File, first_line: int) -> None:
 
 
 def syntax_error(content: bytes, path: str) -> SyntaxError | None:
-    """Return why Python does not accept `content`, None if it does. The line is 1 if Python names
+    """Return why Python does not accept `content`; None if it does. The line is 1 if Python names
     none.
     """
     try:
@@ -91,16 +92,14 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
 
 
 def undefined_names(path: str, file: File) -> str | None:
-    """Return a warning about names that the file uses and does not define; None if there
-    are none.
-    """
+    """Return a warning about names that the file uses and does not define; None without any."""
     from pyflakes import checker, messages  # type: ignore[import-untyped]  # 40 ms
 
-    # IPython adds names to the built-in ones of this process; a task does not have them.
+    # IPython adds names to this process's built-in ones; a task does not have them.
     checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of annotations in quotes, which the checker parses
+        warnings.simplefilter("ignore")  # about quoted annotations, which the checker parses
         module = parse_python(file.content)
         try:
             seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
@@ -174,8 +173,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # A task starts in another folder: modules that only '' or a leading cwd on sys.path give are
-    # missing there.
+    # A task starts in another folder, without the modules that '' or a leading cwd on sys.path
+    # gives.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))

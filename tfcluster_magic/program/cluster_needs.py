@@ -1,9 +1,9 @@
 """Task types that a program needs, found in its code, with the line that shows each.
 
 A program needs a parameter server if it places variables on one, a chief if nothing trains without
-it, and an evaluator if an evaluator has a part of its own. Only code that runs when the program is
-started counts, and a program that makes a cluster of its own needs nothing. Owns the evidence and
-how certain it is. Does not decide how many tasks a launch gets; the user may override it.
+it, and an evaluator if it has code for one. Only code that runs when the program is started counts,
+and a program that sets up its own cluster needs nothing. How many tasks a launch gets is decided
+elsewhere; the user may override it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Findings:
-    """Launch settings that were found in a program's text.
+    """Launch settings found in a program's text.
 
     Attributes:
-        flags: the flags that it takes, passed or left out.
-        wanted: for each type that it needs beside workers, the line that shows it.
+        flags: its flags, passed or left out.
+        wanted: for each type that it needs besides workers, the line that shows it.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, as one of several.
     """
@@ -57,7 +57,7 @@ class Findings:
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
-    """Inspect a program that is started with the file `entry`. Finds nothing if it is nested too
+    """Inspect a program that is started with the file `entry`; find nothing if it is nested too
     deeply.
     """
     try:
@@ -80,7 +80,7 @@ _INDEX_WORDS = re.compile(r"index|task_id|\bid\b|rank|chief", re.IGNORECASE)
 
 
 class _Uses:
-    """The uses of TensorFlow's cluster in the running code of a program."""
+    """The uses of TensorFlow's cluster in a program's running code."""
 
     def __init__(self, code: RunningCode, flags: Sequence[Flag]) -> None:
         self.code = code
@@ -111,9 +111,7 @@ class _Uses:
         return None
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types that it needs beside workers, and the line that leaves them
-        unclear.
-        """
+        """Return the task types needed besides workers, and the line that leaves them unclear."""
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
             return {}, None  # a cluster of its own
@@ -165,7 +163,7 @@ class _Uses:
             return None
         return self.compared.get("chief") or self.looked_up.get("chief")
 
-    # -- noting ------------------------------------------------------------------------------------
+    # -- collecting evidence -----------------------------------------------------------------------
 
     def _note(self, path: str, node: ast.AST) -> None:
         if isinstance(node, (ast.Attribute, ast.Name)):
@@ -185,7 +183,7 @@ class _Uses:
         if not isinstance(node.ctx, ast.Load):
             return
         meaning = self.code.meaning(path, node)
-        own = isinstance(node, ast.Name) and "." not in meaning  # nobody imported it
+        own = isinstance(node, ast.Name) and "." not in meaning  # not imported
         last = node.attr if isinstance(node, ast.Attribute) else meaning.rpartition(".")[2]
         estimator = meaning.endswith("estimator.train_and_evaluate")
         if (last in _NAMES and not own) or estimator:
@@ -266,7 +264,7 @@ class _Uses:
 
 
 def _type_names(node: ast.AST) -> set[str]:
-    """Return the task types that an expression holds as constants."""
+    """Return the task types that an expression has as constants."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return {
         str(each.value)
@@ -283,8 +281,8 @@ def _is_server(node: ast.AST) -> bool:
 
 
 def _passed_over(code: RunningCode) -> set[int]:
-    """Return nodes that show nothing: a TF_CONFIG that is written only if there was none, and the
-    test before a branch that does nothing.
+    """Return nodes that are no evidence. These write TF_CONFIG only if there was none, or test
+    before a branch that does nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():

@@ -1,11 +1,10 @@
 """Flags of a program's command line to which TFCluster can give a value.
 
-Reads the code that runs when the program is started (`RunningCode`): definitions of absl and
-`tf.app.flags`, argparse, optparse, click and getopt, and prefixes that are compared with
-`sys.argv`. Of a shell script it reads the `case` patterns and the programs to which the script
-passes `"$@"`. A flag whose passing could break a program that runs without it is left out: a flag
+They are found in the code that runs when the program is started (`RunningCode`): definitions of
+absl and `tf.app.flags`, argparse, optparse, click and getopt, and prefixes compared with
+`sys.argv`. In a shell script they are the `case` patterns and the flags of programs to which it
+passes `"$@"`. A flag is left out if passing it could break a program that runs without it: a flag
 with a default keeps it, and if two parsers read the same arguments, only flags of both are passed.
-Owns which flags are passed and why; never their values.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ class Flag:
 
     @property
     def is_address(self) -> bool:
-        """Whether its value is about the addresses of the cluster."""
+        """Whether its value is an address or a task of the cluster."""
         return self.key in ADDRESS_FLAGS
 
 
 def taken_flags(tree: Tree, entry: str, code: RunningCode) -> tuple[Flag, ...]:
     """Return the known flags of the command line of `entry`, in the order of their values.
 
-    `code` is the code of the program that runs (`code_of`). A single `--job_name` or `--task_index`
+    `code` is the running code of the program (`code_of`). A single `--job_name` or `--task_index`
     is left out: it often means something else, such as the name of a log.
     """
     found = _of_code(code) if entry.endswith(".py") else _of_script(tree, entry)
@@ -148,7 +147,7 @@ def _argparse(calls: Sequence[tuple[str, ast.Call]]) -> _CommandLine:
 
 
 def _reads_command_line(call: ast.Call) -> bool:
-    """Return whether a parser is given no list of arguments, and so reads the command line."""
+    """Return whether a parser gets no list of arguments, and so reads the command line."""
     given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "args")]
     if not given or isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):
         return True
@@ -189,7 +188,7 @@ def _defined(path: str, call: ast.Call) -> Iterator[Flag]:
     for name in _texts(first[:1]):
         key = flag_key(name)
         if name != key or key not in _TAKEN:
-            continue  # absl knows a flag by its very name
+            continue  # absl knows a flag only by its exact name
         if key == "job_name" and kind == "enum" and _excludes_workers(call.args[2:3]):
             continue
         if key in FOLDER_FLAGS and kind not in ("", "string", "multi_string", "list"):
@@ -254,8 +253,8 @@ def _declared(path: str, call: ast.Call, names: Sequence[ast.expr]) -> Flag | No
     return _judged(flag, [named["help"]] if "help" in named else [])
 
 
-# The name alone does not say what a folder is for: `--train_dir` holds checkpoints in one program
-# and training images in another.
+# The name alone does not say what a folder is for: `--train_dir` is for checkpoints in one program
+# and for training images in another.
 _READ_FROM = re.compile(
     r"\b(pre-?trained|load|loads|restore|restores|resum\w+|initial\w*|fine-?tun\w+|read|reads|"
     r"existing|trained|warm)\b",
@@ -271,9 +270,7 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag, left out if its help says that it means another folder than the
-    one to pass.
-    """
+    """Return the flag, left out if its help means another folder than the one to pass."""
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag
     said = " ".join(
@@ -343,7 +340,7 @@ def _texts(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def _excludes_workers(choices: Sequence[ast.expr]) -> bool:
-    """Return whether a flag takes only certain words and `worker` is not among them."""
+    """Return whether a flag accepts only certain words, without `worker`."""
     said = _texts(choices)
     return bool(said) and "worker" not in said
 
@@ -378,9 +375,7 @@ class StartedFile:
 
 
 def started_by(tree: Tree, entry: str) -> list[StartedFile]:
-    """Return the Python files of the program that a shell script starts, directly or by other
-    scripts.
-    """
+    """Return the Python files that a shell script starts, directly or by other scripts."""
     found: list[StartedFile] = []
     pending, seen = [(entry, "$@")], {entry}
     while pending:
@@ -440,9 +435,7 @@ def _named_file(tree: Tree, script: str, match: re.Match[str]) -> str | None:
 
 
 def _in_tree(tree: Tree, script: str, name: str) -> str | None:
-    """Return a file that a script names: the one beside the script, or the only one of
-    that name.
-    """
+    """Return the file that a script names: beside the script, or the only one of that name."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(script), name))
     if path in tree:
         return path

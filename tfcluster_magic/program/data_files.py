@@ -1,10 +1,9 @@
-"""Files beside a program that is one file: settings, vocabularies and small data that it reads.
+"""Files beside a single-file program: settings, vocabularies and small data that it reads.
 
-Small files are copied with the program, those that its text names first; a warning tells of a named
-file that is not copied. Not copied unless named: code, output of training (logs, event files,
-checkpoints) and hidden files, and everything in a folder that serves more than one program (a home,
-a temporary folder). Owns which files beside a program belong to it. Reads nothing outside of the
-program's folder.
+Small files are copied with the program, those that its text names first; a warning lists named
+files that are not copied. Not copied unless named: code, output of training (logs, event files,
+checkpoints), hidden files, and everything in a folder that serves more than one program (a home, a
+temporary folder). Nothing outside of the program's folder is read.
 """
 
 from __future__ import annotations
@@ -56,9 +55,7 @@ _MOST_TOLD = 3
 
 @dataclass(frozen=True)
 class _Mention:
-    """A place where a program names a file or a folder; `is_path` if it can hardly be anything
-    else.
-    """
+    """A place where a program names a file or folder; `is_path` if it is surely a path."""
 
     path: str
     line: int
@@ -67,8 +64,8 @@ class _Mention:
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """A file or folder that is not copied: why, as a message id, and its size in bytes, 0 if that
-    is not known.
+    """A file or folder that is not copied: why, as a message id, and its size in bytes (0:
+    unknown).
     """
 
     why: str
@@ -87,11 +84,11 @@ def files_beside(
 
     Args:
         root: the folder of the program.
-        code: its files, which are searched for names.
+        code: its files, in which names are searched.
         tree: all files that are copied already.
         limit_bytes: most bytes of these files, names included, as a record counts them.
         source: the program as the user named it.
-        unnamed_bytes: as `limit_bytes`, for files that the program does not name.
+        unnamed_bytes: like `limit_bytes`, for files that the program does not name.
     """
     named = _mentions(root, code)
     sizes, left_out = _sizes_of_named(root, named, source)
@@ -166,7 +163,7 @@ def _may_be_taken(path: str) -> bool:
     return is_safe(path) and not is_ignored(path)
 
 
-# ---- what the text names ----
+# ---- names in the text ----
 
 
 def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
@@ -238,7 +235,7 @@ def _sizes_of_named(
 def _warnings(
     left_out: Mapping[str, _LeftOut], named: Mapping[str, _Mention], limit_bytes: int
 ) -> list[str]:
-    """Return a sentence for each named file that is not copied, one for a named folder."""
+    """Return a sentence for each named file or folder that is not copied."""
     told: dict[str, _LeftOut] = {}
     for path, found in left_out.items():
         parents = [path, *map(str, Path(path).parents)]

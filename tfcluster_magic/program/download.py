@@ -1,9 +1,8 @@
 """Programs from a URL: the download by http or https, and archives unpacked in memory.
 
-A download ends in an answer or in one clear error within the time limit, and never holds more bytes
-in memory than the size limit. Owns the URLs that are accepted, redirects, time limits, the checksum
-of the download, and which entries of an archive are refused. Never reads another scheme (file:,
-ftp:), not even by a redirect, and never writes a file.
+A download ends with an answer or one clear error within the time limit, and never takes more memory
+than the size limit. The rules for URLs, redirects, checksums and entries of archives are here.
+Other schemes (file:, ftp:) are never read, not even by a redirect, and no file is written.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     """Return the URL without its fragment, and the checksum of the argument or of `#sha256=...`.
 
     Raises:
-        InvalidRequest: the scheme, a name with a password in it, or the checksum are not valid.
+        InvalidRequest: the scheme or checksum is invalid, or the URL has a user name or password.
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _port = parts.hostname, parts.port  # both are parsed when asked for
+        host, _port = parts.hostname, parts.port  # both are parsed on access
     except ValueError as error:
         raise program_refusal(
             url,
@@ -117,12 +116,12 @@ def fetch(
     Args:
         url: as `split_checksum` returns it.
         limit_bytes: most bytes to read.
-        sha256: what the SHA-256 of the downloaded bytes must be.
+        sha256: the expected SHA-256 of the downloaded bytes.
         timeout: seconds for the whole download.
         silence: seconds without a byte.
 
     Raises:
-        InvalidRequest: for whatever goes wrong, with the URL and the server's status.
+        InvalidRequest: for any failure, with the URL and the server's status.
     """
     deadline = _Deadline(timeout)
     try:
@@ -240,10 +239,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def http_error_302(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message
     ) -> object:
-        """Refuse other schemes by name: the base class would follow ftp, and not explain the
-        others.
-        """
-        fp.close()  # else the base class reads its body, of whatever size
+        """Refuse other schemes by name: the base class follows ftp and explains no others."""
+        fp.close()  # else the base class reads its body, of any size
         target = urllib.parse.urljoin(req.full_url, headers.get("location") or "")
         if urllib.parse.urlsplit(target).scheme.lower() not in SCHEMES:
             raise program_refusal(
@@ -282,7 +279,7 @@ class _Deadline:
         self.passed = True
         for sock in self._sockets:
             with contextlib.suppress(OSError):  # it is closed already
-                # Not SSLSocket.shutdown, which takes the TLS state from under a reading thread.
+                # Not SSLSocket.shutdown, which removes the TLS state under a reading thread.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -326,11 +323,12 @@ ArchiveEntry = tuple[str, int, bool, IO[bytes]]
 
 
 def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[str, File]:
-    """Return the files of an archive. If one folder holds everything, it becomes the root.
+    """Return the files of an archive. If one folder contains everything, it becomes the root.
 
     Raises:
         InvalidRequest: it is no archive, damaged or encrypted, unpacks to more than `limit_bytes`,
-            or has an entry that is a link or leads outside.
+            or
+            has an entry that is a link or leads outside.
     """
     is_zip = zipfile.is_zipfile(io.BytesIO(archive))
     entries = (
@@ -374,7 +372,7 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # Headers and padding come on top of the files; a header could claim any size.
+        # Headers and padding are added to the files; a header could claim any size.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:

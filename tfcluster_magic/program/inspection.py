@@ -1,6 +1,6 @@
 """Static inspection of a program: syntax trees, the distributed runtime, and imported files.
 
-Never runs or imports the program, and never looks outside of the folder it is given.
+The program is never run or imported, and nothing outside of the given folder is read.
 `uses_distributed_runtime` errs on the side of no: a wrong yes would make a run wait for a port that
 never opens.
 """
@@ -31,22 +31,21 @@ SERVING_NAMES = frozenset(
         "train_and_evaluate",  # estimators, in images with TensorFlow 2.15 or older
     }
 )
-"""Names that make a task listen on its own port when the cluster has more than one task."""
+"""Names that make a task listen on its own port if the cluster has more than one task."""
 _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Programs use these names for functions of their own, too: a name counts only as an attribute of,
-or an import from, one of these modules.
+"""Programs use these names for their own functions, too: they count only as attributes of, or
+imports from, one of these modules.
 """
 
 
 def uses_distributed_runtime(tree: Tree) -> bool:
-    """Return whether the program uses TensorFlow's distributed runtime: a name of SERVING_NAMES or
-    `Server`.
+    """Return whether the program uses TensorFlow's distributed runtime (SERVING_NAMES or `Server`).
 
-    True means that a task listens on its own port if the cluster has more than one task; a
-    MultiWorkerMirroredStrategy that is alone opens none.
+    True means that a task listens on its own port if the cluster has more than one task; a single
+    MultiWorkerMirroredStrategy task opens none.
     """
     return any(name in SERVING_NAMES or name == "Server" for name in _used_names(tree))
 
@@ -93,9 +92,9 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# The files beside a program that it needs, found by reading its imports as Python would follow them
-# from the program's own folder: a module brings its file, a package its whole folder, and a shell
-# script the `.py` and `.sh` files that it names.
+# The files beside a program that it needs, found by its imports as Python would follow them from
+# the program's own folder: a module brings its file, a package its whole folder, and a shell script
+# the `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
 _NAMED_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
@@ -103,7 +102,7 @@ _ANY_FAILURE = {"ImportError", "ModuleNotFoundError", "Exception", "BaseExceptio
 
 
 class ImportRoot(Protocol):
-    """A folder in which imports are looked up; its paths have `/` between their parts."""
+    """A folder in which imports are looked up; paths use `/`."""
 
     def has_file(self, path: str) -> bool:
         """Return whether `path` is a file."""
@@ -120,7 +119,7 @@ class ImportRoot(Protocol):
 
 @dataclass(frozen=True)
 class OnDisk:
-    """A folder on disk; only files that are asked for are read."""
+    """A folder on disk; only requested files are read."""
 
     root: Path
     source: object
@@ -184,7 +183,7 @@ class ImportedModule:
 class ImportClosure:
     """The files of its folder that a program needs.
 
-    `files` holds single files by path, `packages` folders to copy whole, and `missing` for each
+    `files` has single files by path, `packages` folders to copy whole, and `missing` for each
     top-level module the file and line that import it. `moves_path` says whether the program changes
     where it imports from.
     """
@@ -212,11 +211,9 @@ def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
 
 
 def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = None) -> ImportClosure:
-    """Return what a program needs of `folder`. It starts with `entry`, or with `entry_file` in its
-    place.
-    """
+    """Return what a program needs of `folder`, starting with `entry` or the given `entry_file`."""
     found = ImportClosure()
-    # Files that surely run come first, so that a file is read as sure when it is both.
+    # Files that surely run come first, so that a file that is both counts as sure.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
     pending[0].append((entry, posixpath.dirname(entry)))
     while pending[0] or pending[1]:
@@ -234,9 +231,7 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
 def _required_files(
     folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
-    """Return the paths that `path` runs, the folder each imports from, and whether it
-    surely runs.
-    """
+    """Yield the paths that `path` runs, the folder each imports from, and if it surely runs."""
     module = parse_file(path, file)
     if module is None:
         text = script_text(path, file) or ""
@@ -315,7 +310,7 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(e, ast.Name) and e.id in _ANY_FAILURE for e in elements)
 
 
-# Syntax trees, on every Python that runs here. Parsing shall fail only because of the text, but
+# Syntax trees, on every Python that runs here. Parsing should fail only because of the text. But
 # Python before 3.11.8 and 3.12.2 counts the depth of a tree once for the whole process, so a second
 # thread that parses (a traceback does, too) makes the first fail with SystemError:
 # https://github.com/python/cpython/issues/106905
@@ -325,7 +320,7 @@ _T = TypeVar("_T")
 
 
 def parse_python(content: bytes) -> ast.Module:
-    """Return the syntax tree of a Python text without showing its warnings, which are the user's.
+    """Return the syntax tree of a Python text without showing its warnings.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.

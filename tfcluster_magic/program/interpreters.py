@@ -1,8 +1,8 @@
-"""Modules that another Python finds, as that Python itself reports them.
+"""Modules that another Python finds, as that Python reports them.
 
 Each question starts one short process with a time limit, outside of the user's working folder.
-Answers are kept for a moment, so that a form can ask while a user types. Nothing is imported: a
-module counts as found if its files exist.
+Answers are cached briefly, so that a form can ask while a user types. Nothing is imported: a module
+counts as found if its files exist.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..i18n import _
 
 CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds for which an answer is kept; short, for users who have just installed a module."""
+"""Seconds for which an answer is cached; short, for users who have just installed a module."""
 _TIMEOUT = 10.0
 _MARK = "tfcluster-modules:"
 _PROBE = f"""
@@ -53,8 +53,8 @@ def find_modules(
     Args:
         python: its path.
         names: names of modules without dots.
-        environ: the environment that it starts with; this process's own when None.
-        clock: gives seconds; for tests.
+        environ: its environment; this process's own if None.
+        clock: returns seconds; for tests.
     """
     wanted = set(names)
     try:

@@ -1,10 +1,9 @@
 """The code of a program that runs when the program is started, found without running it.
 
-Begins with the file that is started and follows imports, names and calls through the program's own
-files. Ignores code below a helper's `if __name__ == "__main__"`, functions that nothing names, and
-files that nothing imports. Follows names, not values: it misses code that is found through
-`getattr` or a registry of strings. Owns which code runs and what a name means; never what the code
-does.
+The search begins with the started file and follows imports, names and calls through the program's
+own files. It ignores code below a helper's `if __name__ == "__main__"`, functions that nothing
+names, and files that nothing imports. It follows names, not values, so it misses code that is found
+through `getattr` or a registry of strings.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Most renamings that are followed: two modules may import a name from each other in a circle."""
+"""Most renamings to follow: two modules may import a name from each other in a circle."""
 
 
 @dataclass
 class _Module:
-    """A file that is imported or started, and what its names mean."""
+    """A file that is imported or started, and the meaning of its names."""
 
     path: str
     root: str
@@ -122,7 +121,7 @@ class RunningCode:
         self._imported.append((module, at_start))
         if module.is_entry:
             for definition in module.definitions.values():
-                # `@cli.command()`, `@hydra.main()`: a decorator may call the function that it keeps
+                # `@cli.command()`, `@hydra.main()`: a decorator may call the function
                 if isinstance(definition, _FUNCTIONS) and definition.decorator_list:
                     self._reach(module, definition)
 
@@ -144,9 +143,7 @@ class RunningCode:
                         self._reach(started, started.definitions["main"])
 
     def _runs_main(self, module: _Module, call: ast.Call) -> bool:
-        """Return whether it is `tf.app.run()`, which calls the `main` of the file that is
-        started.
-        """
+        """Return whether it is `tf.app.run()`, which calls the `main` of the started file."""
         named = any(keyword.arg == "main" for keyword in call.keywords)
         return (
             not call.args and not named and self.meaning(module.path, call.func).endswith("app.run")
@@ -207,14 +204,14 @@ class RunningCode:
 
 
 def _roots(root: str) -> Sequence[str]:
-    """Folders where imports are looked up: that of the file that is started, then that of the
-    program, from which a script starts `python -m lab.train`.
+    """Return the folders in which imports are looked up. These are the folder of the started file
+    and that of the program, from which a script starts `python -m lab.train`.
     """
     return (root, "") if root else ("",)
 
 
 def _learn_names(module: _Module) -> None:
-    """Note the functions, classes, imports and plain renamings of a file, wherever they stand."""
+    """Record the functions, classes, imports and plain renamings of a file, wherever they are."""
     top_level = list(_top_level(module.tree.body))
     for statement in top_level:
         if isinstance(statement, _DEFINITIONS):
@@ -250,9 +247,7 @@ def _top_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _imported_from(module: _Module, node: ast.ImportFrom) -> str:
-    """Return the full name of the module that `from … import` names, below the folder of
-    the entry.
-    """
+    """Return the full name of the module that `from … import` names, below the entry's folder."""
     if not node.level:
         return node.module or ""
     inside = posixpath.relpath(posixpath.dirname(module.path) or ".", module.root or ".")
@@ -272,7 +267,7 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """Yield the nodes below `roots` that run. Of a function this is only the line that defines it,
+    """Yield the nodes below `roots` that run. For a function this is only its definition line,
     unless the root is a function or class that runs as a `whole`.
     """
     pending: deque[ast.AST] = deque(roots)

@@ -1,9 +1,8 @@
-"""Snapshots of programs: where their files lie, and how a run gets its own copy of them.
+"""Snapshots of programs: where their files are, and how a run gets its own copy of them.
 
 The files that `materialise` writes have the snapshot's checksum, and a stored folder appears whole
-or not at all. A refused launch leaves no snapshot behind. Owns `<workspace>/.tfcluster/code/` and
-the rule of 64 KiB. Never removes a stored folder with the right content that belongs to another
-launch.
+or not at all. A refused launch leaves no snapshot behind. Large snapshots are stored in
+`<workspace>/.tfcluster/code/`; a valid one that belongs to another launch is never removed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from .tree import (
 )
 
 INLINE_BYTES = PAYLOAD_BYTES
-"""Programs up to this size, names included, travel inside the record, as far as environment and
+"""Programs up to this size, names included, are stored in the record, as far as environment and
 arguments leave room.
 """
 
@@ -60,15 +59,15 @@ def inline_files(tree: Tree, room: int = INLINE_BYTES) -> dict[str, str] | None:
 
 
 def stored_folder(workspace: Path, sha256: str) -> Path:
-    """Return the folder of the files of a large snapshot."""
+    """Return the folder of a large snapshot's files."""
     return workspace / ".tfcluster" / "code" / sha256
 
 
 def store(tree: Tree, sha256: str, workspace: Path, *, source: object) -> Path:
-    """Put a large snapshot into the workspace if it is not there yet; return its folder.
+    """Store a large snapshot in the workspace if it is not there yet; return its folder.
 
     Raises:
-        InvalidRequest: the workspace cannot be written.
+        InvalidRequest: the workspace is not writable.
     """
     final = stored_folder(workspace, sha256)
     try:
@@ -100,7 +99,7 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
     """Return the files of a snapshot after verifying their checksum.
 
     Raises:
-        InvalidRequest: the record has other files than its checksum says.
+        InvalidRequest: the files in the record do not match its checksum.
         TFClusterError: the stored folder is gone or altered.
     """
     if not program.is_stored:
@@ -127,7 +126,7 @@ def load(program: Program, workspace: Path) -> dict[str, File]:
 
 
 def _compare(program: Program, tree: Tree) -> None:
-    """Refuse files in the record whose checksum is another than it says. Raises InvalidRequest."""
+    """Raise InvalidRequest if files in the record do not match its checksum."""
     found = _checksum_of(program.kind, tree)
     if found != program.sha256:
         rule = Message("RecordAltered", {"found": found})
@@ -135,7 +134,7 @@ def _compare(program: Program, tree: Tree) -> None:
 
 
 def checksum_problems(program: Program | None) -> list[Problem]:
-    """What is wrong with a program inside the record: its checksum, or that it is no base64."""
+    """Return the problems of a program inside the record: its checksum, or invalid base64."""
     if program is None or program.files is None:
         return []
     try:
@@ -146,7 +145,7 @@ def checksum_problems(program: Program | None) -> list[Problem]:
 
 
 def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
-    """That of text which somebody wrote is the one that `sha256sum` prints."""
+    """Return the checksum; for a program text written by hand, the one that `sha256sum` prints."""
     if kind is ProgramKind.INLINE and len(tree) == 1:
         (file,) = tree.values()
         return hashlib.sha256(file.content).hexdigest()
@@ -154,14 +153,13 @@ def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
 
 
 INLINE_ENTRY = "program.py"
-"""What text in the record is called that gives itself no name."""
+"""The file name of a program text in the record that names none."""
 
 
 def completed(program: Program | None) -> Program | None:
-    """The program with what follows from how somebody wrote it: `kind` and `source`, and of text
-    the file and the checksum, as of a snapshot.
-
-    A checksum that was given is not compared: see `load`.
+    """Return the program with the fields that follow from what was written: `kind` and `source`,
+    and for text the file and the checksum, as in a snapshot. A given checksum is not compared: see
+    `load`.
     """
     if program is None:
         return None
@@ -189,7 +187,7 @@ def completed(program: Program | None) -> Program | None:
         return replace(program, kind=kind, source=source)
     try:
         sha256 = _checksum_of(kind, _decode(program.files, program.executables))
-    except InvalidRequest:  # `load` says it
+    except InvalidRequest:  # `load` reports it
         sha256 = ""
     return replace(program, kind=kind, source=source, sha256=sha256)
 
@@ -198,7 +196,7 @@ MOST_SOURCE = 4096
 
 
 def written_program(program: Program) -> dict[str, Any]:
-    """What a person writes for a program that no launch has read: the reverse of `completed`."""
+    """Return a program without launch as its author writes it: the reverse of `completed`."""
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(program))
     for own in ("kind", "source"):
         written.pop(own, None)
@@ -213,8 +211,8 @@ def written_program(program: Program) -> dict[str, Any]:
 
 
 def readable_program(program: Program) -> dict[str, Any]:
-    """A program as a person would write it: text as text, where its one file is some. What a task
-    finds out by itself is left out.
+    """Return a program as a person would write it. A single text file is shown as text, without
+    what tasks find out by themselves.
     """
     if program.by_hand:
         return written_program(program)
@@ -231,7 +229,7 @@ def readable_program(program: Program) -> dict[str, Any]:
 
 
 def _text_of(content: str) -> str | None:
-    """A file of the record as text that the resource may hold; None where it is none."""
+    """Return a file of the record as text that the resource may hold; None if it is none."""
     try:
         text = base64.b64decode(content).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -240,7 +238,7 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return what a status says of a program that is not a snapshot."""
+    """Return what a status says about a program that is not a snapshot."""
     if program is None or program.is_pinned:
         return ()
     return (Message("ProgramNotPinned", {"source": program.path or program.url or ""}),)
@@ -251,11 +249,11 @@ def materialise(
 ) -> None:
     """Write a run's own copy of a snapshot as the folder `target`, its files read-only.
 
-    The folder appears whole or not at all. It may exist when it is empty or holds this snapshot.
-    With a `folder_mode` of 0o755 the program may write new files beside its own.
+    The folder appears whole or not at all. It may exist if it is empty or has this snapshot. With a
+    `folder_mode` of 0o755 the program may write new files beside its own.
 
     Raises:
-        TFClusterError: the snapshot is gone or altered, or `target` cannot be written.
+        TFClusterError: the snapshot is gone or altered, or `target` is not writable.
     """
     tree = load(program, workspace)
     try:
@@ -276,9 +274,7 @@ def materialise(
 
 def keep_written(program: Path, target: Path) -> None:
     """Move the files that a program wrote beside its own copy in `program` to the folder `target`.
-
-    Files of the snapshot are read-only, files of the program are not. Files that cannot be moved
-    stay.
+    Snapshot files are read-only, written files are not. Files that cannot be moved stay.
     """
     for below, folders, files in os.walk(program):
         folders[:] = [name for name in folders if not is_ignored(name)]
@@ -297,7 +293,7 @@ def keep_written(program: Path, target: Path) -> None:
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
-    """Return a folder's files. The record says which are executable: not every volume keeps the
+    """Return a folder's files; the record says which are executable, as not every volume keeps the
     bit.
     """
     names = set(executables)
@@ -363,16 +359,15 @@ def _put_aside(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-# Where snapshots that are too large for a record lie until a launch is accepted.
+# Where snapshots too large for a record are kept until a launch is accepted.
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a folder for the snapshot of a launch that is not accepted yet, and remove it
-    afterwards.
+    """Yield a folder for the snapshot of a launch under way, and remove it afterwards.
 
     Raises:
-        TFClusterError: no temporary folder can be made.
+        TFClusterError: no temporary folder can be created.
     """
     import tempfile
 
@@ -399,7 +394,7 @@ def keep_snapshot(
     A snapshot that another launch uses or may be about to use stays in any case.
 
     Raises:
-        TFClusterError: the workspace cannot be written, or (of `workspace`) there is none.
+        TFClusterError: the workspace is not writable, or (by `workspace`) there is none.
     """
     if program is None or not program.is_stored:
         yield
@@ -418,13 +413,13 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            os.utime(final)  # a refused launch that stored it must not remove it: it is in use
+            os.utime(final)  # in use, so that no refused launch removes it
 
 
 @contextmanager
 def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Show other launches that this one uses `folder`; yield whether no other launch uses
-    it now.
+    """Show other launches that this one uses `folder`; yield a function that tells if none else
+    does.
     """
     fd = -1
     with suppress(OSError):  # the writer will report why it cannot write there

@@ -1,8 +1,8 @@
 """The four sources of a program, each read into a tree with its entry point.
 
-Only the program itself is copied: a file or a cell with what it imports and reads from beside it, a
-folder, or a download. Owns which file of a folder is started and which sources are accepted. Never
-stores anything.
+Only the program itself is copied: a file or cell with what it imports and reads from beside it, a
+folder, or a download. The rules for accepted sources and for the file that starts a folder are
+here. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder, the first that exists; without them its only `.py` file starts it."""
+"""Files that start a folder, the first that exists; without them its only `.py` file does."""
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
@@ -42,7 +42,7 @@ _HINTS = {".ipynb": _NOTEBOOK, ".zip": _ARCHIVE, ".gz": _ARCHIVE, ".tgz": _ARCHI
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """A program that was read: everything of a snapshot except where it is stored."""
+    """A program that was read: a snapshot that is not stored yet."""
 
     kind: ProgramKind
     source: str
@@ -52,7 +52,7 @@ class LoadedProgram:
 
 
 def is_url(source: str) -> bool:
-    """Return whether `source` is written as a URL, whatever its scheme, and not as a path."""
+    """Return whether `source` is written as a URL of any scheme, not as a path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
 
 
@@ -67,9 +67,9 @@ def read(
 ) -> LoadedProgram:
     """Read the program that the user named.
 
-    `python` is the interpreter that it will run with, if not this process's own. `beside_bytes` are
-    the most bytes of a file and the small files beside it (`limit_bytes` if None); its imports are
-    always copied.
+    `python` is the interpreter for the program, if not this process's own. `beside_bytes` is the
+    limit for a file and the small files beside it (`limit_bytes` if None); its imports are always
+    copied.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
@@ -110,9 +110,7 @@ def read_script(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """Read a file, with the modules and packages beside it that it imports, and small
-    files there.
-    """
+    """Read a file, modules and packages beside it that it imports, and small files there."""
     real = Path(
         os.path.realpath(path)
     )  # Python looks for modules beside the file, not beside a link
@@ -134,12 +132,12 @@ def read_cell(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """Read the body of a cell, with the modules and packages that it imports from the notebook's
-    folder, and small files there.
+    """Read the body of a cell, with modules and packages that it imports from the notebook's
+    folder.
 
-    `first_line` is the number of the body's first line in the cell as the notebook shows it.
-    Comments take the place of the lines above, so that a traceback has the line numbers of the
-    cell.
+    Small files there are read, too. `first_line` is the number of the body's first line in the cell
+    as the notebook shows it. Comments replace the lines above, so that tracebacks have the cell's
+    line numbers.
     """
     text = text.replace("\r\n", "\n")
     above = "# %%tfcluster\n" * max(first_line - 1, 0)
@@ -216,7 +214,7 @@ def find_entry(paths: Iterable[str], source: str) -> str:
     """Return the file that starts a folder; `paths` are the folder's files.
 
     Raises:
-        InvalidRequest: there is none, or more than one could be meant.
+        InvalidRequest: there is none, or several are possible.
     """
     here = sorted(path for path in paths if "/" not in path)
     for name in ENTRIES:
@@ -275,8 +273,7 @@ def _with_data(
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
     """Return the small files beside a program, and warnings about named files that are not copied.
-
-    Files that the program does not name are copied while everything has at most `unnamed_bytes`.
+    Unnamed files are copied while everything has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
     used = sum(file_bytes(path, len(file.content)) for path, file in tree.items())

@@ -1,8 +1,8 @@
 """A program as a tree of files: paths, limits, the checksum, and reading one from a folder.
 
 Equal programs have equal checksums on every machine, and a checked path is safe to write below any
-folder. Nothing outside of a folder is read: a link that leads out is refused by its name. No
-content is read before the sizes of all files are known to be within the limit. Writes no file.
+folder. Nothing outside of a folder is read: a link that leads out is refused by name. No content is
+read before the total size is known to be within the limit. Nothing is written.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def list_files(
 
     Raises:
         InvalidRequest: a link leads out of `root`, is broken or leads to a folder above itself, or
-            a folder cannot be read.
+            a
+            folder is not readable.
     """
     real_root = os.path.realpath(root)
     sizes: dict[str, int] = {}
@@ -181,9 +182,7 @@ def list_files(
 def read_files(
     root: Path, sizes: Mapping[str, int], limit_bytes: int, *, source: object
 ) -> dict[str, File]:
-    """Return the files named in `sizes`, read from `root` after their sizes and names
-    were checked.
-    """
+    """Return the files named in `sizes`, read from `root` after checking sizes and names."""
     check_limits(source, sizes, limit_bytes)
     check_paths(source, sizes)
     tree: dict[str, File] = {}
@@ -195,7 +194,7 @@ def read_files(
 
 
 def read_file(path: Path, limit_bytes: int, *, source: object) -> File:
-    """Return one file; refuse it if it cannot be read or has grown above `limit_bytes`."""
+    """Return one file; refuse it if it is unreadable or has grown above `limit_bytes`."""
     try:
         with path.open("rb") as stream:
             executable = bool(os.fstat(stream.fileno()).st_mode & stat.S_IXUSR)
@@ -232,9 +231,7 @@ def _unreadable(source: object, path: object, error: OSError) -> InvalidRequest:
 
 
 def _wrong_link(root: Path, real_root: str, path: str) -> str:
-    """Return a sentence about what is wrong with a link, by its `path` and `target`; "" if nothing
-    is.
-    """
+    """Return what is wrong with a link, as a sentence with `path` and `target`, or ""."""
     link = root / path
     real = os.path.realpath(link)
     if os.path.commonpath([real, real_root]) != real_root:
