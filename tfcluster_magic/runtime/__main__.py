@@ -1,4 +1,4 @@
-"""The runtime started as a whole, as this folder or from the zip that a pod has of it.
+"""Entry point of the runtime, as this folder or as the zip in a pod.
 
 `python -S -E runtime.zip task <task.json> <task>` runs a task, `python runtime tf_server` the bare
 server that TF_CONFIG describes. Standard library only, Python 3.8 syntax.
@@ -13,7 +13,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["task"]:
         import task
 
-        # Not sys.exit: a thread that hangs on a volume must not keep us, and all is written.
+        # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all is written.
         os._exit(task.main(sys.argv[1:]))
     if sys.argv[1:2] == ["tf_server"]:
         import tf_server

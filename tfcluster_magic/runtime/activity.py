@@ -1,10 +1,9 @@
-"""A program's activity as seen from outside: its output, the CPU time of all its processes, the
-ports on which they listen, and the event files that they write.
+"""A program's activity as seen from outside: output, CPU time, ports and event files.
 
-It shows two things. A program that works counts as started although its own port is closed
-(`StartSigns`), and a program without any sign of work is quiet (`Activity.quiet`). Asks only the
-kernel (/proc), never the program; the lifecycle decides what follows. Standard library only, Python
-3.8 syntax.
+It covers all processes of the program. A program that works counts as started although its own port
+is closed (`StartSigns`), and a program without activity is quiet (`Activity.quiet`). Only the
+kernel (/proc) is asked, never the program; the lifecycle decides what follows. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 SAMPLE = 5.0
-# Samples without a sign of work after which a program is quiet.
+# Samples without activity after which a program is quiet.
 QUIET_SAMPLES = 3
-# The largest part of a core that looking may use.
+# The largest part of a core that sampling may use.
 MOST_SHARE = 0.002
 MOST_WORDS = 300
 
-# ---- words ----
+# ---- output ----
 
-# Lines that TensorFlow repeats while it waits for another task are no sign of work:
-# master_session.cc, and the coordination service of tsl.
+# Lines that TensorFlow repeats while it waits for another task are no activity: master_session.cc,
+# and the coordination service of tsl.
 WAITING = re.compile(
     rb"[^\n]*(?:still waiting for response from worker: |[Bb]arrier timed out"
     rb"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:)[^\n]*"
@@ -50,9 +49,9 @@ class Words:
     """The output of a program.
 
     `at` is when it last printed anything except TensorFlow's notes that it waits (monotonic
-    seconds). `peer` and `words` are the task for which TensorFlow has said since then that it
-    waits, and the text of that note; `repeated` counts these notes. `steps` says whether the
-    program has printed steps, while `looks_for_steps` is true.
+    seconds). `peer` and `words` are the task for which TensorFlow has waited since then, and the
+    text of that note; `repeated` counts these notes. `steps` says whether the program has printed
+    steps, while `looks_for_steps` is true.
     """
 
     def __init__(self) -> None:
@@ -91,10 +90,8 @@ class Words:
 
 
 def family() -> list[int]:
-    """Return every process below this one.
-
-    A process that starts or ends meanwhile may be missing: only the threads of a few processes are
-    looked at, not all processes of the machine.
+    """Return every process below this one. A process that starts or ends meanwhile may be missing:
+    only the threads of a few processes are examined, not all processes of the machine.
     """
     found: list[int] = []
     queue = [os.getpid()]
@@ -107,7 +104,7 @@ def family() -> list[int]:
                 found += below
                 queue += below
     except OSError:
-        # The thread has ended meanwhile, or the kernel does not tell.
+        # The thread has ended meanwhile, or the kernel does not list children.
         return process.descendants()
     return found
 
@@ -125,14 +122,14 @@ def cpu_seconds(pids: list[int]) -> float:
     mine = os.times()
     used = mine.children_user + mine.children_system
     for pid in pids:
-        # utime and stime, of the process and of children that it has waited for.
+        # utime and stime, of the process and of children that it has waited for
         used += sum(map(int, process.read_stat(pid)[11:15])) / TICKS
     return used
 
 
 def seconds_waiting(pids: list[int]) -> float:
-    """Return for how many seconds the threads of these processes have waited for a core that others
-    used; 0 if the kernel does not tell.
+    """Return how many seconds the threads of these processes have waited for a busy core. 0 if the
+    kernel does not report it.
     """
     waited = 0
     for pid in pids:
@@ -164,7 +161,7 @@ def event_files(pids: list[int]) -> dict[str, int]:
 
 
 class Activity:
-    """The signs of work of all processes below this one, sampled every `sample` seconds."""
+    """The activity of all processes below this one, sampled every `sample` seconds."""
 
     def __init__(self, sample: float = SAMPLE) -> None:
         self.words = Words()
@@ -195,20 +192,20 @@ class Activity:
         return max(self._sample, (time.thread_time() - spent) / MOST_SHARE)
 
     def quiet(self) -> dict[str, Any] | None:
-        """Return since when (epoch seconds) the program has been quiet, and what TensorFlow says
-        about it; None while the program works.
+        """Return since when (epoch seconds) the program is quiet, and TensorFlow's note. None while
+        the program works.
         """
         if self._since is None:
             return None
         return {"since": self._since, "peer": self.words.peer, "words": self.words.words}
 
 
-# ---- started ----
+# ---- start ----
 
 # Seconds for which a sign must last, while the own port may still open: long enough to be read in
 # the log of a pod that is not up, which is read at least every ten seconds.
 PATIENCE = 12.0
-# The share of a core that counts as work.
+# The share of a core that counts as activity.
 WORKS = 0.5
 # Seconds between two looks, and before the first: importing TensorFlow takes longer.
 LOOK, FIRST_LOOK = 1.0, 3.0
@@ -219,7 +216,7 @@ class StartSigns:
     """The signs by which a program counts as started although its own port is closed.
 
     Args:
-        words: what it prints.
+        words: its output.
         own: its own port.
         window: seconds from its start over which the use of CPU is judged.
     """
@@ -237,9 +234,7 @@ class StartSigns:
         words.looks_for_steps = True
 
     def look(self) -> bool:
-        """Look again if it is time; return whether the program counts as started. `seen`
-        says why.
-        """
+        """Look again if it is time; return whether the program counts as started, as in `seen`."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -269,8 +264,8 @@ class StartSigns:
         return {"sign": "events"} if event_files(pids) else None
 
     def _computes(self, now: float, used: float) -> dict[str, Any] | None:
-        """Return whether it used more than half a core over the whole window and over its second
-        half, or would have if no other program had used the cores.
+        """Return the sign of CPU use: more than half a core over the window and over its second
+        half. CPU time that other programs took from it counts, too.
         """
         age = now - self._began
         if age < self._window - self._patience:
@@ -283,9 +278,8 @@ class StartSigns:
 
 
 def described(sign: dict[str, Any], own: int) -> str:
-    """Return the text for the log of a pod, where nobody hears a report.
-
-    `kube/status/waiting_reasons.py` reads it there.
+    """Return the text for the log of a pod, where no report is read.
+    `kube/status/waiting_reasons.py` parses it.
     """
     how = {
         "ports": "listens on port " + ", ".join(map(str, sign.get("ports", ()))),

@@ -1,8 +1,7 @@
 """The report of a task's exit: cause, code, signal and what its output shows (TaskExit in JSON).
 
-Owns the kernel's counters of memory kills, and the two places to which a report goes: the backend's
-pipe and the termination message. `printed_errors` reads the output. Standard library only, Python
-3.8 syntax.
+This module reads the kernel's counters of memory kills, and writes to the backend's pipe and the
+termination message. `printed_errors` reads the output. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 
 # ---- memory kills: counters read before and after, from the own cgroup ----
-# The own cgroup's counter (v2 memory.events, v1 memory.oom_control) counts its own processes only;
-# the machine's (/proc/vmstat) is taken where no cgroup can be read, and proves less.
+# The own cgroup's counter (v2 memory.events, v1 memory.oom_control) counts only its own processes.
+# The machine's (/proc/vmstat) is used if no cgroup is readable, and proves less.
 
 
 CGROUP_ROOT = "/sys/fs/cgroup"
@@ -38,7 +37,7 @@ NO_LIMIT = 1 << 50
 
 
 class OomWatch:
-    """The counters of memory kills as they were when this was created."""
+    """The counters of memory kills when this was created."""
 
     def __init__(self) -> None:
         self._before = _kill_counters()
@@ -47,14 +46,12 @@ class OomWatch:
         """Return whether a process of this task was killed for memory since then.
 
         Call this when our children are gone: a cgroup in which others still run is not ours alone,
-        and a process that was killed there may have been another task's.
+        and a process killed there may have been another task's.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
     def around(self) -> bool:
-        """Return whether it happened in the cgroup, ours or not, or, without a cgroup, on this
-        machine.
-        """
+        """Return whether it happened in the cgroup, ours or not, or else on this machine."""
         return bool(self._risen())
 
     def _risen(self) -> list[str]:
@@ -130,7 +127,7 @@ SHELL_SIGNAL = 128
 
 
 class ChildExit:
-    """The end of the child itself; all None if it never ran or could not be collected."""
+    """The end of the child itself; all fields are None if it never ran or was not collected."""
 
     def __init__(self, status: int | None, shell: bool) -> None:
         self.ran = status is not None
@@ -144,7 +141,7 @@ class ChildExit:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it, or, as the shell reports it, the command that the shell ran."""
+        """The signal that ended it, or ended the shell's command by the shell's exit code."""
         told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
         return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
 
@@ -153,7 +150,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
     """Return (cause, detail) of a child that ended by itself."""
     by = child.killed_by
     # A shell hides that its command was killed for memory, so its exit code does not count. Another
-    # program that lost a helper process and still exits 0 has coped.
+    # program that lost a helper process and still exits with 0 has coped.
     if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
@@ -200,9 +197,7 @@ def task_exit(
 
 def exit_status(cause: str, child: ChildExit) -> int:
     """Return the exit status of our own process: the child's code, 128 + signal, SIGTERM's if
-    stopped.
-
-    Never 0 if stopped: a Job would count the task as done and not start it again.
+    stopped. Never 0 if stopped: a Job would count the task as done and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -243,7 +238,7 @@ class Report:
         self._waiting: list[bytes] = []
 
     def event(self, event: str, **fields: object) -> None:
-        """Report one event. Never blocks: what does not fit now goes with the next event."""
+        """Report one event. Never blocks: what does not fit now is sent with the next event."""
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)
 
@@ -271,8 +266,8 @@ class Report:
 
 
 def shortened(task_exit: dict[str, Any], limit: int) -> dict[str, Any]:
-    """Shorten `lastLines` until the whole is `limit` bytes: the oldest lines go, then the longest
-    shrink.
+    """Shorten `lastLines` to at most `limit` bytes in total: drop the oldest lines, then shorten
+    the longest.
     """
     lines = list(task_exit["lastLines"])
     task_exit = {**task_exit, "lastLines": lines, "detail": task_exit["detail"][:500]}
@@ -286,7 +281,7 @@ def shortened(task_exit: dict[str, Any], limit: int) -> dict[str, Any]:
 
 
 def _encode(value: dict[str, Any]) -> bytes:
-    # Undecodable names carry lone surrogates, which UTF-8 cannot write; they become "?".
+    # Undecodable names have lone surrogates, which UTF-8 cannot write; they become "?".
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -298,7 +293,7 @@ def _replace_file(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(temporary, path)
     except OSError:
-        # A file that is a mount point, as in a container, cannot be replaced: write to it instead.
+        # A mount point, as in a container, cannot be replaced: write to it instead.
         try:
             with open(path, "wb", buffering=0) as file:
                 file.write(data)

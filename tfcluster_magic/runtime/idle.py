@@ -1,10 +1,9 @@
-"""Idle detection of an In-Graph server, and the port by which a pod tells Kubernetes of it.
+"""Idle detection of an In-Graph server, and the port by which a pod shows it to Kubernetes.
 
-A server idles while nobody from outside is connected and it uses hardly any CPU. A connection
-belongs to the cluster when its other end is a socket of a process on this machine that carries this
-run's TFCLUSTER_RUN_UID, or lies at the address of another task's host. Who owns a socket is found
-by one look through /proc, and only when a connection is new. Standard library only, Python 3.8
-syntax.
+A server is idle while nobody from outside is connected and it uses hardly any CPU. A connection
+belongs to the cluster if its other end is a socket of a process on this machine with this run's
+TFCLUSTER_RUN_UID, or is at the address of another task's host. The owner of a socket is found by
+one search of /proc, and only for new connections. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class IdleWatch:
-    """Samples one server process; `since` is the start of the present idle period, or None."""
+    """Samples one server process; `since` is the start of the current idle period, or None."""
 
     def __init__(self, pid: int, port: int, mark: str, hosts: list[str]) -> None:
         self._pid = pid
@@ -42,7 +41,7 @@ class IdleWatch:
         self.since: float | None = None
 
     def sample(self) -> bool:
-        """Look once; whether `since` has changed."""
+        """Take a sample; return whether `since` has changed."""
         before, used, at = self.since, self._used(), time.monotonic()
         busy = used - self._cpu > BUSY * max(at - self._at, 0.001)
         self._cpu, self._at = used, at
@@ -59,14 +58,14 @@ class IdleWatch:
         return (int(stat[11]) + int(stat[12])) / TICKS if stat else 0.0
 
     def _outsiders(self) -> bool:
-        # The kernel's table takes 10 ms to read, the server's own sockets 0.2 ms: as long as those
+        # Reading the kernel's table takes 10 ms, the server's own sockets 0.2 ms: as long as those
         # are the same, so are its connections.
         opened = sockets.inodes(self._pid)
         if opened and opened == self._open:
             return not all(self._is_ours.values())
         self._open = opened
         every = [s for s in sockets.touching(self._port) if s.state == sockets.ESTABLISHED]
-        # Inode 0: not accepted yet; once it is, the server has a socket more and we look again.
+        # Inode 0: not accepted yet; once it is, the server has a new socket and we look again.
         here = {s.inode: s for s in every if s.local == self._port and s.inode != "0"}
         self._is_ours = {inode: ours for inode, ours in self._is_ours.items() if inode in here}
         new = [s for inode, s in here.items() if inode not in self._is_ours]
@@ -110,7 +109,7 @@ def _environment(pid: str) -> list[bytes]:
 
 
 # ---- the beacon ----
-# A port that is open while the server is in use. A readiness probe connects to it now and then, so
+# A port that is open while the server is in use. A readiness probe connects to it periodically, so
 # it stays open a while after the last use, and no use goes unnoticed.
 
 
@@ -119,7 +118,7 @@ BEACON_LINGER = 15.0
 
 
 class Beacon:
-    """A listener on `port` that takes every connection and ends it; closed until it is shown."""
+    """A listener on `port` that accepts and closes every connection; closed until it is shown."""
 
     def __init__(self, loop: EventLoop, port: int) -> None:
         self._loop = loop
@@ -127,7 +126,7 @@ class Beacon:
         self._listener: socket.socket | None = None
 
     def show(self, used: bool) -> None:
-        """Be open, or closed. Raises OSError when the port is taken."""
+        """Open or close the port. Raises OSError if it is taken."""
         if used and self._listener is None:
             self._listener = _listen(self._port)
             self._loop.on_fd(self._listener.fileno(), select.POLLIN, self._take)
@@ -137,17 +136,18 @@ class Beacon:
             self._listener = None
 
     def _take(self) -> None:
-        # One that is never taken stays in the queue, and a full queue looks like a closed port.
+        # A connection that is never accepted stays in the queue, and a full queue looks like a
+        # closed port.
         assert self._listener is not None
         try:
             self._listener.accept()[0].close()
         except OSError:
-            # It has gone by itself.
+            # closed by the peer
             pass
 
 
 def _listen(port: int) -> socket.socket:
-    """On every address: a pod's may be v4, v6 or both."""
+    """Listen on every address: a pod may have v4, v6 or both."""
     for family, host in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:

@@ -1,14 +1,13 @@
-"""Waits until the host names of the other tasks have addresses, and asks for them so that no name
-server keeps "there is no such name" for others.
+"""Waits until the host names of the other tasks have addresses, without negative caching.
 
-CoreDNS keeps an answer by name and type of record, with plain `cache 30` for half a minute. So each
-question is of another type that nobody has: the answer is empty either way, but its code says
-whether the name exists, and the question for the address is asked only once it does.
-Standard library only, Python 3.8 syntax.
+CoreDNS caches an answer by name and record type, with plain `cache 30` for half a minute. So each
+question uses another unassigned type: the answer is empty either way, but its code says whether the
+name exists, and the address is asked for only once it does. Standard library only, Python 3.8
+syntax.
 
-Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
-Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the types from 61440 on that are not given
-Ref: https://coredns.io/plugins/cache/
+Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message Ref:
+https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on Ref:
+https://coredns.io/plugins/cache/
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds after which a program starts although names are missing that it does not need: they may
-# belong to tasks that have ended already.
+# Seconds after which a program starts although unneeded names are missing: they may belong to tasks
+# that have ended already.
 GO_ON = 30.0
 # On Kubernetes names come when the last task has an address, at the latest ten seconds after the
-# first (`operator/reconcile/`): what is usual is no news.
+# first (`operator/reconcile/`); nothing is printed before that.
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Names that have to exist before all are asked for together; of few these are all."""
+"""Names that have to exist before all are asked for together; a small cluster has no others."""
 
 
 def wait_for_names(
     hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """Return once every host has an address, or after GO_ON seconds those that are needed, if any
-    has: while none has, nobody has given them names yet.
+    """Return once every host has an address, or after GO_ON seconds only the needed ones.
 
-    Raises ConfigError naming those that have none.
+    The latter requires that names have been published at all. Raises ConfigError naming the hosts
+    without an address.
     """
     names = UnresolvedNames([host for host in hosts if not _is_address(host)], needed)
     if not names.missing:
@@ -54,7 +53,7 @@ def wait_for_names(
             waited > patience or (late and not names.lacks_needed and names.given)
         )
         if ends:
-            names.ask(singly=True, every=True)  # to name those that have none
+            names.ask(singly=True, every=True)  # to name those without
         if not names.missing:
             if told:
                 say("every address is there")
@@ -72,10 +71,12 @@ def wait_for_names(
 
 
 class UnresolvedNames:
-    """Names without an address yet. 600 tasks that ask for 600 names each are too many questions:
-    the name that all are below (of a headless Service) has an address for each of them, so one
-    answer tells that all are there; until then the first that is missing tells enough. An answer
-    that lacks some may be kept as long as none: so it is asked for once a SAMPLE of them exists.
+    """Names without an address yet.
+
+    600 tasks that ask for 600 names each are too many questions. The common parent name (of a
+    headless Service) has an address for each task, so one answer covers all; until then the first
+    missing name is enough. An incomplete answer may be cached as long as an empty one, so the
+    parent is asked for only once a SAMPLE of names exists.
     """
 
     def __init__(self, names: list[str], needed: list[str]) -> None:
@@ -88,7 +89,7 @@ class UnresolvedNames:
 
     @property
     def lacks_needed(self) -> bool:
-        """Whether one is missing that is needed; these are asked for first."""
+        """Whether a needed name is missing; needed names come first."""
         return bool(self.missing) and self.missing[0] in self._needed
 
     @property
@@ -99,12 +100,12 @@ class UnresolvedNames:
 
     @property
     def given(self) -> bool:
-        """Whether the name that all are below is there, as far as anybody says."""
+        """Whether the common parent name exists, as far as known."""
         return not self._above or name_exists(self._above) is not False
 
     def ask(self, singly: bool, every: bool) -> None:
-        """Ask for all together, then `singly` or where that tells nothing for one after the other:
-        until the first that has no address, or for `every` one.
+        """Ask for all together, then, if `singly` or if that gave no answer, one after the other.
+        Stop at the first without an address unless `every` one is wanted.
         """
         together = 0
         if self._above and self._count > 1:
@@ -132,7 +133,7 @@ class UnresolvedNames:
 
 
 def _addresses(name: str) -> int:
-    """How many addresses a name has, of the kind of which it has more."""
+    """Return how many addresses a name has, of the family of which it has more."""
     import socket
 
     try:
@@ -153,24 +154,24 @@ def _is_address(host: str) -> bool:
 RESOLV_CONF = "/etc/resolv.conf"
 DNS_PORT = 53
 DNS_TIMEOUT = 1.0
-"""How long an answer may take."""
+"""Timeout of an answer in seconds."""
 DNS_TRIES = 3
-"""Questions in a row without an answer, as packets get lost while a pod's network is made, after
-which the resolver has to find out itself.
+"""Unanswered questions in a row before the resolver is used instead: packets get lost while a pod's
+network is being set up.
 """
 UNASSIGNED_TYPES = (61440, 65534)
 NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
 ALWAYS_THERE = "kubernetes.default"
-"""A name that every cluster has: who denies it does not understand the question."""
+"""A name that every cluster has: a server that denies it does not understand the question."""
 _understood: dict[str, bool] = {}
-"""The name servers of which it is known whether they understand."""
+"""By name server: whether it understands the question."""
 _silent: dict[str, int] = {}
-"""How many questions in a row each has not answered."""
+"""By name server: how many questions in a row it has not answered."""
 
 
 def name_exists(name: str) -> bool | None:
-    """Whether a name of this namespace, such as `digits-2-ps-0.digits-2`, has an address; None when
-    nobody says so, or when it is another kind of name.
+    """Return whether a name of this namespace, such as `digits-2-ps-0.digits-2`, has an address.
+    None if unknown, or if it is another kind of name.
     """
     server, domain = _name_server()
     if not server or not domain or name.count(".") > 1:
@@ -180,7 +181,7 @@ def name_exists(name: str) -> bool | None:
         if code == SILENCE:
             if _asks_again(server):
                 return False
-            _understood[server] = False  # or each name would cost that long
+            _understood[server] = False  # or each name would take that long
         elif code != NO_ERROR:
             return None
         else:
@@ -194,13 +195,13 @@ def name_exists(name: str) -> bool | None:
 
 
 def _asks_again(server: str) -> bool:
-    """Whether a server that did not answer is asked again."""
+    """Return whether to ask a server again that did not answer."""
     _silent[server] = _silent.get(server, 0) + 1
     return _silent[server] < DNS_TRIES
 
 
 def _name_server() -> tuple[str, str]:
-    """The first name server, and the domain of the pod's namespace; empty where it is no pod's."""
+    """Return the first name server and the domain of the pod's namespace; empty outside of pods."""
     server = domain = ""
     try:
         with open(RESOLV_CONF) as said:
@@ -216,7 +217,7 @@ def _name_server() -> tuple[str, str]:
 
 
 def _response_code(name: str, server: str) -> int:
-    """The code of the answer, SILENCE for none."""
+    """Return the code of the answer, SILENCE for none."""
     import socket
 
     number = random.randrange(1 << 16)

@@ -1,8 +1,8 @@
-"""Preparation before the child starts: the output folder is there and this run's own, the program
-is found, names resolve, and the checkpoints of the run that is resumed are copied.
+"""Preparation before the child starts.
 
-Runs in a thread, because a volume or a name server may hang and SIGTERM must be answered still.
-Standard library only, Python 3.8 syntax.
+The output folder is created and claimed for this run, the program is found, names are resolved, and
+the checkpoints of a resumed run are copied. It runs in a thread, because a volume or a name server
+may hang and SIGTERM must still be answered. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # How long names may stay unresolved and the copy of checkpoints unfinished, in seconds.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
-# How long a volume may answer with what it says while it recovers: GlusterFS, for one, gives a
-# server that does not answer 42 s before it goes on without. What is left then, stays.
+# How long a volume may return errors that it returns while it recovers: GlusterFS, for one, waits
+# 42 s for a silent server. Later errors are permanent.
 VOLUME_PATIENCE = 60.0
 RECOVERING = {
     errno.EAGAIN,
@@ -46,17 +46,17 @@ RECOVERING = {
 
 
 class Preparation:
-    """The thread's work and what it says; `finished` and `problem` are set from the loop."""
+    """The thread's work and its messages; `finished` and `problem` are set from the loop."""
 
     def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:
         self.finished = False
         self.problem = ""
         self.problem_message: dict[str, Any] | None = None
-        """The same by its code, where it has one."""
+        """The same as a code, if it has one."""
         self.owns_folder = False
-        """Whether the output folder is there, and this run's."""
+        """Whether the output folder exists and belongs to this run."""
         self.earlier: EarlierCheckpoints | None = None
-        """The checkpoints that a program finds when it starts; none where it writes none."""
+        """The checkpoints that a program finds when it starts; None if it writes none."""
         self._config = config
         self._loop = loop
         self._say = say
@@ -115,10 +115,10 @@ class Preparation:
 
 
 def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], None]) -> None:
-    """Make the output folder, for the run whose uid `owner` is. Raises ConfigError saying why not.
+    """Create the output folder for the run with uid `owner`. Raises ConfigError with the reason.
 
-    Under load a network volume fails a call that it takes a moment later, so what may be over soon
-    is tried again for `patience` seconds.
+    Under load a network volume fails a call that it accepts a moment later, so temporary errors are
+    retried for `patience` seconds.
     """
     started, pause, told = time.monotonic(), 0.1, ""
     while True:
@@ -140,22 +140,22 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 
 
 # ---- the owner of an output folder ----
-# The run that came first leaves its uid there, as the name of a folder. So a run never writes
-# between the files of another one that had its number: a launch from where the log volume is not
-# mounted cannot see that the number is used. A folder and not a file, for its name is there at once
-# and whole on every volume.
+# The first run leaves its uid there, as the name of a folder. So a run never writes between the
+# files of another one with the same number: a launch that does not see the log volume cannot know
+# that the number is used. It is a folder, not a file, because its name appears at once on every
+# volume.
 
 
 OWN_PREFIX = ".tfcluster-"
-"""How the names of our own folders in an output folder begin."""
+"""Prefix of our own folders in an output folder."""
 OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
-    """Make the folder this run's own. Raises ConfigError when it is another's, OSError."""
+    """Claim the folder for this run. Raises ConfigError if it belongs to another, OSError."""
     own = OWNER_MARK + uid
-    # A peer of this run leaves the mark before anything else: a list that was begun after another
-    # showed something has it. A look at the mark itself would take a volume's error for "no".
+    # A peer of this run creates the mark before anything else, so a listing with any entry that was
+    # started after that has it. A look at the mark itself would take a volume's error for "no".
     if os.listdir(folder) and own not in os.listdir(folder):
         raise ConfigError(_used_by_another_run(folder))
     os.makedirs(os.path.join(folder, own), exist_ok=True)
@@ -171,14 +171,14 @@ def _used_by_another_run(folder: str) -> str:
     )
 
 
-# ---- files beside a program whose own folder is not to be found here ----
+# ---- files beside a program whose own folder does not exist here ----
 
 
 CODE = (".py", ".sh", ".pyc")
 
 
 def bring_files(program: str, missing: str, folder: str, say: Callable[[str], None]) -> None:
-    """Copy what lies beside a program to the folder that it starts in, where it is not there."""
+    """Copy missing files from beside a program to the folder in which it starts."""
     count = 0
     for below, folders, files in os.walk(program, followlinks=True):
         # A ConfigMap's files are links to a folder `..data`.
@@ -194,7 +194,7 @@ def bring_files(program: str, missing: str, folder: str, say: Callable[[str], No
 
 
 def _copy_once(source: str, target: str) -> bool:
-    """Copy a file unless it is there, whole or not at all; other tasks do the same."""
+    """Copy a file unless it exists, whole or not at all; other tasks do the same."""
     import shutil
 
     if os.path.lexists(target):
@@ -207,7 +207,7 @@ def _copy_once(source: str, target: str) -> bool:
 
 
 # ---- checkpoints of an old run, copied into the new folder once, by one task for all ----
-# Event files and logs stay behind, and the index that TensorFlow calls "checkpoint" is made to name
+# Event files and logs are not copied, and TensorFlow's index file "checkpoint" is changed to name
 # the copies. A marker file says that the copy is complete.
 
 
@@ -245,7 +245,7 @@ def _copy_files(old: str, new: str) -> int:
     for folder, folders, files in os.walk(old, onerror=fail):
         target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
         os.makedirs(target, exist_ok=True)
-        # What says whose a folder is, how far the old run was and where it wrote, is the old run's.
+        # Markers of owner, progress and written folders belong to the old run.
         own = (OWN_PREFIX, WRITTEN) if folder == old else (OWN_PREFIX,)
         folders[:] = sorted(name for name in folders if not name.startswith(own))
         for name in sorted(files):
@@ -262,8 +262,8 @@ def _copy_files(old: str, new: str) -> int:
 
 
 def _point_index_to_copies(index: str, folder: str) -> None:
-    # TensorFlow writes absolute paths into the index; kept as they are, the new run would restore
-    # from the old folder, and fail once that is deleted.
+    # TensorFlow writes absolute paths into the index; unchanged, the new run would restore from the
+    # old folder, and fail once that is deleted.
     with open(index, encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read().split("\n")
     for number, line in enumerate(lines):

@@ -1,9 +1,9 @@
 """Errors in a program's output: the error and its message, and the line of the user's code.
 
-Owns the end of the output in memory and every pattern that reads it: tracebacks (chained, grouped,
-one inside the message of another), TensorFlow's and Keras' decoration of messages, crashes of
-native code, shells, command lines; and whether a lost peer was the reason. Decides nothing about
-exit codes. Standard library only, Python 3.8 syntax.
+The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, one inside
+the message of another), TensorFlow's and Keras' decoration of messages, crashes of native code,
+shells and command lines, and whether a lost peer was the reason. Exit codes are judged elsewhere.
+Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class LastLines:
         return bytes(self._tail)
 
     def report(self, cause: str, crashed: bool, shell: bool, folder: str) -> dict[str, Any]:
-        """Return the fields of a TaskExit that its output shows.
+        """Return the fields of a TaskExit that the output shows.
 
         Args:
-            cause: of the exit, such as "Error" or "Completed".
+            cause: the cause of the exit, such as "Error" or "Completed".
             crashed: whether a signal that the program raised itself ended it.
             shell: whether a shell ran it, which hides the exit codes of a pipe's earlier commands.
-            folder: of the program, to which the paths of the user's own files are relative.
+            folder: the program's folder, to which paths of the user's own files are relative.
         """
         lines = _shown_lines(bytes(self._tail), self._cut)
         errors = find_errors(lines, folder)
@@ -120,9 +120,8 @@ def _shown(line: str) -> str:
 
 
 def _last(lines: list[str], error: PrintedError | None) -> list[str]:
-    """Return at most 20 lines without noise: the last ones, up to the error that ended the program.
-
-    Of a message that is too long, the first line is kept, which names the exception.
+    """Return at most 20 lines without noise, up to the error that ended the program. A message that
+    is too long keeps its first line, which names the exception.
     """
     end = error.end if error and error.kind == MAIN else len(lines)
     head = [line for line in lines[:end] if not _is_noise(line)] or lines
@@ -133,15 +132,13 @@ def _last(lines: list[str], error: PrintedError | None) -> list[str]:
 
 
 def _went_on(lines: list[str], error: PrintedError) -> bool:
-    """Return whether more was printed after an error than a message of several lines is long."""
+    """Return whether more was printed after an error than a multi-line message has."""
     plain = [n for n in lines[error.said_at + 1 :] if not (_is_noise(n) or n[0] in " \t|")]
     return sum(not (DECORATION.match(line) or FRAME.match(line)) for line in plain) > MORE_LINES
 
 
 def _last_words(lines: list[str], errors: list[PrintedError]) -> str:
-    """Return the last line that is neither a log line nor part of an error that did not end the
-    program.
-    """
+    """Return the last line that is no log line, nor part of an error that ended nothing."""
     aside = {n for each in errors for n in range(each.start, each.end)}
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
@@ -163,11 +160,11 @@ def _is_noise(line: str) -> bool:
     return _level(line) in ("I", "W") or NOISE.match(line) is not None
 
 
-# ---- errors, each where it stands ----
+# ---- errors, in order ----
 
 
 TRACEBACK = "Traceback (most recent call last)"
-# Errors that ended the program; of a thread or child process; after which it went on.
+# Errors that ended the program, a thread or a child process; and others.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
 # Why a coordinator cancelled the work of its workers; the program only learns that it did.
@@ -222,7 +219,7 @@ class PrintedError:
     """One error.
 
     `kind` says what it ended; `start` and `end` are its lines, `said_at` is the line of the error
-    itself. `error` and `origin` (what led to it) are texts for people; `file` and `line` are in the
+    itself. `error` and `origin` (what led to it) are texts for users; `file` and `line` are in the
     user's code. `raw` is the error as it was printed.
     """
 
@@ -240,7 +237,7 @@ class PrintedError:
         if self.place:
             found.update(file=_short(self.place[0], 200), line=self.place[1])
         said, before = (text.partition(": ")[2] for text in (self.error, self.origin))
-        # Reported once, though it was raised again as another kind.
+        # report once what was raised again as another type
         if self.origin not in ("", self.error) and (not before or before != said):
             found["origin"] = _short(self.origin, MAX_ERROR)
         return found
@@ -425,8 +422,8 @@ REST = re.compile(
 
 
 def describe(raw: list[str]) -> str:
-    """Return the text of an exception's lines, such as `InvalidArgumentError: indices[0] = 5 is not
-    in [0, 3)`.
+    """Return the text of an exception, such as `InvalidArgumentError: indices[0] = 5 is not in [0,
+    3)`.
     """
     match = EXCEPTION.match(raw[0]) if raw else None
     if match is None:
@@ -462,11 +459,11 @@ def _names_exception(name: str) -> bool:
     return name.endswith(("Error", "Exception", "Interrupt", "Warning"))
 
 
-# ---- what has no traceback ----
+# ---- errors without a traceback ----
 
 
 def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Return why a ClusterCoordinator cancelled everything; it only logs that."""
+    """Return why a ClusterCoordinator cancelled everything, which it only logs."""
     match = CANCELLING.match(lines[number])
     if match is None:
         return None
@@ -548,7 +545,7 @@ def _shell(line: str) -> re.Match[str] | None:
 
 
 def _command_line(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read what a shell, Python's command line or the program's own argument parser refuses."""
+    """Read an error of a shell, Python's command line or the program's own argument parser."""
     line = lines[number]
     read = PrintedError(MAIN, number)
     read.raw = [line]

@@ -1,8 +1,8 @@
-"""Processes: start a child that dies with us, find all that descends from us, end it, read exits;
-and the event loop that waits for them.
+"""Processes and the event loop that waits for them.
 
-Owns prctl, fork and wait, and the wake-up pipe by which signals and threads end the loop's sleep;
-never decides why something ended. Standard library only, Python 3.8.
+A child is started such that it dies with us; all descendants are found and ended, and exits are
+collected. Signals and threads end the loop's sleep by a wake-up pipe. Standard library only, Python
+3.8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform.startswith("linux")
-# Sent to us when the thread that started us ends; not SIGTERM, which must go on meaning "stop".
+# Sent to us when the thread that started us ends; not SIGTERM, which must keep meaning "stop".
 PARENT_DIED = signal.SIGUSR2
 
 
@@ -35,7 +35,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none slips away."""
+    """Become the parent of every descendant whose own parent ends, so that none escapes."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -48,7 +48,7 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
     """Start argv in a session of its own, stdout and stderr on `output`; it dies with us.
 
     Raises:
-        SpawnError: the folder or the file cannot be used, or there is no room for a process.
+        SpawnError: the folder or the file is unusable, or no process can be created.
     """
     told, tell = os.pipe()
     parent = os.getpid()
@@ -70,13 +70,13 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
 def _become(
     argv: list[str], env: dict[str, str], cwd: str, output: int, parent: int, tell: int
 ) -> None:
-    """In the child: never returns."""
+    """Become the command in the child; never returns."""
     at = cwd
     try:
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # It died before it could be told.
+            # It died before the signal was set up.
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
@@ -106,7 +106,7 @@ def _close(fd: int) -> None:
 
 
 def find_program(name: str, path: str) -> str:
-    """The first executable of this name on a PATH, or ''."""
+    """Return the first executable of this name on a PATH, or ''."""
     for folder in path.split(os.pathsep):
         candidate = os.path.join(folder, name)
         if folder and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
@@ -115,7 +115,7 @@ def find_program(name: str, path: str) -> str:
 
 
 def descendants() -> list[int]:
-    """Every process below this one, nearest first. Empty where there is no /proc."""
+    """Return every process below this one, nearest first; empty without /proc."""
     children: dict[int, list[int]] = {}
     if not os.path.isdir("/proc/self"):
         return []
@@ -133,9 +133,8 @@ def descendants() -> list[int]:
 
 
 def read_stat(pid: int) -> list[bytes]:
-    """Fields of /proc/<pid>/stat from the state on: [0] state, [1] ppid, [11] utime, [12] stime.
-
-    Empty when the process is gone.
+    """Return fields of /proc/<pid>/stat from the state on: [0] state, [1] ppid, [11] utime, [12]
+    stime. Empty if the process is gone.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -145,16 +144,18 @@ def read_stat(pid: int) -> list[bytes]:
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal to a process, or to a group when negative; one that is gone is fine."""
+    """Send a signal to a process, or to a group if negative; ignore one that is gone."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        # Gone, or it has changed its user (sudo) and is beyond us.
+        # Gone, or it has changed its user (sudo).
         pass
 
 
 def reap() -> tuple[list[tuple[int, int]], bool]:
-    """Collect every child that has ended: [(pid, wait status)], and whether any child is left."""
+    """Collect every child that has ended; return [(pid, wait status)] and whether any child is
+    left.
+    """
     ended: list[tuple[int, int]] = []
     while True:
         try:
@@ -167,8 +168,7 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
-    """SIGKILL everything below us until nothing is left, at most `limit` seconds; what was reaped.
-
+    """SIGKILL all descendants until none is left, for at most `limit` seconds; return those reaped.
     An orphan becomes our child (adopt_orphans), so no child left means no descendant left.
     """
     until = time.monotonic() + limit
@@ -178,7 +178,7 @@ def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, in
     while left and time.monotonic() < until:
         for pid in descendants() or [-child]:
             send(pid, signal.SIGKILL)
-        # SIGCHLD ends the wait; the time-out is for those forked between listing and killing.
+        # SIGCHLD ends the wait; the timeout is for those forked between listing and killing.
         if poll.poll(50):
             os.read(wakeup, 4096)
         more, left = reap()
@@ -189,14 +189,13 @@ def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, in
 # ---- the event loop ----
 
 
-# The most that poll() takes is 24 days.
+# The longest timeout of poll() is 24 days.
 LONGEST = 24 * 3600.0
 
 
 class EventLoop:
     """One poll() over file descriptors, signals and timers; it sleeps while there is nothing to do.
-
-    Callbacks by descriptor, signal number and timer name, all called from run().
+    Callbacks by descriptor, signal number and timer name are all called from run().
     """
 
     def __init__(self) -> None:
@@ -211,7 +210,7 @@ class EventLoop:
         self._poll.register(self.wakeup, select.POLLIN)
 
     def wake(self) -> None:
-        """End the sleep and call what was given for signal 0; safe from any thread."""
+        """End the sleep and call the callback of signal 0; safe from any thread."""
         try:
             os.write(self._wake, b"\0")
         except BlockingIOError:
@@ -219,19 +218,19 @@ class EventLoop:
             pass
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """Call back for a signal, outside of signal context. 0 stands for wake()."""
+        """Set the callback for a signal, called outside of signal context; 0 stands for wake()."""
         self._signals[number] = callback
         if number:
-            # Any handler will do: without one the signal's default is taken, or nothing as PID 1.
+            # Any handler will do: without one the signal's default applies, or nothing as PID 1.
             signal.signal(number, lambda _number, _frame: None)
 
     def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:
-        """Call back when poll() reports any of these events, an error or a hang-up."""
+        """Set the callback for these events of poll(), errors and hang-ups."""
         self._fds[fd] = callback
         self._poll.register(fd, events)
 
     def off_fd(self, fd: int) -> None:
-        """Forget a descriptor; unknown ones are fine."""
+        """Forget a descriptor; ignore an unknown one."""
         if self._fds.pop(fd, None):
             self._poll.unregister(fd)
 
@@ -240,7 +239,7 @@ class EventLoop:
         self._timers[name] = (time.monotonic() + seconds, callback)
 
     def cancel(self, name: str) -> None:
-        """Forget a timer; unknown ones are fine."""
+        """Cancel a timer; ignore an unknown one."""
         self._timers.pop(name, None)
 
     def run(self, done: Callable[[], bool]) -> None:

@@ -1,9 +1,9 @@
-"""A program that no launch took a snapshot of, as a task finds it when it starts: a path that it
-sees, a URL, a command of its image, or text that nobody has read.
+"""A program without a snapshot, found by a task at its start.
 
-Owns fetching, checksums and which file starts a folder. What it finds goes into the task's own
-description of its program; it starts nothing. A URL's network is the administrator's to grant, and
-nobody else ever reads it. Standard library only, Python 3.8 syntax.
+It is a path that the task sees, a URL, a command of its image, or an uninspected text. Fetching,
+checksums and the choice of the file that starts a folder are here; the results are added to the
+task's description of its program. The administrator grants access to a URL's network, and nobody
+else ever reads it. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,44 +28,46 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""What starts a folder, the first that is there; without them its only `.py` file. The same as in
-`program/sources.py`."""
+"""Files that start a folder, the first that exists; without them its only `.py` file. The same as
+in `program/sources.py`.
+"""
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 MOST_BYTES = 50 << 20
-"""The largest program: a file, a folder that is hashed, a download, and what an archive unpacks to.
-"""
+"""The largest program: a file, a hashed folder, a download, and what an archive unpacks to."""
 MOST_FILES = 10000
 MOST_HEADER = 1 << 20
-"""The largest header of an entry in a .tar.gz: tarfile holds it in memory, many times over."""
+"""The largest header of an entry in a .tar.gz, which tarfile keeps in memory many times."""
 PATH_PATIENCE = 60.0
-"""Seconds in which a volume may come to see a file that is there: NFS keeps for so long that there
-is none. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)"""
+"""Seconds in which a volume may come to see an existing file: NFS caches its absence for so long.
+Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Seconds in which an address may come to answer, for a pod's network policy may be late, and then
-as many in which it has to send the program."""
+"""Seconds in which a URL has to answer, as a pod's network policy may be late, and then to send the
+program.
+"""
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0
 PASSING = (408, 425, 429, 500, 502, 503, 504)
-"""Answers of servers that may be another in a moment.
-Ref: https://www.rfc-editor.org/rfc/rfc9110#section-15"""
+"""HTTP codes that may change in a moment. Ref: https://www.rfc-editor.org/rfc/rfc9110#section-15"""
 SERVES = re.compile(
     r"\b(?:ParameterServerStrategy(?:V2)?|MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy"
     r"|(?:train|distribute|server_lib)\.Server|estimator\.train_and_evaluate)\b"
 )
-"""What makes a task listen on its own port; `program/inspection.py` reads the same in a snapshot.
+"""Names that make a task listen on its own port; `program/inspection.py` uses the same for
+snapshots.
 """
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 MOST_READ, MOST_READ_FILES = 1 << 20, 200
 
 
 def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
-    """Fill in where the program of this task is, what starts it and whether it serves; in at most
-    `patience` seconds.
+    """Fill in where the program is, what starts it and whether it serves, in at most `patience`
+    seconds.
 
     Raises:
-        ConfigError: it is not there, cannot be fetched, or has another checksum than was asked for.
+        ConfigError: it does not exist, cannot be fetched, or has another checksum than requested.
     """
     program = config.program
     if program.get("command"):
@@ -80,7 +82,7 @@ def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]
 
 
 def _find_command(config: TaskConfig) -> None:
-    """It starts where its image says, which is where a pod's first process is."""
+    """Set the command's folder: the image's, where a pod's first process is."""
     if config.in_pod and not config.program.get("workingDir"):
         config.program.update(dir=os.getcwd(), workingDir=".")
 
@@ -108,7 +110,7 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
 
 
 def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat_result:
-    """What is at a path, in at most `patience` seconds. Raises ConfigError, OSError."""
+    """Return the stat of a path, in at most `patience` seconds. Raises ConfigError, OSError."""
     until, told = time.monotonic() + patience, False
     while True:
         try:
@@ -129,7 +131,7 @@ def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat
 
 
 def _starts(program: dict[str, Any], folder: str, source: str) -> None:
-    """The file that starts a folder: as asked for, else by its name."""
+    """Choose the file that starts a folder: as requested, else by its name."""
     program["dir"] = folder
     if program.get("entrypoint"):
         return
@@ -148,7 +150,7 @@ def _starts(program: dict[str, Any], folder: str, source: str) -> None:
 
 
 def file_checksum(path: str) -> str:
-    """The SHA-256 of a file's bytes, as `sha256sum` prints it. Raises OSError."""
+    """Return the SHA-256 of a file, as `sha256sum` prints it. Raises OSError."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -157,16 +159,16 @@ def file_checksum(path: str) -> str:
 
 
 def folder_checksum(folder: str) -> str:
-    r"""The SHA-256 of what `sha256sum` prints of all files of a folder, ordered by their paths.
+    r"""Return the SHA-256 of the output of `sha256sum` for all files of a folder, sorted by path.
 
-    Hidden files and folders and `__pycache__` do not count; links count as what they lead to.
+    Hidden files and folders and `__pycache__` do not count; links count as their targets.
 
         find -L . -mindepth 1 \( -name '.*' -o -name __pycache__ \) -prune -o -type f \
             -printf '%P\0' | LC_ALL=C sort -z | xargs -0r sha256sum -- | sha256sum
 
     Raises:
-        OSError: a file cannot be read.
-        ConfigError: it is larger than a program, or `sha256sum` writes a name in another way.
+        OSError: a file is unreadable.
+        ConfigError: it is larger than a program, or `sha256sum` escapes a name.
     """
     left, listed = MOST_BYTES, []
     for path in _files_of(folder):
@@ -193,7 +195,7 @@ def folder_checksum(folder: str) -> str:
 
 
 def _files_of(folder: str) -> Iterator[str]:
-    """Paths below a folder; a link to a folder that it lies in is nothing. Raises OSError."""
+    """Yield paths below a folder, without links to folders above them. Raises OSError."""
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
     while waiting:
         below, above = waiting.pop()
@@ -257,8 +259,8 @@ def _find_download(config: TaskConfig, patience: float, say: Callable[[str], Non
 
 
 def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
-    """It goes by the proxies that the program has, too, and by none where the program would not. It
-    opens http and https alone, also where a server leads elsewhere.
+    """Return an opener for http and https that uses the program's own proxy settings. It refuses
+    redirects to other schemes.
     """
     import urllib.request
     from urllib.parse import urljoin, urlsplit
@@ -278,9 +280,9 @@ def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
 
     class Redirects(urllib.request.HTTPRedirectHandler):
         def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-            fp.close()  # else the base class reads what comes with it, of whatever size
+            fp.close()  # else the base class reads the body, of any size
             target = urljoin(req.full_url, headers.get("location") or "")
-            if urlsplit(target).scheme.lower() not in ("http", "https"):  # that one follows ftp
+            if urlsplit(target).scheme.lower() not in ("http", "https"):  # not ftp
                 raise ConfigError(
                     f"{req.full_url} leads to {target}, and only http and https are followed",
                     code="ProgramRedirected",
@@ -312,10 +314,8 @@ def _fetch(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """The name and content of what is at an address. Raises ConfigError.
-
-    It is given up at last whatever the server does: one that sends a header byte by byte is within
-    every limit of a single read.
+    """Return the name and content of a URL. Raises ConfigError. There is a total time limit: a
+    server that sends a header byte by byte stays within every limit of a single read.
     """
     import threading
 
@@ -324,7 +324,7 @@ def _fetch(
     def fetch() -> None:
         try:
             found.append(_fetched(url, opener, patience, say))
-        except BaseException as error:  # raised where it is waited for
+        except BaseException as error:  # raised in the waiting thread
             found.append(error)
 
     thread = threading.Thread(target=fetch, daemon=True)
@@ -348,7 +348,7 @@ def _fetched(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """The same, without an end where the server never comes to one."""
+    """Return the same, without a total time limit."""
     import urllib.error
     from http.client import HTTPException
 
@@ -374,7 +374,7 @@ def _fetched(
 
 
 def _name_of(*urls: str) -> str:
-    """The first name that says what a program is. Raises ConfigError without any."""
+    """Return the first name with a known ending. Raises ConfigError without any."""
     for name in map(_last_part, urls):
         if name.lower().endswith((*SCRIPTS, *ARCHIVES)):
             return name
@@ -410,10 +410,10 @@ def _last_part(url: str) -> str:
 
 
 def _unpack(content: bytes, name: str, folder: str) -> str:
-    """Write out an archive's files; a single folder that holds everything is taken as the root.
+    """Unpack an archive and return its root: the only folder, if that contains everything.
 
     Raises:
-        ConfigError: it is damaged, too large, or holds what is not unpacked.
+        ConfigError: it is damaged, too large, or has unsupported entries.
         OSError: its files cannot be written.
     """
     left = MOST_BYTES
@@ -433,7 +433,7 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
                 os.chmod(target, 0o700)
     except (ConfigError, MemoryError):
         raise
-    except Exception as error:  # of a damaged archive the library raises nearly anything
+    except Exception as error:  # for damaged archives the library raises nearly anything
         if isinstance(error, OSError) and error.errno:
             raise
         why = _damage(error)
@@ -449,7 +449,7 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
 
 
 def _copy(stream: Any, file: Any, most: int) -> int:
-    """Copy what a stream holds, but hardly more than `most` bytes; how many there were."""
+    """Copy a stream, but hardly more than `most` bytes; return how many there were."""
     count = 0
     while count <= most:
         block = stream.read(1 << 16)
@@ -461,11 +461,11 @@ def _copy(stream: Any, file: Any, most: int) -> int:
 
 
 NO_GZIP = "Not a gzipped file"
-"""What Python says of bytes that do not begin as gzip's do."""
+"""Python's message for bytes that do not begin like gzip."""
 
 
 def _damage(error: Exception) -> str:
-    """What is wrong with an archive, in words."""
+    """Return what is wrong with an archive."""
     import gzip
     import tarfile
     import zipfile
@@ -512,9 +512,8 @@ def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _ListedFiles(io.BytesIO):
-    """A .zip that gives its list of entries only where they are as few as a program may have:
-    zipfile reads the list at once, and 50 MiB of it fill 1 GiB. The number that an archive says of
-    itself may be another.
+    """A .zip that refuses to give a list of too many entries. zipfile reads the whole list, and 50
+    MiB of it fill 1 GiB; the number that an archive states may be wrong.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -522,7 +521,7 @@ class _ListedFiles(io.BytesIO):
         self._name = name
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes. Raises ConfigError for a list with too many entries."""
+        """Return the next bytes. Raises ConfigError for a list with too many entries."""
         block = super().read(size)
         if _count_listed(block) > MOST_FILES:
             raise _too_many(self._name)
@@ -530,12 +529,13 @@ class _ListedFiles(io.BytesIO):
 
 
 LISTED, LISTED_BYTES = b"PK\1\2", 46
-"""How an entry begins in the list of a .zip, and its bytes before its name.
-Ref: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)"""
+"""How an entry begins in the list of a .zip, and its bytes before its name. Ref:
+https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
+"""
 
 
 def _count_listed(block: bytes) -> int:
-    """How many entries of a .zip's list stand one after another, hardly more than may be."""
+    """Count consecutive entries of a .zip's list, hardly beyond the limit."""
     import struct
 
     count = place = 0
@@ -565,8 +565,8 @@ def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _Unzipped:
-    """What a .tar.gz holds, read forwards and never beyond what a program may have: headers could
-    claim any size, and be as many as compress to nothing.
+    """The content of a .tar.gz, read forwards and limited to the largest program. Headers could
+    claim any size, and any number of them compresses well.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -577,8 +577,8 @@ class _Unzipped:
         self._most = MOST_BYTES + MOST_FILES * 2048  # headers and padding come on top of files
 
     def read(self, size: int) -> bytes:
-        """The next bytes, without what follows the compressed ones and is none of them: tar leaves
-        that alone. Raises ReadError for too large a header, ConfigError at the limit.
+        """Return the next bytes, ignoring data after the compressed ones, as tar does. Raises
+        ReadError for too large a header, ConfigError at the limit.
         """
         import gzip
         import tarfile
@@ -597,11 +597,11 @@ class _Unzipped:
         return block
 
     def tell(self) -> int:
-        """How many bytes were read."""
+        """Return how many bytes were read."""
         return self._at
 
     def seek(self, place: int) -> int:
-        """Go forwards to a place; to the end where it is behind that."""
+        """Skip forwards to a place, at most to the end."""
         while self._at < place and self.read(min(1 << 16, place - self._at)):
             pass
         return self._at
@@ -615,7 +615,7 @@ def _relative(name: str) -> str:
 
 
 def _serves(program: dict[str, Any]) -> bool | None:
-    """Whether its text uses TensorFlow's distributed runtime; None where no text was found."""
+    """Return whether its text uses TensorFlow's distributed runtime; None if no text was found."""
     waiting = [path for path in _scripts(program) if os.path.isfile(path)]
     seen: set[str] = set()
     while waiting and len(seen) < MOST_READ_FILES:
@@ -641,7 +641,7 @@ def _serves(program: dict[str, Any]) -> bool | None:
 
 
 def _scripts(program: dict[str, Any]) -> list[str]:
-    """The files that it is known to begin with."""
+    """Return the files with which it is known to begin."""
     folder = program.get("dir") or ""
     if program.get("command"):
         words = [word for word in program["command"] if word.endswith(SCRIPTS)]
@@ -650,7 +650,7 @@ def _scripts(program: dict[str, Any]) -> list[str]:
 
 
 def _text(path: str) -> str:
-    """The beginning of a file without its comments; empty where it cannot be read."""
+    """Return the beginning of a file without its comments; empty if unreadable."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read(MOST_READ).splitlines()

@@ -1,7 +1,7 @@
-"""TCP as the kernel shows it: who listens on which port, who is connected, who owns a socket.
+"""TCP sockets as the kernel lists them: listeners, connections and owners.
 
-Asks the kernel only and opens no connection: an attempt to connect to a port nobody listens on can
-connect to itself, and then keeps the port from its server. Standard library only, Python 3.8.
+No connection is opened: an attempt to connect to a port without a listener can connect to itself,
+and then keeps the port from its server. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ class Socket:
 
 
 def _address(hexadecimal: str) -> bytes:
-    # Words of 32 bits in this machine's byte order; a v4 address inside v6 is taken as v4.
+    # Words of 32 bits in this machine's byte order; a v4 address inside v6 counts as v4.
     words = [hexadecimal[i : i + 8] for i in range(0, len(hexadecimal), 8)]
     packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
     return packed[12:] if packed.startswith(V4_IN_V6) else packed
 
 
 def touching(port: int) -> list[Socket]:
-    """Every TCP socket with this port at either end, or (0) every one that listens."""
+    """Return every TCP socket with this port at either end, or (0) every listening one."""
     found: list[Socket] = []
-    end = f":{port:04X} "  # a socket that listens has port 0 at its other end
+    end = f":{port:04X} "  # a listening socket has port 0 at its other end
     for table in TABLES:
         try:
             with open(table, encoding="ascii") as file:
                 found += [Socket(row) for row in file if end in row]
         except OSError:
-            # A machine without v6.
+            # a machine without v6
             continue
     return found
 
 
 def visible() -> bool:
-    """Whether this system shows its sockets."""
+    """Return whether this system lists its sockets."""
     return os.path.exists(TABLES[0])
 
 
 def owners(connected: socket.socket) -> set[int]:
     """Return the accounts whose programs may read what is sent on this connection to loopback.
 
-    Those that listen there, and the one that accepted it; none if the kernel does not say. Ask
-    after connecting. Each table has its listeners first: a listener that could hold the connection
-    unaccepted was there already, and once it has accepted it a row names the owner.
+    These are the listeners there, and whoever accepted it; empty if the kernel does not say. Call
+    this after connecting. Each table lists its listeners first: a listener that could hold the
+    connection unaccepted existed already, and once it has accepted it a row names the owner.
     """
     peer, here = connected.getpeername(), connected.getsockname()
     address, ours = (_packed(end[0]) for end in (peer, here))
@@ -97,18 +97,18 @@ def _packed(address: str) -> bytes:
 
 
 def listeners(port: int) -> set[str]:
-    """Inodes of the sockets that listen on a port."""
+    """Return the inodes of the sockets that listen on a port."""
     return {inode for inode, at in _every_listener(port).items() if at == port}
 
 
 def listening(pids: list[int]) -> set[int]:
-    """The ports that these processes listen on."""
+    """Return the ports on which these processes listen."""
     owned = {inode for pid in pids for inode in inodes(pid)}
     return {port for inode, port in _every_listener(0).items() if inode in owned}
 
 
 def _every_listener(port: int) -> dict[str, int]:
-    """The ports of listening sockets by their inodes, those of one port or (0) of all."""
+    """Return the ports of listening sockets by inode, of one port or (0) of all."""
     try:
         return {
             inode: at
@@ -116,12 +116,12 @@ def _every_listener(port: int) -> dict[str, int]:
             for inode, at in _listening(family, port)
         }
     except (OSError, AttributeError):
-        # No such netlink family here: the tables say the same, 30 times slower.
+        # No such netlink family here: the tables have the same, 30 times slower.
         return {each.inode: each.local for each in touching(port) if each.state == LISTEN}
 
 
 def _listening(family: int, port: int) -> list[tuple[str, int]]:
-    """The same for v4 or v6 by sock_diag(7), which walks the listening sockets alone (0.3 ms)."""
+    """Return the same for v4 or v6 by sock_diag(7), which lists only listening sockets (0.3 ms)."""
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << TCP_LISTEN)
     wanted += struct.pack(">HH", port, 0) + bytes(44)
@@ -145,7 +145,7 @@ def _listening(family: int, port: int) -> list[tuple[str, int]]:
 
 
 def inodes(pid: int) -> set[str]:
-    """Inodes of the sockets that a process has open; empty when it may not be looked at."""
+    """Return the inodes of the sockets that a process has open; empty if not permitted."""
     found = set()
     folder = f"/proc/{pid}/fd"
     try:

@@ -1,11 +1,10 @@
-"""PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one member of a TFCluster.
+"""PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one task of a TFCluster.
 
-The program (or server) gets its addresses and environment, all it prints comes through, it ends
-when asked or when whoever started us ends, nothing that descends from it survives, and how it ended
-is left as report and termination message. While it runs, what it shows of its work is told. It
-restarts nothing and decides nothing of it. The same files run on this machine and in a container:
-standard library only, Python 3.8 syntax; the modules beside this one are found because what is
-started is sys.path[0].
+It gives the program (or server) its addresses and environment, passes on its output, and reports
+its activity. It ends when asked or when its parent ends, leaves no descendant behind, and writes
+the exit as report and termination message. It never restarts anything. The same files run on this
+machine and in a container: standard library only, Python 3.8 syntax. The modules beside this one
+are found because the started script's folder is sys.path[0].
 """
 
 from __future__ import annotations
@@ -41,17 +40,18 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # An open port raises no event: look every so many seconds, for the first so many.
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
-# Whoever stops us kills us after the same grace period: be this much earlier, to tell how it ended.
+# The supervisor or kubelet kills us after the same grace period: be this much earlier, to report
+# the exit.
 HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
-# The line that tells of quiet in a pod's log is repeated after so many lines that say the same of
-# TensorFlow: whoever reads it sees the last twenty.
+# The quiet line in a pod's log is repeated after so many equal lines of TensorFlow, because only
+# the last twenty lines are read.
 REPEAT_QUIET = 8
-# What a program wrote in its last moments is looked for at most so long.
+# The longest search for a program's last writes.
 LAST_LOOK = 2.0
-# Of such folders, as they go into a termination message.
+# Folders in a termination message, and their length.
 MOST_TOLD, MOST_TOLD_CHARS = 4, 250
 
 
@@ -84,7 +84,7 @@ class Task:
         self.writes: WriteWatch | None = None
 
     def run(self) -> int:
-        """Our own exit status."""
+        """Run the task; return our own exit status."""
         self._watch_signals_and_parent()
         preparation = Preparation(self.config, self.loop, self.output.say)
         self.loop.run(lambda: preparation.finished or self.stopping or self.orphaned)
@@ -113,8 +113,8 @@ class Task:
         process.tell_when_parent_dies()
         self._check_parent(parent)
         if self.report.fd >= 0:
-            # Without events poll() tells errors only: that nobody has the reading end any more,
-            # also when the parent ended before we could look who it is.
+            # Without events poll() reports only errors: that nobody has the reading end any more,
+            # also when the parent ended before we could look.
             self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:
@@ -172,7 +172,9 @@ class Task:
         look()
 
     def _ready(self, sign: dict[str, Any]) -> None:
-        """The program counts as started: its own port is open, or it needs none, or by a sign."""
+        """Report that the program counts as started: its own port is open or not needed, or by a
+        sign.
+        """
         self.activity.words.looks_for_steps = False
         self.report.event("ready", **sign)
         if self.config.in_graph:
@@ -205,7 +207,7 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """Tell on which port a program listens that had counted as started before."""
+        """Report on which port a program listens that had counted as started before."""
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:
             self._signs = None
@@ -222,7 +224,7 @@ class Task:
             )
 
     def _say_in_pod(self, text: str) -> None:
-        """Tell where nobody hears a report: in the log of a pod, which the operator reads."""
+        """Print a line to the log of a pod, which the operator reads where no report is heard."""
         if self.report.fd < 0:
             self.output.say(text, copied=False)
 
@@ -252,7 +254,7 @@ class Task:
         self.stopping = True
         self.loop.cancel("look")
         if self.child:
-            # A shell does not pass signals on to what it runs, so its whole group is asked.
+            # A shell does not pass signals on to what it runs, so the whole group is asked.
             target = -self.child if self.config.is_shell else self.child
             process.send(target, signal.SIGTERM)
         grace = max(self.config.grace - HEADROOM, self.config.grace / 2)
@@ -275,7 +277,7 @@ class Task:
                 self.status, self.ended_at = status, time.time()
                 self.loop.cancel("look")
                 if self.stopping:
-                    # Now it is the turn of those that it has left behind.
+                    # Now ask those that it has left behind.
                     for other in process.descendants():
                         process.send(other, signal.SIGTERM)
 
@@ -335,5 +337,5 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     status = main(sys.argv)
-    # Not sys.exit: a thread that hangs on a volume must not keep us, and all is written.
+    # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all is written.
     os._exit(status)

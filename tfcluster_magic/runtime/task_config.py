@@ -1,7 +1,7 @@
 """The configuration of one task by task.json: its addresses, environment and command.
 
-Pure but for reading that file: it decides nothing about processes. TF_CONFIG, flags and
-TensorFlow's defaults are those of `tf_config`. Standard library only, Python 3.8 syntax.
+Pure, except that it reads that file. TF_CONFIG, flags and TensorFlow's defaults are in `tf_config`.
+Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tf_config import TFConfig
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
-# The hub's and the kernel's secrets, and what the backend tells this runtime alone.
+# The hub's and the kernel's secrets, and variables for this runtime alone.
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 PRIVATE = (
     "TFCLUSTER_REPORT_FD",
@@ -34,26 +34,26 @@ PRIVATE = (
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 # The largest description that a task reads.
 MOST_BYTES = 8 << 20
-# The folder of these files, or the zip that a pod has of them.
+# The folder of these files, or the zip in a pod.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def failures(env: Mapping[str, str]) -> tuple[int, int]:
-    """How often a Job has replaced this task's pod: after failures, and after disruptions where it
-    counts them apart (`kube/objects/pod_template.py`).
+    """Return how often a Job has replaced this task's pod: after failures, and after disruptions.
+    The latter is 0 if the Job does not count them apart (`kube/objects/pod_template.py`).
     """
     said = [env.get(f"TFCLUSTER_INDEX_{name}", "") for name in ("FAILURES", "IGNORED")]
     return tuple(int(each) if each.isdigit() else 0 for each in said)  # type: ignore[return-value]
 
 
 def attempt(env: Mapping[str, str]) -> str:
-    """The number of this start: as the backend tells it, else counted by the Job of the pod."""
+    """Return the number of this start: from the backend, else as counted by the pod's Job."""
     return env.get("TFCLUSTER_ATTEMPT") or str(1 + sum(failures(env)))
 
 
 class ConfigError(Exception):
-    """The task cannot be started as it was described; the text is for people, `message` has the
-    code of `spec/message_table.py` that says the same, and its values, where there is one.
+    """The task cannot be started as it was described; the text is for users. `message` has the code
+    of `spec/message_table.py` with the same meaning and its values, if any.
     """
 
     def __init__(self, text: str, code: str = "", **values: str) -> None:
@@ -62,7 +62,7 @@ class ConfigError(Exception):
 
 
 def _content(path: str) -> bytes:
-    """Read a regular file of bounded size, also by a link, as in a pod. Raises OSError."""
+    """Read a regular file of bounded size, also through a link, as in a pod. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -94,7 +94,7 @@ class TaskConfig:
 
     @classmethod
     def load(cls, path: str, task: str) -> TaskConfig:
-        """Read task.json. Raises ConfigError when it cannot be read or is of another version."""
+        """Read task.json. Raises ConfigError if it is unreadable or of another version."""
         try:
             data = json.loads(_content(path))
             version = data.get("version") if isinstance(data, dict) else None
@@ -132,20 +132,20 @@ class TaskConfig:
 
     @property
     def port(self) -> int:
-        """The task's own port; 0 when nobody may connect to it (evaluator)."""
+        """The task's own port; 0 if nobody may connect to it (evaluator)."""
         own = self.cluster.get(self.task_type)
         return int(own[self.index].rpartition(":")[2]) if own else 0
 
     @property
     def hosts(self) -> list[str]:
-        """Hosts of the whole cluster, each once, in order."""
+        """The hosts of the whole cluster, each once, in order."""
         every = [address for hosts in self.cluster.values() for address in hosts]
         return list(dict.fromkeys(_host(each) for each in every))
 
     def needs(self, host: str, env: Mapping[str, str]) -> bool:
-        """Whether the task cannot start before this host has an address.
+        """Return whether the task cannot start before this host has an address.
 
-        A pod's address goes with it, so one of a worker that has ended never comes back; parameter
+        A pod's address goes with it, so a worker that has ended never gets one again; parameter
         servers and servers of an In-Graph cluster do not end before the others.
         """
         lasting = ("chief", "worker", "ps") if self.in_graph else ("ps",)
@@ -156,12 +156,12 @@ class TaskConfig:
 
     @property
     def owner(self) -> str:
-        """The uid of the run that its output folder has to belong to; empty: nobody asks."""
+        """The uid of the run that must own the output folder; empty if that is not checked."""
         return str(self.data.get("uid") or "") if self.data.get("ownFolder") else ""
 
     @property
     def copies_checkpoints(self) -> bool:
-        """Whether this task brings the checkpoints of `resumeFrom`: the chief, else worker-0."""
+        """Whether this task copies the checkpoints of `resumeFrom`: the chief, else worker-0."""
         return self.task == ("chief-0" if self.counts.get("chief") else "worker-0")
 
     @property
@@ -174,24 +174,26 @@ class TaskConfig:
 
     @property
     def mark(self) -> str:
-        """What tells this run's processes from all others; a run on paper has no uid."""
+        """The mark of this run's processes: its uid, or its name for a printed manifest."""
         found: str = self.data.get("uid") or self.data["name"]
         return found
 
     @property
     def working_dir(self) -> str:
-        """Where the program starts; relative to its own folder. Empty when nothing was said."""
+        """The folder in which the program should start; empty if none was given."""
         said = self.program.get("workingDir")
         return os.path.normpath(os.path.join(self.program["dir"], said)) if said else ""
 
     @property
     def start_dir(self) -> str:
-        """Where it starts: in its working folder, or in the run's own where that is not there."""
+        """The folder in which it starts: the working folder, or the run's own if that does not
+        exist.
+        """
         return self.working_dir if os.path.isdir(self.working_dir) else self.output_dir
 
     @property
     def in_pod(self) -> bool:
-        """Whether it runs in a pod, whose own disk goes with it."""
+        """Whether it runs in a pod, whose own disk is deleted with it."""
         return bool(self.data.get("ownFolder"))
 
     @property
@@ -201,9 +203,8 @@ class TaskConfig:
 
     @property
     def opens_port(self) -> bool:
-        """Whether the task is ready only when its own port accepts.
-
-        A lone worker with MultiWorkerMirroredStrategy opens none.
+        """Whether the task is ready only when its own port accepts. A lone worker with
+        MultiWorkerMirroredStrategy opens none.
         """
         serves = bool(self.program.get("serves")) and self._has_peers
         return bool(self.port) and (self.in_graph or serves)
@@ -225,14 +226,14 @@ class TaskConfig:
 
     @property
     def start_window(self) -> float:
-        """Seconds from its start in which a program that works has shown it."""
+        """Seconds from its start in which a working program has shown activity."""
         return 0.5 * float(self.data.get("startTimeout") or 600.0)
 
     def hold_off(self, env: Mapping[str, str]) -> float:
-        """Seconds to wait before a start in place of a task that failed.
+        """Return the seconds to wait before replacing a failed task.
 
-        Without parameter servers all workers start together, or the run has failed; who decides it
-        needs longer than a Job needs to replace a pod.
+        Without parameter servers all workers start together, or the run has failed; that decision
+        takes longer than a Job takes to replace a pod.
         """
         together = self.task_type in ("chief", "worker") and not self.counts.get("ps")
         trainers = self.counts.get("chief", 0) + self.counts.get("worker", 0)
@@ -240,7 +241,7 @@ class TaskConfig:
         return float(self.data.get("holdOff") or 0.0) if waits else 0.0
 
     def flags(self) -> list[str]:
-        """Flags with their values that are put before the user's own arguments."""
+        """Return the flags with values that precede the user's own arguments."""
         return tf_config.flags(
             self.program.get("flags", []),
             self.addresses,
@@ -252,12 +253,12 @@ class TaskConfig:
 
     @property
     def interpreter(self) -> str:
-        """The Python of the program or server; ours where nobody chose one."""
+        """The Python of the program or server; by default ours."""
         chosen: str = self.data.get("interpreter") or sys.executable
         return chosen
 
     def command(self, find: Callable[[str], str]) -> list[str]:
-        """The child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
+        """Return the child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
         if self.in_graph:
             kind = self.data.get("server", "native")
             return [self.interpreter, HERE, "tf_server", "--server", kind]
@@ -286,7 +287,7 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """The child's environment: `base`, the user's, ours. Raises ConfigError."""
+        """Return the child's environment: `base`, the user's, ours. Raises ConfigError."""
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}
         for name in list(env):
@@ -318,7 +319,7 @@ class TaskConfig:
         if not self.in_graph:
             path = (os.path.join(HERE, "site"), env.get("PYTHONPATH", ""))
             env["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-            # `python` in a shell script is this interpreter, also when its venv is not activated.
+            # `python` in a shell script is this interpreter, even if its venv is not activated.
             path = (os.path.dirname(self.interpreter), env.get("PATH") or os.defpath)
             env["PATH"] = os.pathsep.join(path)
         if self.data.get("loopback"):
@@ -327,7 +328,7 @@ class TaskConfig:
         return env
 
     def defaults(self) -> dict[str, str]:
-        """TensorFlow's threads and gRPC options, for variables that nobody set."""
+        """Return TensorFlow's threads and gRPC options, for variables that nobody set."""
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         return tf_config.environment_defaults(limit, cores, self.counts, in_graph=self.in_graph)

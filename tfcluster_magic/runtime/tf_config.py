@@ -1,9 +1,8 @@
-"""TF_CONFIG and what else TensorFlow is told of a cluster: address flags, thread and gRPC defaults.
+"""TF_CONFIG and TensorFlow's other settings of a cluster: address flags, thread and gRPC defaults.
 
-The one place where these are built: a task uses it beside its own modules, and the package as
+They are built only here: a task uses this module beside its own, and the package imports it as
 `tfcluster_magic.runtime.tf_config`, to show them before a launch. So it imports none of its
-siblings. Pure functions of counts and addresses; never reads the environment. Standard library
-only, Python 3.8 syntax.
+siblings. Pure functions of counts and addresses. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 # Nobody connects to an evaluator, so it is in no other task's "cluster".
 CLUSTER_TYPES = ("chief", "worker", "ps")
-# The fewest inter-op threads with which nothing deadlocks: with 2 the two clients of an In-Graph
-# server do, with 1 the coordinator of a ParameterServerStrategy. More than there are cores cost
-# other programs up to a tenth of their speed.
+# The fewest inter-op threads without deadlock: with 2 the two clients of an In-Graph server
+# deadlock, with 1 the coordinator of a ParameterServerStrategy. More threads than cores slow other
+# programs by up to a tenth.
 CLIENTS_INTEROP_THREADS = 8
 COORDINATOR_INTEROP_THREADS = 4
 LEAST_INTEROP_THREADS = 2
@@ -43,17 +42,16 @@ GRPC_OPTIONS = (
 
 
 def tf_cluster(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """TensorFlow's cluster: host:port by task type, without evaluators and without empty types."""
+    """Return TensorFlow's cluster: host:port by task type, without evaluators and empty types."""
     return {kind: list(addresses[kind]) for kind in CLUSTER_TYPES if addresses.get(kind)}
 
 
 def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) -> TFConfig:
-    """TF_CONFIG of one task.
+    """Return the TF_CONFIG of one task.
 
-    Without parameter servers an evaluator is in the "cluster" that it is itself told of:
-    MultiWorkerMirroredStrategy, which programs with Estimators make in each task, counts the tasks
-    of its own type there; RunConfig reads nothing of it
-    (tensorflow/python/distribute/multi_worker_util.py, worker_count;
+    Without parameter servers an evaluator is in its own "cluster": MultiWorkerMirroredStrategy,
+    which programs with Estimators create in each task, counts the tasks of its own type there;
+    RunConfig does not read it (tensorflow/python/distribute/multi_worker_util.py, worker_count;
     tensorflow_estimator/python/estimator/run_config.py).
     """
     cluster = tf_cluster(addresses)
@@ -68,7 +66,7 @@ def check(
     task_type: str,
     index: int,
 ) -> None:
-    """Raise ValueError if the cluster lacks the task, or has not one address for each of a type."""
+    """Raise ValueError if the cluster lacks the task, or a type lacks addresses."""
     if task_type not in TASK_TYPES:
         raise ValueError(f"{task_type!r} is none of the task types {', '.join(TASK_TYPES)}")
     if not 0 <= index < counts.get(task_type, 0):
@@ -90,14 +88,14 @@ def flags(
     data_dir: str,
     output_dir: str,
 ) -> list[str]:
-    """The flags that a program is given, as `--name=value`.
+    """Return the flags for a program, as `--name=value`.
 
     Args:
-        wanted: their names as the program spells them, `ps-hosts` or `ps_hosts`; one that is not
+        wanted: their names as the program spells them, `ps-hosts` or `ps_hosts`; a name that is not
             about addresses or data gets the output folder.
         addresses: host:port by task type.
-        task_type: of this task.
-        index: of this task.
+        task_type: the task's type.
+        index: the task's index.
         data_dir: the run's data folder.
         output_dir: the run's output folder.
     """
@@ -114,12 +112,12 @@ def flags(
 def environment_defaults(
     threads: int | None, cpus: int, counts: Mapping[str, int], *, in_graph: bool
 ) -> dict[str, str]:
-    """TensorFlow's threads and gRPC options, and that Python says where native code crashed, for
-    variables that nobody set.
+    """Return TensorFlow's threads and gRPC options, and Python's fault handler, as defaults.
 
     Args:
-        threads: the task's CPU limit rounded up, None without one (TensorFlow takes its pools from
-            the machine's cores, not from a limit).
+        threads: the task's CPU limit rounded up, None without one (TensorFlow sizes its pools by
+            the
+            machine's cores, not by a limit).
         cpus: cores that the task may use.
         counts: tasks of each type; a chief may coordinate parameter servers and workers.
         in_graph: whether the task is a server, for clients outside of the cluster.

@@ -1,8 +1,8 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-Started as `python <the runtime> tf_server`; reads TF_CONFIG. `--server python` runs
-tf.distribute.Server instead; the C API falls back to it by itself where it is missing or fails,
-saying so in one line. Once it serves it never ends by itself. Standard library only, Python 3.8.
+It is started as `python <the runtime> tf_server` and reads TF_CONFIG. `--server python` runs
+tf.distribute.Server instead; so does the C API if it is missing or fails, with one line about it.
+Once it serves it never ends by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The exit status when the port is taken; 98 is EADDRINUSE on Linux.
+# The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
 # Where TensorFlow keeps its C API: from 2.12 on, and before.
@@ -28,7 +28,7 @@ class UnusableError(Exception):
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Encode a number as a protobuf varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -38,7 +38,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """One protobuf field: an int as varint, text and messages with their length."""
+    """Encode one protobuf field: an int as varint, text and messages with their length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     data = value.encode("utf-8") if isinstance(value, str) else value
@@ -48,7 +48,7 @@ def field(number: int, value: int | str | bytes) -> bytes:
 def server_def(
     cluster: dict[str, list[str]], job: str, index: int, intra: int, inter: int
 ) -> bytes:
-    """A tensorflow.ServerDef (tensorflow_server.proto); 0 threads leave TensorFlow's default."""
+    """Encode a tensorflow.ServerDef (tensorflow_server.proto); 0 threads is the default."""
     jobs = b""
     for name, hosts in cluster.items():
         # JobDef: name=1, tasks=2, a map with key=1 and value=2
@@ -86,7 +86,7 @@ class NativeApi:
         paths = [os.path.join(folder, name) for name in LIBRARIES]
         path = next(filter(os.path.exists, paths), paths[0])
         try:
-            # The other finds its symbols only when this is loaded first and for all to see.
+            # The other library finds its symbols only if this one is loaded first and globally.
             framework = self._ctypes.CDLL(
                 os.path.join(folder, FRAMEWORK), mode=self._ctypes.RTLD_GLOBAL
             )
@@ -107,7 +107,7 @@ class NativeApi:
             raise UnusableError(self._message(self._status).decode("utf-8", "replace").strip())
 
     def start(self, definition: bytes) -> Any:
-        """A server that serves."""
+        """Start a server and return it."""
         server = self._new(definition, len(definition), self._status)
         self._check()
         self._start(server, self._status)
@@ -129,7 +129,7 @@ def serve_native(cluster: dict[str, list[str]], job: str, index: int) -> None:
 
 
 def serve_python(cluster: dict[str, list[str]], job: str, index: int) -> None:
-    """Serve through tf.distribute.Server; does not return. Raises what TensorFlow raises."""
+    """Serve through tf.distribute.Server; does not return. Raises TensorFlow's errors."""
     import tensorflow as tf
 
     server = tf.distribute.Server(cluster, job_name=job, task_index=index, protocol="grpc")
@@ -138,7 +138,7 @@ def serve_python(cluster: dict[str, list[str]], job: str, index: int) -> None:
 
 
 def port_is_taken(address: str) -> bool:
-    """Whether somebody else holds the port; one that is reserved to be shared with us is free."""
+    """Return whether another process has the port; a reserved port that we may share is free."""
     import errno
     import socket
 
@@ -156,13 +156,13 @@ def port_is_taken(address: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Put one line into the task's log."""
+    """Print one line to the task's log."""
     sys.stdout.write(f"tfcluster: {text}\n")
     sys.stdout.flush()
 
 
 def main(argv: list[str]) -> int:
-    """Serve the task that TF_CONFIG names; the exit status when that is impossible."""
+    """Serve the task that TF_CONFIG names; return the exit status if that is impossible."""
     # The main thread never comes back from C, where Python's own handler would have to wait.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -184,11 +184,10 @@ def main(argv: list[str]) -> int:
         serve(cluster, job, index)
     except UnusableError as error:
         say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
-        # A fresh process, which looks at the port again: what the C API has left in this one must
-        # not matter.
+        # A fresh process, which checks the port again, is free of what the C API left in this one.
         again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
         os.execv(sys.executable, again)
-    except Exception as error:  # TensorFlow's own kinds, not imported here
+    except Exception as error:  # TensorFlow's own types, not imported here
         if port_is_taken(address):
             say(taken)
             return PORT_TAKEN

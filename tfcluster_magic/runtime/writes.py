@@ -3,8 +3,8 @@
 Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
 TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are
 copied there instead, within bounds, while the program runs. They are found by the files that its
-processes have open and by new files below its working directory, never by its text. Writes nothing
-outside of the run's folder, and looks from a thread, because a volume may hang. Standard library
+processes have open and by new files below its working directory, never by its text. Nothing is
+written outside of the run's folder. A thread does this, because a volume may hang. Standard library
 only, Python 3.8.
 """
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 WRITTEN = "written"
 # Where a task in a pod records what will be lost, for clients that see the log volume.
 LOST = ".tfcluster-lost"
-# The second number is the pause between two looks, used until the first (seconds since the start)
-# has passed. Every fourth look walks the folders.
+# Pauses between two looks: the second number applies until the first (seconds since the start) has
+# passed. Every fourth look walks the folders.
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 WALK_EVERY = 4
 ENTRIES = 4000
@@ -83,14 +83,14 @@ def open_event_files(pids: list[int]) -> set[str]:
     return {p for p in found if _EVENTS.search(os.path.basename(p)) and os.path.isabs(p)}
 
 
-# ---- what goes with a pod ----
+# ---- the disk of a pod ----
 
 _GONE_WITH_POD = {"overlay", "tmpfs", "aufs", "ramfs"}
 _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
 def is_lost_with_pod(path: str, mountinfo: str) -> bool:
-    """Return whether a path lies on a pod's own disk, by the text of /proc/self/mountinfo."""
+    """Return whether a path is on a pod's own disk, by the text of /proc/self/mountinfo."""
     best, lost = "", False
     for line in mountinfo.splitlines():
         head, _dash, tail = line.partition(" - ")
@@ -104,7 +104,7 @@ def is_lost_with_pod(path: str, mountinfo: str) -> bool:
     return lost
 
 
-# ---- checkpoints that were there before ----
+# ---- earlier checkpoints ----
 
 _CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
 _NUMBER = re.compile(r"-(\d+)$")
@@ -128,30 +128,28 @@ def checkpoint_name(index: str) -> str:
 
 
 def number_of(checkpoint: str) -> int:
-    """Return the number at the end of a checkpoint's name, where TensorFlow 1 puts the step; else
-    -1.
-    """
+    """Return the number at the end of a checkpoint's name, TensorFlow 1's step, or -1."""
     found = _NUMBER.search(checkpoint)
     return int(found.group(1)) if found else -1
 
 
 def spare_steps(checkpoint: str) -> int:
-    """Return how many steps a program trains although it has nothing left to do: StopAtStepHook of
-    TensorFlow 1 looks only after the first. TensorFlow 2 may number checkpoints instead of steps.
+    """Return how many steps a program trains although nothing is left to do.
+
+    TensorFlow 1's StopAtStepHook checks only after the first. TensorFlow 2 may number checkpoints
+    instead of steps.
     """
     return 1 if checkpoint.startswith("model.ckpt-") else 0
 
 
 class EarlierCheckpoints:
-    """The checkpoints in the folders of a program before it starts.
-
-    They are watched, to learn which of them the program opened. If the kernel has no inotify,
-    nothing is ever reported about them.
+    """The checkpoints in the folders of a program before it starts. A watch finds out which of them
+    the program opens. Without inotify nothing is ever reported about them.
     """
 
     def __init__(self, folders: list[str]) -> None:
         self.names: dict[str, str] = {}
-        """The newest checkpoint by its folder."""
+        """The newest checkpoint by folder."""
         self._opened: set[str] = set()
         self._watched: dict[int, str] = {}
         self._fd = -1
@@ -194,10 +192,11 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Return folder and name of a checkpoint that was opened and after which none was saved,
-        and how many steps lie between it and the newest one.
+        """Return folder and name of an opened checkpoint after which none was saved, and the steps
+        since.
 
-        Empty if there is none, or if a newer one was saved anywhere.
+        The steps are those between it and the newest one. Empty if there is none, or if a newer one
+        was saved anywhere.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -218,8 +217,8 @@ _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
 
 
 def printed_training(tail: bytes, last: int, spare: int) -> bool:
-    """Return whether the end of an output shows training: a step beyond `last` plus `spare`, or one
-    before `last`, which does not belong to the checkpoint.
+    """Return whether the end of an output shows training. That is a step beyond `last` plus
+    `spare`, or one before `last`, which does not belong to the checkpoint.
     """
     if _TRAINED.search(tail):
         return True
@@ -261,9 +260,7 @@ def furthest_event(path: str) -> int:
 
 
 def places_of(config: TaskConfig, folder: str) -> list[str]:
-    """Return the folders in which a program may write: its working directory, and those in its
-    arguments.
-    """
+    """Return the folders in which a program may write: its working directory, and its arguments."""
     named = [str(each).rpartition("=")[2] for each in config.program.get("arguments", ())]
     wanted = [os.path.join(folder, os.path.expanduser(each)) for each in named if "/" in each]
     return [folder, *(each for each in wanted if os.path.isdir(each))][:MOST_PLACES]
@@ -279,11 +276,12 @@ def log_root(config: TaskConfig) -> str:
 
 
 class WriteWatch:
-    """A watch, in a thread, over where a program writes; `told` is called from the loop.
+    """A watch, in a thread, over where a program writes.
 
     Args:
-        told: called with a folder outside of the run's own that has results, and whether it will be
-            lost.
+        told: called from the loop with a folder outside of the run's own that has results, and
+            whether
+            it will be lost.
     """
 
     def __init__(
@@ -389,7 +387,7 @@ class WriteWatch:
             if self._is_lost(folder):
                 left -= self._copy(path, left, last)
             elif path in self._events or folder in beside or os.path.dirname(folder) in beside:
-                self._link(path)  # a checkpoint elsewhere may be that of another run
+                self._link(path)  # a checkpoint elsewhere may belong to another run
 
     def _new_files(self, folder: str) -> set[str]:
         """Find new event files and checkpoints below a folder."""
@@ -412,7 +410,7 @@ class WriteWatch:
             return False
 
     def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether this program made it: the name has the second, the host and mostly the
+        """Return whether this program created it: the name has the second, host and mostly the
         process.
         """
         match = _EVENTS.search(entry.name)
@@ -447,7 +445,7 @@ class WriteWatch:
             os.write(self._tell, b".")
 
     def _write_lost(self) -> None:
-        """Write it to a file too: nobody hears a pod while it runs."""
+        """Write it to a file too, because a pod's reports are not read while it runs."""
         place = os.path.join(self._config.output_dir, LOST)
         os.makedirs(place, exist_ok=True)
         told = {"folders": {f: self._place_of(f) for f, lost in self._folders.items() if lost}}
@@ -457,7 +455,7 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Return the folder for links or copies of a folder's files: at most two levels below
+        """Return the folder for links or copies of a folder's files, at most two levels below
         `written`.
         """
         inside = os.path.relpath(folder, self._folder)
@@ -474,7 +472,7 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            self._note(folder, False)  # `keep_written` keeps other files when the record goes
+            self._note(folder, False)  # `keep_written` keeps other files on deletion of the record
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)
         link = os.path.join(place, os.path.basename(path))
@@ -526,7 +524,9 @@ class WriteWatch:
         return os.path.join(self._place_of(os.path.dirname(path)), os.path.basename(path))
 
     def _has_room(self, path: str, size: int) -> bool:
-        """Return whether there is room for a copy; copies of removed files are deleted for it."""
+        """Return whether there is room for a copy; copies of removed files are deleted to make
+        room.
+        """
         others = sum(self._sizes.values()) - self._sizes.get(path, 0)
         for old in list(self._sizes):
             if others + size <= COPY_IN_ALL:
@@ -546,9 +546,9 @@ class WriteWatch:
     def found_only_a_checkpoint(self, tail: bytes) -> dict[str, str | int] | None:
         """Return the checkpoint that a program found and did not go beyond; None if it has trained.
 
-        This holds only for a program that opened a checkpoint that was there before, saved no newer
-        one and nothing else, and neither printed nor logged a further step. `tail` is the end of
-        its output. Call this after close().
+        This holds only for a program that opened an earlier checkpoint, saved no newer one and
+        nothing else, and neither printed nor logged a further step. `tail` is the end of its
+        output. Call this after close().
         """
         if self._earlier is None:
             return None

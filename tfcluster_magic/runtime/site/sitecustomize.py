@@ -1,9 +1,9 @@
-"""Shortens one wait of TensorFlow 1 programs, which themselves stay unmodified.
+"""Shortens one wait of TensorFlow 1 programs, which stay unmodified.
 
-A worker that looks before the chief has initialised the variables sleeps 30 s (the default
-recovery_wait_secs of SessionManager and Supervisor); here 1 s. Does nothing until the program
-itself imports TensorFlow, never imports it, never breaks a program, and hands on to the
-sitecustomize that Python would have found otherwise. Standard library only, Python 3.8 syntax.
+A worker that looks before the chief has initialized the variables sleeps 30 s (the default
+recovery_wait_secs of SessionManager and Supervisor); here 1 s. This module does nothing until the
+program itself imports TensorFlow, never breaks a program, and runs the sitecustomize that Python
+would have found otherwise. Standard library only, Python 3.8 syntax.
 """
 
 import os
@@ -34,11 +34,11 @@ def _shorten(module):
 
 
 class _Finder:
-    """Stands first in sys.meta_path; lets the others find, and follows up the few modules above."""
+    """First in sys.meta_path; it delegates to the others, and modifies the few modules above."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """The spec that the next finder gives, its module to be shortened after it has run."""
+        """Return the next finder's spec, such that its module is modified after it has run."""
         if name not in _PATIENT:
             return None
         others = [finder for finder in sys.meta_path if finder is not _Finder]
@@ -52,7 +52,7 @@ class _Finder:
                 try:
                     _shorten(module)
                 except Exception:
-                    # Another TensorFlow than we know: the program runs as it would without us.
+                    # An unknown TensorFlow: the program runs as it would without us.
                     pass
 
             try:

@@ -1,8 +1,8 @@
-"""Report how far a program is: `import tfcluster; tfcluster.progress(step, total, loss=0.3)`.
+"""Progress reports of a program: `import tfcluster; tfcluster.progress(step, total, loss=0.3)`.
 
 A task finds this module on its path, whatever is installed there. Outside of a run a call does
-nothing. It never raises for what it is given, never waits for a volume that hangs, and costs a few
-microseconds; what a call says is shown within a second. Standard library only, Python 3.8 syntax.
+nothing. It accepts any values without raising, never waits for a hanging volume, and costs a few
+microseconds; its values are shown within a second. Standard library only, Python 3.8 syntax.
 """
 
 import atexit
@@ -14,26 +14,26 @@ import time
 
 __all__ = ["progress"]
 
-# Seconds between two writes at least: the file may lie on a network volume.
+# Seconds between two writes at least: the file may be on a network volume.
 _PACE = 0.25
-# Points of the loss curve that are kept; above twice as many every second one is dropped.
+# Points of the loss curve that are kept; above twice as many, every second one is dropped.
 _POINTS = 60
 _FOLDER = ".tfcluster-progress"
 
 
 def progress(step, total=None, **metrics):
-    """Say that `step` of `total` steps are done.
+    """Report that `step` of `total` steps are done.
 
     Args:
-        step: steps done so far; a number, or a tensor or array that holds one.
-        total: steps in all, when known.
+        step: steps done so far; a number, or a tensor or array with one.
+        total: the total number of steps, if known.
         metrics: figures to show, such as `loss=0.3, accuracy=0.9`. `epoch=2` is shown as the epoch.
     """
     _REPORT.note(step, total, metrics)
 
 
 def _number(value):
-    """A float of a number, tensor or array of one element; None for anything else."""
+    """Return a number, or a tensor or array of one element, as a float; None for anything else."""
     try:
         return float(value)
     except Exception:
@@ -41,7 +41,7 @@ def _number(value):
 
 
 class _Report:
-    """The newest call, and the file in the run's folder that says it."""
+    """The newest call, and the file in the run's folder for it."""
 
     def __init__(self):
         folder, task = os.environ.get("TFCLUSTER_OUTPUT_DIR"), os.environ.get("TFCLUSTER_TASK")
@@ -52,14 +52,14 @@ class _Report:
             os.register_at_fork(after_in_child=self.renew)
 
     def renew(self):
-        """Begin without a thread and with free locks: also in a child, which has neither."""
+        """Reset thread and locks, which a forked child does not inherit."""
         self.newest = None
         self.is_followed = False
         self.wanted = threading.Event()
         self.lock, self.writing = threading.Lock(), threading.Lock()
 
     def note(self, step, total, metrics):
-        """Keep a call; a thread writes it, so that a volume that hangs holds up nobody."""
+        """Keep a call; a thread writes it, so that a hanging volume delays nobody."""
         if not self.path:
             return
         with self.lock:
@@ -79,13 +79,13 @@ class _Report:
             time.sleep(_PACE)
 
     def finish(self):
-        """Write the last call when the interpreter ends; give a volume that hangs two seconds."""
+        """Write the last call when the interpreter ends; wait two seconds for a hanging volume."""
         last = threading.Thread(target=self.write, daemon=True)
         last.start()
         last.join(2.0)
 
     def write(self):
-        """Replace the file by what the newest call said, if that is new."""
+        """Replace the file by the newest call, if there is one."""
         with self.writing:
             with self.lock:
                 newest, self.newest = self.newest, None
@@ -94,11 +94,11 @@ class _Report:
             try:
                 self.replace(self.content(*newest))
             except Exception:
-                # A full disk, a volume that is away: training matters more than its progress.
+                # A full disk, or a missing volume: training matters more than its progress.
                 pass
 
     def content(self, at, step, total, metrics):
-        """What the file says, as JSON-like data; None when `step` is no number."""
+        """Return the content of the file as JSON-like data; None if `step` is no number."""
         count, most = _number(step), _number(total)
         if count is None or not math.isfinite(count):
             return None
