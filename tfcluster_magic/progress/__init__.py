@@ -1,1 +1,1 @@
-"""Progress of a run's training, from the files that its tasks write and the lines they print."""
+"""Training progress of a run, from the files that its tasks write and the lines that they print."""

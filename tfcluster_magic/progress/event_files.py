@@ -1,12 +1,11 @@
-"""TensorFlow's event files: the record format, and what the scalars of a file say about training.
+"""TensorFlow's event files: the record format, and the training progress in a file's scalars.
 
-Gives the scalars that were written and nothing else: a record counts only when both of its
-checksums are right, an unfinished last record waits for its rest, and after damaged bytes reading
-goes on at the next whole record. It owns one file's offset and a bounded memory of that file:
-steps, epochs and losses. It uses the standard library alone and never imports TensorFlow, never
-raises for what a file contains, and never keeps a file open.
+The reader returns a record only if both of its checksums are right. It waits for the rest of an
+unfinished last record, and goes on at the next whole record after damaged bytes. It keeps one
+file's offset and a bounded history of steps, epochs and losses. It does not import TensorFlow,
+raises nothing for the content of a file, and keeps no file open.
 
-Source: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
+Ref: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
 core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tensor}.proto.
 """
 
@@ -23,13 +22,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CHUNK = 256 << 10
-"""Bytes read at most in one `read`; of more new bytes only the last so many are looked at."""
+"""Maximum bytes that one `read` reads; of more new bytes it reads only the last."""
 CHECKED_BYTES = 64 << 10
-"""Bytes checksummed at most in one `read` (about 3 ms), or one record if that is longer."""
+"""Maximum bytes that one `read` checksums (about 3 ms); a longer record is checksummed whole."""
 RECORDS = 400
-"""Records decoded at most in one `read`, the newest ones."""
+"""Maximum records that one `read` decodes, the newest ones."""
 CANDIDATES = 4096
-"""Places tried at most in one `read` when the start of a record has to be found."""
+"""Maximum positions that one `read` tries when it searches for the start of a record."""
 
 _HEADER = struct.Struct("<QI")
 _FRAME = _HEADER.size + 4
@@ -39,8 +38,7 @@ _LENGTH_TOP_BYTE = re.compile(rb"[^\0]\0{5}")
 
 class LoggedEvent(NamedTuple):
     """The scalars of one event: `wall` in seconds since 1970, `step` as the program gave it.
-
-    `checkpoint` marks the event by which TensorFlow 1 notes that it saved a checkpoint.
+    `checkpoint` is true for the event by which TensorFlow 1 notes that it saved a checkpoint.
     """
 
     wall: float
@@ -50,7 +48,7 @@ class LoggedEvent(NamedTuple):
 
 
 class EventFile:
-    """One event file and how far it was read. Not safe for several threads at once."""
+    """One event file and the offset up to which it has been read. Not thread-safe."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,14 +57,16 @@ class EventFile:
         self._aligned = True
 
     def read(self) -> list[LoggedEvent]:
-        """The events with scalars or a checkpoint appended since the last call, oldest first.
+        """Return the events with scalars or a checkpoint that are new since the last call, oldest
+        first.
 
-        A first look at a large file gives those in its last 64 KiB, or else in its last `CHUNK`
-        bytes; at most the newest `RECORDS` records are decoded. A missing or unreadable file gives
-        none. A file that became shorter, or was replaced, is read from its start.
+        The first read of a large file returns those in its last 64 KiB, or if there are none, in
+        its last `CHUNK` bytes. At most the newest `RECORDS` records are decoded. The list is empty
+        for a missing or unreadable file. A file that became shorter, or was replaced, is read from
+        its start.
         """
         try:
-            # A program may have put anything under that name, also a pipe that nobody writes to.
+            # A program may have put anything at that path, even a pipe without a writer.
             how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(self.path, how), "rb", buffering=0) as file:
                 seen = os.fstat(file.fileno())
@@ -75,7 +75,7 @@ class EventFile:
                 identity = (seen.st_dev, seen.st_ino)
                 if identity != self._identity or seen.st_size < self._offset:
                     self._identity, self._offset, self._aligned = identity, 0, True
-                # a short tail is cheaper to walk, and mostly enough
+                # a short tail is faster to parse and usually enough
                 for tail in (CHUNK // 4, CHUNK) if seen.st_size - self._offset > CHUNK else (0,):
                     if tail:
                         self._offset, self._aligned = seen.st_size - tail, False
@@ -89,7 +89,9 @@ class EventFile:
         return found
 
     def _walk(self, data: bytes) -> list[tuple[int, int]]:
-        """Start and length of each whole record's content; moves the offset behind the last."""
+        """Return the start and length of each whole record's content; move the offset behind the
+        last.
+        """
         records: list[tuple[int, int]] = []
         at = 0
         while True:
@@ -110,7 +112,7 @@ class EventFile:
 
 
 def _find_header(data: bytes, start: int) -> tuple[int, bool]:
-    """Where the next header begins at or after `start`, and True; or where to go on, and False."""
+    """Return the position of the next header from `start`, True; or where to resume, False."""
     tried = 0
     for match in _LENGTH_TOP_BYTE.finditer(data, start):
         for at in range(match.start(), match.start() - 3, -1):
@@ -160,7 +162,7 @@ _CRC = _table()
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The masked CRC-32C of TFRecord, about 50 ns for each byte."""
+    """Return the masked CRC-32C of TFRecord; it takes about 50 ns for each byte."""
     crc, table = 0xFFFFFFFF, _CRC
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -179,7 +181,7 @@ _CHECKPOINT_SAVED = 3  # SessionLog.status
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: varints as int, everything else as bytes."""
+    """Yield the number and value of each field: varints as int, everything else as bytes."""
     at, end = 0, len(data)
     while at < end:
         key, at = _varint(data, at)
@@ -245,12 +247,12 @@ def _summary_value(data: bytes) -> tuple[str, float | None]:
     return tag, scalar
 
 
-# dtype -> its struct format, and the field that holds it when `tensor_content` (4) does not
+# dtype -> its struct format, and the field with its values if `tensor_content` (4) is empty
 _DTYPES: dict[int | bytes | None, tuple[str, int]] = {1: ("<f", 5), 2: ("<d", 6)}
 
 
 def _tensor_scalar(data: bytes) -> float | None:
-    """The one number of a float or double tensor; None for any other tensor."""
+    """Return the number in a float or double tensor with one element; None for any other tensor."""
     fields: dict[int, int | bytes] = dict(_fields(data))
     layout, field = _DTYPES.get(fields.get(1), ("", 0))
     content = fields.get(4) or fields.get(field)
@@ -260,25 +262,24 @@ def _tensor_scalar(data: bytes) -> float | None:
     return number
 
 
-# ---- what scalars say about training ----
-# One file is followed through restarts: where a tag goes back to an earlier step (a checkpoint was
-# restored), what was written beyond that step is forgotten. A validation figure is never taken for
-# a training figure.
+# ---- training progress from scalars ---- Each file is followed through restarts: if a tag goes
+# back to an earlier step (because a checkpoint was restored), the points beyond that step are
+# deleted. Validation metrics are never taken for training metrics.
 
 STEP, EPOCH = "step", "epoch"
 LOSS_POINTS = 60
-"""Points of a loss curve that are given out."""
+"""Maximum points of a loss curve in a `Progress`."""
 
 _MAX_TAGS = 256
 _RATE_WINDOW = 30.0  # seconds; long enough for programs that write every 100 steps
 
-# A validation figure: by folder or scope (`validation`, `eval_holdout`, `evaluator-0`), or by name.
+# A validation metric, by its folder or scope (`validation`, `eval_holdout`, `evaluator-0`) or name.
 _VALIDATION_FOLDER = re.compile(
     r"(val|valid|validation|eval|evaluation|evaluator|test|testing|dev|holdout)([-_. \d].*)?$"
 )
 _VALIDATION_NAME = re.compile(r"(epoch_|batch_)?(val|valid|validation|eval|evaluation|test|dev)_")
 
-# Losses by the last part of their tag, best first. The last rule takes what merely contains "loss".
+# Losses by the last part of their tag, best first. The last rule takes any name with "loss" in it.
 _LOSSES = tuple(
     re.compile(pattern)
     for pattern in (
@@ -292,7 +293,7 @@ _LOSSES = tuple(
 
 
 class TagMeaning(NamedTuple):
-    """What a tag is: counted in `unit`; `loss` is its rank among losses, 0 the best."""
+    """The meaning of a tag: the `unit` of its count; `loss`, its rank among losses (0 is best)."""
 
     unit: str
     loss: int | None
@@ -301,7 +302,7 @@ class TagMeaning(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def tag_meaning(tag: str) -> TagMeaning | None:
-    """What training says under `tag`; None for a validation figure."""
+    """Return the meaning of a tag; None for a validation metric."""
     tag = tag.lower()
     if tag == "global_step/sec":
         return TagMeaning(STEP, None, True)
@@ -317,12 +318,12 @@ def tag_meaning(tag: str) -> TagMeaning | None:
 
 
 def is_validation_folder(folders: Iterable[str]) -> bool:
-    """Whether event files under these folder names hold validation figures."""
+    """Return whether event files below these folder names contain validation metrics."""
     return any(_VALIDATION_FOLDER.match(folder.lower()) for folder in folders)
 
 
 class StepTrack:
-    """How far one unit of one file is; `points` are (wall, count) for the speed."""
+    """The count of one unit (steps or epochs) in a file; `points` (wall, count) give the rate."""
 
     def __init__(self, wall: float, count: int) -> None:
         self.count = count
@@ -330,7 +331,7 @@ class StepTrack:
         self._by_tag: dict[str, int] = {}
 
     def add(self, tag: str, wall: float, count: int) -> bool:
-        """Take note of `count` under `tag`; True when it went back."""
+        """Record `count` for `tag`; return True if it went back."""
         known = self._by_tag.get(tag)
         back = known is not None and count < known
         if back:
@@ -346,7 +347,7 @@ class StepTrack:
 
     @property
     def per_second(self) -> float | None:
-        """Speed over the last 30 s of events, or over the last two points if they are apart."""
+        """Units per second over the last 30 s of events, or between the last two points."""
         if len(self.points) < 2:
             return None
         last_wall, last = self.points[-1]
@@ -356,14 +357,14 @@ class StepTrack:
 
 
 class LossCurve:
-    """A loss over its steps: `points` are bounded, evenly spread, and end with the newest."""
+    """The points of a loss curve: bounded in number, evenly spread, the newest always kept."""
 
     def __init__(self) -> None:
         self.points: list[tuple[int, float]] = []
         self._gap = 0.0
 
     def add(self, count: int, value: float) -> None:
-        """Append a point; `count` does not go back."""
+        """Append a point; `count` must not be lower than that of the last point."""
         points = self.points
         close = len(points) > 1 and points[-1][0] - points[-2][0] < self._gap
         if close or (points and points[-1][0] == count):
@@ -378,12 +379,12 @@ class LossCurve:
             self.points = [*kept, points[-1]]
 
     def cut(self, count: int) -> None:
-        """Forget what lies at `count` and beyond."""
+        """Delete the points from `count` on."""
         self.points = [point for point in self.points if point[0] < count]
 
 
 class TrainingScalars:
-    """What one event file has said so far, from `first` to `last` (seconds since 1970)."""
+    """The scalars of one event file so far, from `first` to `last` (seconds since 1970)."""
 
     def __init__(self, first: float | None = None) -> None:
         self.first = math.inf if first is None else first
@@ -394,7 +395,7 @@ class TrainingScalars:
         self.written_rate: float | None = None
 
     def add(self, event: LoggedEvent) -> None:
-        """Take note of one event."""
+        """Record one event."""
         if not math.isfinite(event.wall):
             return
         if event.checkpoint:
@@ -403,7 +404,7 @@ class TrainingScalars:
             what = tag_meaning(tag)
             if what is None:
                 continue
-            # Keras numbers the epoch that has just ended from 0
+            # Keras writes the epoch that has just ended, counted from 0
             count = event.step + 1 if what.unit == EPOCH else event.step
             self._count(what.unit, tag, event.wall, count)
             if what.is_rate:
@@ -431,7 +432,7 @@ class TrainingScalars:
 
     @property
     def loss_tag(self) -> str | None:
-        """The best training loss of this file; of equal ones the one that came first."""
+        """The tag of the best training loss in this file; of equal ranks, the first found."""
         ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
         ranked = [(rank, tag) for rank, tag in ranks if rank is not None]
         return min(ranked, key=lambda entry: entry[0])[1] if ranked else None

@@ -1,14 +1,13 @@
-"""Progress that a program itself reports: in the lines that it prints, and by
-`tfcluster.progress()`.
+"""Progress that a program reports itself: in printed lines, and by `tfcluster.progress()`.
 
-Recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's bars,
-`step 145/1000` and the like. A line counts as progress only if it has a total, a training metric,
-or nothing but the step: `Step 1: load the data` does not. Figures of validation are never taken
-for training.
+The parser recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's
+bars, `step 145/1000` and similar lines. A line counts as progress only if it has a total, a
+training metric, or nothing but the step: `Step 1: load the data` does not count. Validation metrics
+are never taken for training metrics.
 
-One look costs a `stat` for each of at most 16 logs (in a run of 600 tasks other logs each time), a
-read of 64 KiB for each of at most 8 logs that have grown, and the parsing of 300 lines. Nothing is
-kept open, and no content of a file raises an error.
+One read costs a `stat` for each of at most 16 logs (a run of more tasks rotates through the
+others), 64 KiB for each of at most 8 logs that have grown, and 300 parsed lines. No file is kept
+open, and no content of a file raises an error.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _QUALITY = re.compile(
     r"|recall",
     re.IGNORECASE,
 )
-# Names that a line has for its counters and times.
+# Names of counters and times.
 _NO_METRIC = re.compile(
     r"(?:global_?)?(?:step|iter(?:ation)?|batch|epoch)s?|eta|time|sec|secs|seconds|elapsed|took"
     r"|duration|global_step/sec|it|speed|rank|worker|task|index|port|seed",
@@ -78,9 +77,9 @@ _MOST_METRICS = 16
 
 
 class PrintedStep(NamedTuple):
-    """The progress that one line shows; None for each value that is not in the line.
+    """The progress in one line; a value that the line does not have is None.
 
-    `is_bar` marks a bar of Keras, whose steps count within the epoch that was named before it;
+    `is_bar` marks a Keras bar, whose steps count from the start of the epoch named before it;
     `rate` is in steps per second.
     """
 
@@ -94,7 +93,7 @@ class PrintedStep(NamedTuple):
 
 
 def parse_line(line: str) -> PrintedStep | None:
-    """Return the training progress that a line shows; None if it shows none."""
+    """Return the training progress in a line; None if it has none."""
     line = _ANSI.sub("", line).replace("\b", "").strip()
     if not line or line.startswith("tfcluster: ") or len(line) > 4096:
         return None
@@ -149,7 +148,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # the line may be about anything
+            return None  # the line may be about anything else
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
@@ -184,8 +183,8 @@ _RATE_WINDOW = 30.0
 
 @dataclass
 class PrintedTrack:
-    """The progress of one task by its lines. Totals from its arguments serve where lines
-    have none.
+    """The progress of one task from its lines; totals from the arguments are used if lines have
+    none.
     """
 
     total_steps: int | None = None
@@ -205,7 +204,7 @@ class PrintedTrack:
     _points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
     def add(self, line: PrintedStep) -> None:
-        """Add a line."""
+        """Record the progress of one line."""
         if line.is_bar and self._done:
             return  # a bar of `evaluate` or `predict`, after a complete epoch
         before = self.unit, self.count
@@ -244,9 +243,7 @@ class PrintedTrack:
             self._curve.add(self.count, metrics[self._loss])
 
     def look(self, at: float) -> None:
-        """Record that the lines were read at `at` (seconds since 1970), from which the speed
-        follows.
-        """
+        """Record that the lines were read at `at` (seconds since 1970), to compute the rate."""
         self.at = at
         if not self._points or self._points[-1][1] != self.count:
             self._points.append((at, self.count))
@@ -263,14 +260,16 @@ class PrintedTrack:
 
     @property
     def count(self) -> int:
-        """Steps since the beginning if the length of an epoch is known; else the printed count."""
+        """The steps since the start if the length of an epoch is known; otherwise the printed
+        count.
+        """
         if self.step is None:
             return self.epoch or 0
         return self.step + self._earlier
 
     @property
     def _earlier(self) -> int:
-        """Steps of earlier epochs."""
+        """Steps of the epochs before this one."""
         if self.epoch is None or not self.total or not self._most_epochs:
             return 0
         return max(self.epoch - (not self._from_zero), 0) * self.total
@@ -281,7 +280,7 @@ class PrintedTrack:
 
     @property
     def most(self) -> int | None:
-        """The total; None if nothing states it."""
+        """The total of `unit`; None if it is not known."""
         if self.unit == EPOCH:
             most = self._most_epochs
         elif self.epoch is not None and self.total and self._most_epochs:
@@ -291,7 +290,7 @@ class PrintedTrack:
         return most if most is not None and most >= self.count else None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit, whatever unit the task itself counts."""
+        """Return the total of a unit, also if the task counts another one."""
         if unit == EPOCH:
             return self._most_epochs
         return self.most if self.unit == unit else None
@@ -341,7 +340,7 @@ class PrintedLog:
         self._offset = 0
 
     def size_of(self) -> tuple[str, os.stat_result] | None:
-        """Return the path of the log if it has grown since it was read."""
+        """Return the path and `stat` of the log if it has grown since it was read."""
         for place in self._places:
             try:
                 seen = os.stat(place)
@@ -353,7 +352,7 @@ class PrintedLog:
         return None
 
     def read(self, place: str) -> None:
-        """Read what was appended, at most the last 64 KiB."""
+        """Read the new part of the log, at most its last 64 KiB."""
         try:
             # A program may have put anything at that path, even a pipe without a writer.
             how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -373,7 +372,7 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # A bar has no end of its line; a plain line without one may be incomplete.
+        # A bar is complete without a line end; a plain line without one may be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -384,14 +383,16 @@ class PrintedLog:
         self.track.look(seen.st_mtime)
 
     def _look_back(self, fd: int, before: int) -> None:
-        """Find the epoch of a long row of bars in the 2 MiB before it; done once."""
+        """Find the epoch of a series of bars in the 2 MiB before it; called only while it is
+        unknown.
+        """
         earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
         for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
             self.track.add(PrintedStep(epoch=int(match[1]), epochs=int(match[2])))
 
 
 class PrintedLogs:
-    """The logs of a run's tasks; `places` has those of each task, the leading task's first."""
+    """The logs of a run's tasks; `places` are the paths that each may have, leading task first."""
 
     def __init__(
         self, places: Sequence[Sequence[str]], total_steps: int | None, total_epochs: int | None
@@ -401,7 +402,7 @@ class PrintedLogs:
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit by the lines of the last look; None if no line states it."""
+        """Return the total of a unit from the lines read last; None if no line states it."""
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
@@ -416,7 +417,9 @@ class PrintedLogs:
         return self._furthest.progress() if self._furthest else None
 
     def _turn(self) -> list[PrintedLog]:
-        """Return the logs to look at now: those with progress, the first, and a few more."""
+        """Return the logs to check now: those with progress, the first ones, and a few of the
+        others.
+        """
         speaking = [log for log in self._logs if log.track.known][: _LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:_LOGS_READ] if log not in speaking)]
         others = self._logs[_LOGS_READ:]
@@ -428,7 +431,7 @@ class PrintedLogs:
         return [*first, *(log for log in more if log not in first)]
 
 
-# ---- what a program reports by `tfcluster.progress` ----
+# ---- reports of `tfcluster.progress` ----
 
 _REPORTS = ".tfcluster-progress"
 _REPORT_BYTES = 64 << 10
@@ -436,13 +439,13 @@ _MOST_REPORTS = 64
 
 
 class ReportedProgress:
-    """The reports in a run's folder; written by runtime/site/tfcluster.py."""
+    """The reports in a run's folder; runtime/site/tfcluster.py writes them."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, _REPORTS)
 
     def read(self) -> Progress | None:
-        """Return the furthest report among those of the last half minute."""
+        """Return the furthest of the reports of the last half minute."""
         found = [each for each in map(self._report, self._names()) if each is not None]
         newest = max((each.at for each in found), default=0.0)
         current = [each for each in found if each.at >= newest - _RATE_WINDOW]

@@ -1,7 +1,7 @@
-"""Observation of a running cluster beside its record: its progress, and silent tasks.
+"""Observation of a running cluster from outside its record: its progress, and silent tasks.
 
-Reads what the run's tasks write (event files, log files, reports) and the totals that a program's
-arguments name, and only where this machine sees those files. Never raises for what it finds.
+The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
+program's arguments, and only if this machine sees those files. It raises nothing for their content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..spec.names import task_name
 from .printed_progress import PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
-# Names as people write them, once `-` is `_`; what they count.
+# Argument names as users write them, with `-` as `_`, and what they count.
 _TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
 _TOTAL_ARGUMENTS = (
     (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
@@ -33,17 +33,17 @@ _TOTAL_ARGUMENTS = (
 
 
 class Totals(NamedTuple):
-    """What the program will do in all; None where its arguments do not say."""
+    """The total steps and epochs of a program; None if its arguments do not say."""
 
     steps: int | None = None
     epochs: int | None = None
 
 
 def totals_from_arguments(arguments: Sequence[str]) -> Totals:
-    """The totals named by arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
+    """Return the totals in arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
 
-    The last one given counts. `--epochs` times `--steps_per_epoch` gives the steps where those are
-    not given themselves.
+    The last argument of a kind counts. Without a number of steps, `--epochs` times
+    `--steps_per_epoch` gives it.
     """
     found: dict[str, int] = {}
     for argument, after in zip(arguments, [*arguments, ""][1:], strict=True):
@@ -58,7 +58,7 @@ def totals_from_arguments(arguments: Sequence[str]) -> Totals:
 
 
 def _positive_number(text: str) -> int | None:
-    """A whole number above 0, also as `1e5` or `10_000`."""
+    """Return a whole number above 0, also written `1e5` or `10_000`; None for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -69,7 +69,7 @@ def _positive_number(text: str) -> int | None:
 # ---- the observer ----
 
 SILENCE = 300.0
-"""Seconds without output after which a running task is told to be silent."""
+"""Seconds without output after which a running task is reported as silent."""
 
 
 def _all_readable(_folder: str) -> str | None:
@@ -77,10 +77,10 @@ def _all_readable(_folder: str) -> str | None:
 
 
 class RunReader:
-    """All that says how far one run is.
+    """All sources of one run's progress.
 
-    What the program reports by `tfcluster.progress` goes first, then its event files, then what it
-    prints; a total that event files do not name is taken from the lines.
+    The program's reports by `tfcluster.progress` come first, then its event files, then its printed
+    lines. A total that the event files lack is taken from the lines.
     """
 
     def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
@@ -96,7 +96,7 @@ class RunReader:
         self._printed = PrintedLogs(places, totals.steps, totals.epochs)
 
     def read(self) -> Progress | None:
-        """How far the run is now; None while nobody says it."""
+        """Return the progress of the run; None while no source has any."""
         reported, written, printed = (
             reader.read() for reader in (self._reported, self._events, self._printed)
         )
@@ -111,11 +111,12 @@ class RunReader:
 
 
 class Observer:
-    """Looks at runs; one for a manager, so that following a run reads each event file once.
+    """The progress and silence of runs; use one for a manager, so that each file is read only once.
 
     Args:
-        unseen: why a folder of runs' output cannot be read here, `Backend.unseen`: what lies on
-            this machine at the same path is not the run's.
+        unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): files
+            at
+            the same path on this machine would not be the run's.
     """
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
@@ -123,7 +124,7 @@ class Observer:
         self._readers: dict[str, RunReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """How far the training is; None when it does not say."""
+        """Return the progress of the training; None if it reports none."""
         folder = cluster.status.paths.get("output")
         if folder is None or self._unseen(folder):
             return None
@@ -137,11 +138,13 @@ class Observer:
         return found
 
     def forget(self, cluster: TFCluster) -> None:
-        """Give up what is kept for reading a run's progress; it can be read anew."""
+        """Delete what is kept for a run's progress; a later call reads it again."""
         self._readers.pop(cluster.metadata.uid, None)
 
     def lost(self, cluster: TFCluster) -> str | None:
-        """Say which results of running tasks lie on the disks of their pods, and go with them."""
+        """Return a warning that running tasks write to their pods' disks, which are deleted; None
+        if not.
+        """
         folder = cluster.status.paths.get("output")
         if folder is None or cluster.status.phase.is_final or self._unseen(folder):
             return None
@@ -154,7 +157,7 @@ class Observer:
         ).format(task=found[0][0], folder=found[0][1], place=found[0][2])
 
     def silence(self, cluster: TFCluster, now: float) -> str | None:
-        """As `silence`, where the run's files can be seen."""
+        """Return `silence` of the run; None if its files cannot be seen."""
         folder = cluster.status.paths.get("logs")
         return None if folder is None or self._unseen(folder) else silence(cluster, now)
 
@@ -164,7 +167,7 @@ _LOST_BYTES = 16 << 10
 
 
 def lost_writes(output: str) -> list[tuple[str, str, str]]:
-    """Task, folder and where its copies are, as the tasks of pods tell it (runtime/writes.py)."""
+    """Return the task, the folder and where its copies are, as runtime/writes.py reports them."""
     found: list[tuple[str, str, str]] = []
     try:
         with os.scandir(os.path.join(output, _LOST)) as entries:
@@ -172,7 +175,7 @@ def lost_writes(output: str) -> list[tuple[str, str, str]]:
     except OSError:
         return found
     for name in names:
-        # anything may lie there
+        # a program may have put anything there
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
             with open(os.open(os.path.join(output, _LOST, name), how), "rb") as file:
@@ -183,7 +186,9 @@ def lost_writes(output: str) -> list[tuple[str, str, str]]:
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:
-    """`no output since 22:41 from worker-0`, when running programs have been silent for long."""
+    """Return `no output since 22:41 from worker-0` if running programs are silent for long; else
+    None.
+    """
     folder = cluster.status.paths.get("logs")
     if (
         cluster.status.phase is not Phase.RUNNING
@@ -195,7 +200,7 @@ def silence(cluster: TFCluster, now: float) -> str | None:
     for task_type in (TaskType.CHIEF, TaskType.WORKER):
         counts = cluster.status.counts.get(task_type.value)
         if counts is None or counts.running < counts.desired:
-            continue  # some have finished: their silence says nothing
+            continue  # some have finished: their silence means nothing
         for task in (task_name(task_type, i) for i in range(counts.desired)):
             try:
                 last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime

@@ -1,16 +1,15 @@
-"""Progress of a run by the files in its folder: step, speed, loss, time left, newest checkpoint.
+"""Progress of a run from the files in its folder: step, rate, loss, time left, newest checkpoint.
 
-Answers within milliseconds and a few MiB, without TensorFlow; every step that it names was written.
-It owns which of several event files speaks for the run, and how that is said in a line. It writes
-nothing and never raises for what it finds.
+This module decides which of several event files counts for the run, and formats its progress as a
+line. It takes milliseconds and a few MiB, does not import TensorFlow, writes nothing, and raises
+nothing for the content of files.
 
-Folders are walked breadth first, so that the bound on entries cuts off what lies deepest; a link to
-a folder is never followed, and what cannot be read is passed over.
+Folders are walked breadth first, so that the bound on entries cuts off the deepest ones. Links to
+folders are not followed, and unreadable entries are skipped.
 
-Work of one `read()`: at most 16 files that changed, the newest first, and none begun after 20 ms
-(the next call goes on); 256 KiB read, 64 KiB checksummed and 400 records decoded of each; one
-`stat` for each of at most 64 known files. Folders are listed every 5 s, three levels and 4000
-entries.
+Bounds of one `read()`: at most 16 changed files, the newest first, none started after 20 ms (the
+next call continues); 256 KiB read, 64 KiB checksummed and 400 records decoded of each; one `stat`
+for each of at most 64 known files. Folders are listed every 5 s, three levels and 4000 entries.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from ..i18n import _
 from .event_files import EPOCH, LOSS_POINTS, STEP, EventFile, TrainingScalars, is_validation_folder
 
 MAX_ENTRIES = 4000
-"""Directory entries looked at in one walk: a run of 600 tasks with six files each."""
+"""Maximum directory entries of one walk: a run of 600 tasks with six files each."""
 
 
 def files_below(
     folder: str, depth: int, enter: Callable[[str], bool] | None = None
 ) -> Iterator[os.DirEntry[str]]:
-    """Files in `folder` and `depth` levels below it, in folders whose name `enter` accepts."""
+    """Yield the files in `folder` and `depth` levels below, in folders that `enter` accepts."""
     level, left = [folder], MAX_ENTRIES
     for _level in range(depth + 1):
         below: list[str] = []
@@ -58,9 +57,9 @@ def _entries(folder: str, at_most: int) -> list[os.DirEntry[str]]:
         return []
 
 
-# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ----
-# The name alone, such as `model.ckpt-278`, whole or not at all. At most the first 64 KiB of each
-# `checkpoint` file are read, two folders deep; no checkpoint is opened.
+# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ---- Only the name, such as
+# `model.ckpt-278`. At most the first 64 KiB of each `checkpoint` file are read, two folders deep;
+# no checkpoint is opened.
 
 _CHECKPOINT_DEPTH = 2
 _CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
@@ -68,7 +67,7 @@ _CHECKPOINT_NAME_CHARS = 100
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
-    """The name of the newest checkpoint below `folder`; None without any."""
+    """Return the name of the newest checkpoint below `folder`; None if there is none."""
     newest: tuple[float, str] | None = None
     for entry in files_below(os.fspath(folder), _CHECKPOINT_DEPTH):
         found = _dated_checkpoint(entry.path) if entry.name == "checkpoint" else None
@@ -79,7 +78,7 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
 
 def _dated_checkpoint(path: str) -> tuple[float, str] | None:
     try:
-        # A program may have put anything under that name, also a pipe that nobody writes to.
+        # A program may have put anything at that path, even a pipe without a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
@@ -91,7 +90,7 @@ def _dated_checkpoint(path: str) -> tuple[float, str] | None:
     return (written, name[:_CHECKPOINT_NAME_CHARS]) if name else None
 
 
-# ---- how far a run is, from its event files ----
+# ---- progress from event files ----
 
 _FILES_PER_READ = 16
 _SECONDS_PER_READ = 0.02
@@ -103,13 +102,13 @@ _CREATED = re.compile(r"tfevents\.(\d{9,11})\.")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run was at `at` (seconds since 1970, by the program's clock).
+    """The progress of a run at `at` (seconds since 1970, by the program's clock).
 
-    `step` and `total` count `unit`s: "step", or "epoch" where the program says no more than that or
-    only a number of epochs is known; `steps_per_second` counts the same. `eta_seconds` is as of
-    `at`. `loss` is NaN when the training has diverged. `history` holds (step, loss), oldest first,
-    at most 60. `metrics` are further figures by the names that the program gives them. `source` is
-    who says it: `program` (by `tfcluster.progress`), `eventFiles` or `printedLines`.
+    `step` and `total` count `unit`s: "step", or "epoch" if the program reports only epochs or only
+    the number of epochs is known; `steps_per_second` counts the same unit. `eta_seconds` is as of
+    `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs (step, loss),
+    oldest first. `metrics` are other metrics under the program's names. `source` is `program` (by
+    `tfcluster.progress`), `eventFiles` or `printedLines`.
     """
 
     step: int
@@ -127,7 +126,7 @@ class Progress:
 
 @dataclass
 class _Source:
-    """One event file, what it has said, and how large and old it was when it was last looked at."""
+    """One event file, its scalars, and its time and size when it was last read."""
 
     file: EventFile
     writer: TrainingScalars
@@ -136,11 +135,11 @@ class _Source:
 
 
 class ProgressReader:
-    """Follows the event files below one folder. Not safe for several threads at once.
+    """The event files below one folder. Not thread-safe.
 
-    The file that was written last speaks for the run; among files written at the same time (several
-    tasks, or scalars kept apart) the one that is furthest. Validation and evaluation are left out.
-    Totals come from the arguments of the program, or from whoever knows them.
+    The file that was written last counts for the run. Of files written at the same time (by several
+    tasks, or of separate scalars), the one that is furthest counts. Validation and evaluation are
+    left out. The caller passes the totals, for example from the program's arguments.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class ProgressReader:
         self._listed_at = -math.inf
 
     def read(self) -> Progress | None:
-        """The progress now; None while nothing is known, or when the folder does not exist."""
+        """Return the progress now; None if nothing is known or the folder does not exist."""
         if time.monotonic() - self._listed_at >= _LIST_EVERY:
             self._list()
             self._listed_at = time.monotonic() if self._sources else -math.inf
@@ -167,7 +166,7 @@ class ProgressReader:
         newest = max(found.values(), default=0.0)
 
         def worth(path: str) -> tuple[bool, float]:
-            # a file that is known and lively stays, so that 600 tasks do not push each other out
+            # a known file that is still written stays, so that 600 tasks do not displace each other
             return path in self._sources and found[path] >= newest - 60, found[path]
 
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]
@@ -212,7 +211,7 @@ class ProgressReader:
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
         total = self._totals[unit]
         if total is not None and total < track.count:
-            total = None  # it counts something else
+            total = None  # it counts another unit
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,
@@ -228,17 +227,19 @@ class ProgressReader:
 
 
 def _event_files(folder: str) -> Iterator[tuple[str, float]]:
-    """Path and modification time of the training event files below `folder`."""
+    """Yield the path and modification time of the training event files below `folder`."""
     for entry in files_below(
         folder, _EVENT_FILE_DEPTH, enter=lambda name: not is_validation_folder([name])
     ):
         if ".tfevents." in entry.name and not entry.name.endswith("-empty"):
-            with suppress(OSError):  # it may be gone by now
+            with suppress(OSError):  # it may be deleted by now
                 yield entry.path, entry.stat().st_mtime
 
 
 def _created_at(path: str) -> float | None:
-    """When a writer of this file name began: TensorFlow puts the second into it, rounded down."""
+    """Return when the writer of a file began: TensorFlow puts the second, rounded down, into its
+    name.
+    """
     match = _CREATED.search(os.path.basename(path))
     return float(match.group(1)) + 1 if match else None
 
@@ -246,7 +247,7 @@ def _created_at(path: str) -> float | None:
 def _loss_curve(
     best_first: list[TrainingScalars], writers: list[TrainingScalars]
 ) -> tuple[tuple[tuple[int, float], ...], float | None]:
-    """The loss curve and the newest loss; the curve goes through the files of earlier attempts."""
+    """Return the loss curve, also through the files of earlier attempts, and the newest loss."""
     speaker = next((w for w in best_first if w.loss_tag), None)
     if speaker is None or speaker.loss_tag is None:
         return (), None
@@ -262,11 +263,11 @@ def _loss_curve(
 
 
 MOST_METRICS = 3
-"""Figures beside the loss that a line for people shows."""
+"""Maximum metrics, apart from the loss, in the line for users."""
 
 
 def progress_text(progress: Progress) -> str:
-    """One line for people: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
+    """Return one line for users: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
     total = "" if progress.total is None else f"/{progress.total}"
     at = _("epoch {at}") if progress.unit == EPOCH else _("step {at}")
     parts = [at.format(at=f"{progress.step}{total}")]
@@ -301,7 +302,7 @@ def _time_text(seconds: float) -> str:
 
 
 def note_lines(progress: Progress | None, notes: Sequence[str] = ()) -> tuple[str, ...]:
-    """Lines beside a record: how far the run is, where that is known, then `notes`."""
+    """Return the lines below a record: the progress if it is known, then `notes`."""
     if progress is None:
         return tuple(notes)
     return (_("progress: {figures}").format(figures=progress_text(progress)), *notes)
