@@ -1,4 +1,4 @@
-"""Documents for programs and spreadsheets: JSON, YAML, names and CPU- and GPU-hours."""
+"""Documents for programs and spreadsheets: JSON, YAML, names, and CPU- and GPU-hours."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ FORMS = ("table", "json", "yaml", "name")
 def document(
     what: Model | Sequence[Model], form: str, beside: Mapping[str, object] | None = None
 ) -> str:
-    """One model or several as `json`, `yaml` or (clusters only) `name`, without a last newline.
-
-    `beside` is JSON-like data that stands beside the fields of one model.
+    """Return one or several models as `json`, `yaml` or (clusters only) `name`, without a last
+    newline. `beside` is JSON-like data that is added to the fields of one model.
     """
     if form == "name":
         clusters = [what] if isinstance(what, Model) else what
@@ -35,7 +34,7 @@ def document(
 
 
 def cluster_yaml(cluster: TFCluster) -> str:
-    """A cluster as YAML for a person: with the sizes of its program's files, not their contents."""
+    """Return a cluster as YAML for users, with the sizes of its program's files only."""
     data = msgspec.to_builtins(cluster)
     files = (data["spec"].get("program") or {}).get("files") or {}
     for path, content in files.items():
@@ -44,16 +43,16 @@ def cluster_yaml(cluster: TFCluster) -> str:
 
 
 def json_text(data: object) -> str:
-    """Models or JSON-like data as JSON for a person, too."""
+    """Return models or JSON-like data as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def to_yaml(data: object) -> str:
-    """JSON-like data as YAML in its own order."""
+    """Return JSON-like data as YAML in its own order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes text of several lines as such."""
+        """A dumper that writes text of several lines as a block."""
 
     def lines(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "|" if "\n" in text else None
@@ -64,18 +63,18 @@ def to_yaml(data: object) -> str:
     return text.rstrip("\n")
 
 
-# CPU- and GPU-hours for people and for spreadsheets.
+# CPU- and GPU-hours for users and for spreadsheets.
 
 
 def hours_headings() -> dict[Grouping, str]:
-    """What stands above the keys of rows."""
+    """Return the heading of the first column for each grouping."""
     return {"user": _("USER"), "group": _("GROUP"), "cluster": _("CLUSTER"), "day": _("DAY")}
 
 
 def hours_table(
     rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
 ) -> str:
-    """A table, with the sum below it where there is more than one row."""
+    """Return a table of the rows, with their sum below if there is more than one row."""
     lines = [_hours_cells(row, _hours_key(row)) for row in rows]
     if len(rows) > 1:
         lines.append(_hours_cells(total_hours(rows), _("in total")))
@@ -84,7 +83,7 @@ def hours_table(
 
 
 def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
-    """The sum of all rows; of what was used, of those of which it is known."""
+    """Return the sum of all rows; `used` and `measured` sum only the rows whose use is known."""
     known = [(row.used, row.measured) for row in rows if row.used is not None]
     return HoursRow(
         key="",
@@ -96,7 +95,7 @@ def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
 
 
 def used_hours(row: HoursRow) -> str:
-    """`1.2 of 4`: of what was held, what was used; of that of which it is known."""
+    """Return `1.2 of 4`: the CPU-hours used, of the measured ones."""
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")
@@ -104,7 +103,7 @@ def used_hours(row: HoursRow) -> str:
 
 
 def readable_hours(hours: float) -> str:
-    """Hours in the unit that suits them: `6.7s`, `17m`, `3.2h`."""
+    """Return hours in a suitable unit: `6.7s`, `17m`, `3.2h`."""
     seconds = hours * 3600
     if seconds < 60:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
@@ -112,7 +111,7 @@ def readable_hours(hours: float) -> str:
 
 
 def hours_csv(rows: Sequence[HoursRow], by: Grouping) -> str:
-    """The rows for a spreadsheet, with a line of heads; what was not measured is empty."""
+    """Return the rows as CSV with a heading; a cell without a measurement is empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow((by, "cpuHours", "gpuHours", "usedCpuHours", "measuredCpuHours"))

@@ -1,8 +1,8 @@
-"""A run for people: text after a launch, in `status` and in `list`; for a page the JSON of REST and
-events, an HTML card and a MIME bundle. Pure.
+"""Reports of a run: text after a launch, in `status` and in `list`; JSON, an HTML card and a MIME
+bundle for a page.
 
-The JSON form is `IRun` in the Lab extension. A program's files never leave the server this way, and
-a list carries only the newest event of each run: 200 runs are a few hundred kilobytes.
+The JSON form is `IRun` in the Lab extension. It contains no files of a program, and a list carries
+only the newest event of each run, so that 200 runs are a few hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from .text import (
 MOST_TASK_ROWS = 40
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""CPU- or GPU-hours that are worth telling."""
+"""Minimum CPU- or GPU-hours that are shown."""
 
 
 def replica_summary(cluster: TFCluster) -> str:
-    """`between-graph · 2 workers, 1 ps`."""
+    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`."""
     counts = cluster.spec.replicas.counts
     parts = [_tasks(t, n) for t, n in counts.items()]
     return f"{cluster.spec.mode.value} · {', '.join(parts)}"
 
 
 def _tasks(task_type: TaskType, count: int) -> str:
-    """`2 workers`, `1 ps`."""
+    """Return `2 workers`, `1 ps`."""
     text = {
         TaskType.CHIEF: ngettext("{count} chief", "{count} chiefs", count),
         TaskType.WORKER: ngettext("{count} worker", "{count} workers", count),
@@ -69,12 +69,12 @@ def _entry(label: str, value: str) -> str:
 
 
 def _label(key: str, columns: int = 0) -> str:
-    """What lies in one of a run's folders: `output`, `logs`."""
+    """Return the label of one of a run's folders: `output`, `logs`."""
     return pad({"output": _("output"), "logs": _("logs")}.get(key, key), columns)
 
 
 def headline(cluster: TFCluster, paint: Paint = PLAIN) -> str:
-    """The run, its phase and the one sentence."""
+    """Return the name of the run, its phase and its message."""
     phase = paint.phase(cluster.status)
     message = one_line(shown(cluster.status))
     text = f"{paint(cluster.metadata.name, 'bold')} {phase}"
@@ -87,9 +87,8 @@ def launched(
     program: str = "tfcluster",
     beside: Sequence[str] = (),
 ) -> str:
-    """The short report of a launch: what there is, where its output goes, what to do next.
-
-    `program` is how this person calls us, `beside` are further lines about the run.
+    """Return the short report of a launch: the tasks, where their output goes, the next commands.
+    `program` is how the user calls the command, `beside` are further lines about the run.
     """
     lines = [headline(cluster, paint), f"  {replica_summary(cluster)}"]
     lines += [f"  {text}" for text in beside]
@@ -104,13 +103,13 @@ def launched(
 
 
 def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) -> list[str]:
-    """What a run is warned of, a line each, but for what is `known`."""
+    """Return the warnings of a run that are not `known`, a line each."""
     new = (text for text in cluster.status.warnings if text not in known)
     return [f"{paint(_('warning'), 'yellow')} {one_line(text)}" for text in new]
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
-    """Commands and what they are good for, one under the other."""
+    """Return the next commands, padded to one width, with their purpose."""
     name = cluster.metadata.name
     steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
@@ -133,7 +132,7 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Everything about one run. `notes` are lines that are not in the record: progress, silence."""
+    """Return all facts of one run; `notes` are lines from outside the record: progress, silence."""
     now = time.time() if now is None else now
     state = cluster.status
     about = [headline(cluster, paint), *note_line(cluster), _facts(cluster, now)]
@@ -160,7 +159,7 @@ def status(
 
 
 def note_line(cluster: TFCluster) -> list[str]:
-    """The note of a run on a line; no line without one."""
+    """Return the line with the note of a run; an empty list without a note."""
     text = one_line(cluster.metadata.note)
     return [_("note: {note}").format(note=text)] if text else []
 
@@ -185,7 +184,7 @@ def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True) -> str:
 
 
 def reclaimed(what: Reclaimed, now: float | None = None) -> str:
-    """`reclaimed at 22:41: ps-0 (1 CPU, 512Mi)`."""
+    """Return `reclaimed at 22:41: ps-0 (1 CPU, 512Mi)`."""
     freed = [f"{what.cpu:g} CPU"] if what.cpu else []
     freed += [format_bytes(what.memory)] if what.memory else []
     freed += [f"{what.gpu} GPU"] if what.gpu else []
@@ -199,7 +198,9 @@ Row = tuple[str, "TaskState | None", str, str, str]
 
 
 def _task_rows(cluster: TFCluster) -> list[Row]:
-    """One row a task: those of the record's `attention`, and the others by their type's counts."""
+    """Return a row for each task in the record's `attention`, and rows from the counts for the
+    others.
+    """
     told = {t.name: t for t in cluster.status.attention}
     rows: list[Row] = []
     for task_type, count in cluster.spec.replicas.counts.items():
@@ -211,7 +212,7 @@ def _task_rows(cluster: TFCluster) -> list[Row]:
 
 
 def _rank(name: str) -> tuple[int, int]:
-    """Reading order; `name` may be several names, of which the first counts."""
+    """Return the sort key of a row; if `name` lists several tasks, the first counts."""
     task_type, index = parse_task(name.partition(" ")[0].rstrip(","))
     return list(TaskType).index(task_type), index
 
@@ -225,7 +226,9 @@ def _told(task: TaskStatus, cluster: TFCluster) -> Row:
 
 
 def _left(cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]) -> dict[TaskState, int]:
-    """How many tasks of a type are in which state, without those that are told one by one."""
+    """Return how many tasks of a type are in each state, without those that have a row of their
+    own.
+    """
     counts = cluster.status.counts.get(kind)
     if counts is None:
         return {TaskState.PENDING: cluster.spec.replicas.of(parse_task(f"{kind}-0")[0]).count}
@@ -257,7 +260,7 @@ def _others(
 
 
 def readiness(cluster: TFCluster) -> tuple[int, int]:
-    """How many tasks are up or have finished well, and of how many; reclaimed ones do not count."""
+    """Return how many tasks run or have succeeded, and the total; reclaimed ones do not count."""
     counts = cluster.status.counts.values()
     total = cluster.spec.replicas.total
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -266,7 +269,7 @@ def readiness(cluster: TFCluster) -> tuple[int, int]:
 
 
 def ready_count(cluster: TFCluster) -> str:
-    """`2/3`; see `readiness`."""
+    """Return `2/3`; see `readiness`."""
     up, total = readiness(cluster)
     return f"{up}/{total}"
 
@@ -277,7 +280,7 @@ def listing(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """The table of runs."""
+    """Return the table of runs."""
     now = time.time() if now is None else now
     rows = [
         (
@@ -295,7 +298,7 @@ def listing(
 
 
 def options(what: Options, paint: Paint = PLAIN) -> str:
-    """What fits now."""
+    """Return the free resources, limits and defaults of a backend."""
     rows = [
         (_("CPU cores"), f"{what.cpu.free:g}", f"{what.cpu.total:g}"),
         (_("memory"), format_bytes(what.memory.free), format_bytes(what.memory.total)),
@@ -316,7 +319,7 @@ def options(what: Options, paint: Paint = PLAIN) -> str:
 
 
 def connect_help(cluster: TFCluster, paint: Paint = PLAIN) -> str:
-    """The addresses of an In-Graph cluster, and the lines that use them."""
+    """Return the addresses of an In-Graph cluster, and the lines of Python that use them."""
     lines = [headline(cluster, paint)]
     for task_type, hosts in cluster.status.addresses.items():
         lines.append(f"  {task_type:<7} {', '.join(hosts)}")
@@ -336,7 +339,7 @@ def connect_help(cluster: TFCluster, paint: Paint = PLAIN) -> str:
 
 
 def last_line(cluster: TFCluster, paint: Paint = PLAIN) -> str:
-    """The last line of a run that was followed."""
+    """Return the last line for a run that was followed."""
     state = cluster.status
     if state.phase is Phase.SUCCEEDED and state.started_at and state.finished_at:
         took = format_duration(state.finished_at - state.started_at)
@@ -355,7 +358,7 @@ def run_view(
     away: str = "",
     whole: bool = False,
 ) -> dict[str, Any]:
-    """A run as JSON-like data; `whole` keeps its events and addresses."""
+    """Return a run as JSON-like data; `whole` keeps its events and addresses."""
     ready, total = readiness(cluster)
     return {
         "cluster": msgspec.to_builtins(_without_files(cluster, whole)),
@@ -367,7 +370,7 @@ def run_view(
 
 
 def progress_view(progress: Progress) -> dict[str, Any]:
-    """Progress in the JSON form of the models: camelCase, and no NaN, which JSON does not know."""
+    """Return progress in the JSON form of the models: camelCase, and no NaN, which JSON lacks."""
     data = {
         "step": progress.step,
         "total": progress.total,
@@ -381,7 +384,7 @@ def progress_view(progress: Progress) -> dict[str, Any]:
         "metrics": dict(progress.metrics),
         "source": progress.source,
     }
-    # msgspec writes NaN and infinity as null: a training that has diverged has no number to draw
+    # msgspec writes NaN and infinity as null: a diverged training has no number to draw
     return dict(msgspec.json.decode(msgspec.json.encode(data)))
 
 
@@ -394,9 +397,9 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
     return replace(cluster, spec=spec, status=status)
 
 
-# HTML of a run in a notebook. Everything that is not ours is escaped.
+# HTML of a run in a notebook. All strings that are not fixed here are escaped.
 
-# Those of the card in JupyterLab, by its theme; elsewhere such as are read on white.
+# The colours of the card in JupyterLab by its theme, with fallbacks for a white page.
 _WAITING = "var(--jp-warn-color1, #b26a00)"
 _COLOURS = {
     Phase.QUEUED: _WAITING,
@@ -410,13 +413,13 @@ _COLOURS = {
 
 
 def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None = None) -> str:
-    """A small card of a run. It reads right without styles, which some viewers of notebooks remove.
+    """Return a small card of a run, readable without styles, which some notebook viewers remove.
 
     Args:
         cluster: the run.
-        notes: what else is known of it, a line each.
-        as_of: when this was so, in seconds since 1970, if the card is kept for later; a run that
-            had not ended then may have changed since, which the card says.
+        notes: further facts about it, a line each.
+        as_of: the time of these facts, in seconds since 1970, if the card is stored; the card then
+            says that a run which was active may have changed since.
     """
     state = cluster.status
     failing = is_failing(state)
@@ -440,7 +443,7 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    # how long it has been going on is not brought up to date, and wrong in a moment
+    # the elapsed time would soon be wrong, for a live card is not updated
     facts = _facts(cluster, as_of or time.time(), elapsed=as_of is not None)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
     if output := state.paths.get("output"):
@@ -452,9 +455,9 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
 
 
 def _sentence(text: str) -> str:
-    """A sentence as HTML; what stands in backticks is a command, written as a cell has it."""
+    """Return a message as HTML: text in backticks as code, commands as magic commands."""
     parts = with_magic_commands(text).split("`")
-    if len(parts) % 2 == 0:  # a backtick that is not a pair's
+    if len(parts) % 2 == 0:  # a backtick without a partner
         return escape("`".join(parts))
     return "".join(
         f"<code>{escape(part)}</code>" if index % 2 else escape(part)
@@ -463,7 +466,7 @@ def _sentence(text: str) -> str:
 
 
 def _as_of(at: float) -> str:
-    """`as of 2026-11-26 22:41 +0800`: read later, and elsewhere."""
+    """Return `as of 2026-11-26 22:41 +0800`, with the zone, for readers elsewhere."""
     when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
     return _("as of {at}").format(at=when)
 
@@ -476,7 +479,7 @@ def _since(cluster: TFCluster) -> str:
 
 @dataclass(frozen=True)
 class PrintedEnd:
-    """The end of what a failed task printed."""
+    """The last lines that a failed task printed."""
 
     task: str
     lines: tuple[str, ...]
@@ -486,8 +489,8 @@ MOST_LAST_LINES = 10
 
 
 def last_lines(cluster: TFCluster) -> PrintedEnd | None:
-    """Return the end of what the task printed that ended the run, without TensorFlow's own remarks;
-    None if none failed, or none printed anything. `RunCard.tsx` shows the same.
+    """Return the last lines of the task whose failure ended the run, without TensorFlow's own log
+    lines. Returns None if no task failed, or the task printed nothing. `RunCard.tsx` does the same.
     """
     state = cluster.status
     failures = sorted(state.failures, key=lambda failure: failure.task != state.culprit)
@@ -503,20 +506,20 @@ def _of_task(task: str) -> str:
 
 
 def _readable_colour(phase: Phase) -> str:
-    """The colour of a text: nearer to that of the text around it, which is white in dark themes."""
+    """Return the style of coloured text: mixed with the surrounding colour to be readable."""
     if phase is Phase.STOPPED:
-        return "opacity:.8"  # the colour of a border is none to be read
+        return "opacity:.8"  # the border's colour is not readable as text
     return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 
 def tab_link(url: str, text: str) -> str:
-    """A link that opens a tab of its own."""
+    """Return a link that opens in a new tab."""
     return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
 
 
-# The MIME bundle: text and HTML that say when that was so, and light JSON without the program's
-# files, which the Lab extension draws live: `kind` says what it is, `at` when it was so. What a
-# notebook holds is read without extension and server, too, by a colleague, on nbviewer, in Git.
+# The MIME bundle: text and HTML with the time of their facts, and light JSON without the program's
+# files, which the Lab extension draws live (`kind` is its type, `at` its time). A stored notebook
+# is also read without extension and server: by a colleague, on nbviewer, in Git.
 
 MIME_TYPE = "application/vnd.tfcluster.v1+json"
 
@@ -529,7 +532,7 @@ def run_bundle(
     *,
     away: str = "",
 ) -> dict[str, Any]:
-    """The bundle of `cluster`; `text` replaces its plain text, `notes` are what else is known."""
+    """Return the bundle of `cluster`; `text` replaces its plain text, `notes` are further facts."""
     now = time.time()
     beside = note_lines(progress, notes)
     return {
@@ -540,7 +543,9 @@ def run_bundle(
 
 
 def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
-    """The report of a run in a notebook, which is read later: with its time, and how it failed."""
+    """Return the text of a run for a stored notebook: its time, and the last lines of a failed
+    task.
+    """
     how = _("{ready} ready").format(ready=ready_count(cluster))
     beside = [f"{how} · {_as_of(at)}", *map(one_line, notes)]
     if printed := last_lines(cluster):
@@ -550,9 +555,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:
-    """The bundle of a TensorBoard at `url` on these runs, or on all when there are none.
-
-    The extension opens it as a tab by what it shows, through the server: `url` is for this machine.
+    """Return the bundle of a TensorBoard at `url` on these runs; an empty list means all runs. The
+    extension opens a tab by the runs, through the server: `url` works only on this machine.
     """
     return {
         "text/plain": f"{what}: {url}",

@@ -1,4 +1,4 @@
-"""Plain text for a terminal or a cell: colours, tables, times, and tasks' log lines. Pure."""
+"""Plain text for a terminal or a cell: colours, tables, times, and tasks' log lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import last_overwrite, one_line, sanitize_text, strip_controls
 from ..spec import Phase, Reason, Status, TaskState, TFCluster
 from ..spec.names import task_name
 
-__all__ = ["last_overwrite", "one_line", "sanitize_text"]  # re-exported beside the functions below
+__all__ = ["last_overwrite", "one_line", "sanitize_text"]  # re-exported with the functions below
 
 _CODES = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 _CODES |= {"bold": 1, "dim": 2}
@@ -35,30 +35,30 @@ COLOURS: dict[Phase | TaskState, str] = {
 
 
 FAILING = "Failing"
-"""In place of a phase, while only the cause of a failure is not settled yet."""
+"""The word for a phase while the cause of a failure is not settled yet."""
 
 
 def is_failing(status: Status) -> bool:
-    """Whether a task has failed, and others are only waited for to tell which was the cause."""
+    """Return whether a task has failed and the cause is still being determined."""
     return status.reason is Reason.INVESTIGATING and status.phase.is_active
 
 
 class Paint:
-    """Puts words in colour, or leaves them as they are when colours are off."""
+    """Colours for words; with colours off, words stay as they are."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
 
     def __call__(self, text: str, colour: str) -> str:
-        """`text` in `colour` (a name of the table above, or bold, dim)."""
+        """Return `text` in `colour`: a key of `_CODES`."""
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
     def state(self, state: Phase | TaskState) -> str:
-        """A phase or a task's state in its own colour."""
+        """Return a phase or a task's state in its own colour."""
         return self(state.value, COLOURS[state])
 
     def phase(self, status: Status) -> str:
-        """The phase of a run, in its own colour; of one that a failure is about to end, that."""
+        """Return the phase of a run in its own colour; `Failing` if a failure will soon end it."""
         if is_failing(status):
             return self(FAILING, COLOURS[Phase.FAILED])
         return self.state(status.phase)
@@ -74,7 +74,7 @@ def spreadsheet_cell(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that `text` takes on a terminal."""
+    """Return the number of terminal columns that `text` takes."""
     plain = strip_controls(text)
     if plain.isascii():
         return len(plain)
@@ -85,7 +85,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """`text` in at most `most` columns, the end replaced by an ellipsis."""
+    """Return `text` in at most `most` columns, with an ellipsis for a removed end."""
     if width(text) <= most:
         return text
     while text and width(text) > most - 1:
@@ -97,7 +97,7 @@ _MAY_NOT_BEGIN_A_LINE = "，。；：、！？）》」』】…"  # noqa: RUF00
 
 
 def fold(text: str, columns: int) -> list[str]:
-    """`text` in lines of at most `columns`: broken at spaces, and beside any wide character."""
+    """Return lines of at most `columns`, broken at spaces and next to any wide character."""
     lines = [""]
     for piece in re.findall(r"[\x21-\x7e]+|.", text):
         stays = piece in _MAY_NOT_BEGIN_A_LINE
@@ -114,7 +114,7 @@ def table(
     paint: Paint = PLAIN,
     most: int | None = None,
 ) -> str:
-    """Columns under headings; the last one is cut so that a line takes at most `most` columns."""
+    """Return a table; its last column is cut so that a line takes at most `most` columns."""
     widths = [max(width(row[i]) for row in (head, *rows)) for i in range(len(head))]
     if most is not None:
         used = sum(widths[:-1]) + 2 * (len(widths) - 1)
@@ -130,19 +130,19 @@ def _pad(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def pad(text: str, columns: int) -> str:
-    """`text` with spaces up to `columns`."""
+    """Return `text` padded with spaces to `columns`."""
     return text + " " * (columns - width(text))
 
 
 def clock(at: float, now: float | None = None, seconds: bool = False) -> str:
-    """Local time of day; with the date when it is not today's."""
+    """Return the local time of day, with the date if it is not today's."""
     when, today = time.localtime(at), time.localtime(now)
     text = time.strftime("%H:%M:%S" if seconds else "%H:%M", when)
     return text if when[:3] == today[:3] else f"{time.strftime('%Y-%m-%d', when)} {text}"
 
 
 def age(seconds: float) -> str:
-    """A rough duration in one unit or two: 75 gives "75s", 7500 gives "2h5m"."""
+    """Return a rough duration in one or two units: 75 gives "75s", 7500 gives "2h5m"."""
     left = max(0, int(seconds))
     if left < 120:
         return f"{left}s"
@@ -153,9 +153,9 @@ def age(seconds: float) -> str:
     return f"{left // 86400}d"
 
 
-# TensorFlow's own log lines: what its C++ code logs as I or W, never E or F, and nothing that a
-# Python file logs, absl included; and not that it waits for another task, which says why nothing
-# happens. The twin of labextension/src/logs/noise.ts; a test holds them equal.
+# TensorFlow's own log lines: I and W of its C++ code; never E or F, nor lines of a Python file or
+# of absl. A line about waiting for another task is left out, because it says why nothing happens.
+# labextension/src/logs/noise.ts is the same; a test compares them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
@@ -168,7 +168,7 @@ TENSORFLOW_LOG_PATTERNS = (
         r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]"
         r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
     ),
-    # the second line of the first one above
+    # the second line of the first pattern above
     (
         r"^To enable the following instructions: .* "
         r"rebuild TensorFlow with the appropriate compiler flags\.$"
@@ -179,23 +179,21 @@ _TENSORFLOW_LOG = re.compile("|".join(TENSORFLOW_LOG_PATTERNS))
 
 
 def is_tensorflow_log(text: str) -> bool:
-    """Whether a line is a remark of TensorFlow's own."""
+    """Return whether TensorFlow itself logged a line."""
     return _TENSORFLOW_LOG.match(text) is not None
 
 
-# Many tasks' lines as one stream: `worker-0 | step 300`, every task in its colour.
+# The lines of many tasks as one stream: `worker-0 | step 300`, each task in its own colour.
 
 
 def task_names(cluster: TFCluster) -> list[str]:
-    """The names of all tasks of a run, in reading order."""
+    """Return the names of all tasks of a run, in reading order."""
     counts = cluster.spec.replicas.counts
     return [task_name(t, i) for t, count in counts.items() for i in range(count)]
 
 
 def printed_at(line: LogLine) -> str:
-    """When a line was printed, on this machine's clock, as the start of a line of text; blanks of
-    the same width if nobody knows.
-    """
+    """Return the local time of a line as its prefix; blanks of the same width if it is unknown."""
     if line.at is None:
         return " " * len("2026-01-31 10:00:00.000 ")
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
@@ -203,12 +201,12 @@ def printed_at(line: LogLine) -> str:
 
 
 class Prefixer:
-    """Turns `LogLine`s of one run into lines of one stream.
+    """A formatter that turns the `LogLine`s of one run into lines of one stream.
 
     Args:
-        tasks: the tasks that will be seen; the longest name sets the width, the order the colours.
+        tasks: the tasks of the run; the longest name sets the width, their order the colours.
         paint: whether to use colours.
-        prefix: whether lines begin with their task's name; without it they are as printed, and the
+        prefix: whether lines begin with their task's name; without it they stay as printed, and the
             caller has to clean them for a terminal.
     """
 
@@ -219,7 +217,7 @@ class Prefixer:
         self._paint, self._prefix = paint, prefix
 
     def __call__(self, line: LogLine) -> str:
-        """One line of the stream, without its newline."""
+        """Return one line of the stream, without its newline."""
         if not self._prefix:
             return line.text
         mark = self._paint(
