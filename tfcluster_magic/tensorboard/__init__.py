@@ -1,1 +1,1 @@
-"""TensorBoard: its process, the registry of those that run, and what each shows."""
+"""TensorBoard: its processes, their registry, and the views that they show."""

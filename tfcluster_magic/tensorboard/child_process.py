@@ -1,15 +1,14 @@
-"""The TensorBoard process: a script that `process.py` starts, apart from whoever started it.
+"""The TensorBoard process: a script that `process.py` starts, independent of the starter.
 
-    python child_process.py '{"folder": ..., "shown": ..., "empty": page, "idle": seconds,
-                       "register": path, "lock": fd, "report": fd, "startTimeout": seconds}'
+  python child_process.py '{"folder": ..., "shown": ..., "empty": page, "idle": seconds,
+           "register": path, "lock": fd, "report": fd, "startTimeout": seconds}'
 
-The process has a session of its own and no parent that waits for it, is bound to 127.0.0.1 on a
-port that the kernel chose, below a path that nobody can guess, without TensorFlow. It goes into the
-folder first and shows what is there: a path that is made a link afterwards leads it nowhere else.
-It writes its registry file once it listens, releases the starter's lock only then, and ends by
-itself after `idle` seconds without a connection. It removes its registry file when it ends. It
-imports nothing of ours, so it runs by path; what it needs of TensorBoard is public but for the stub
-of `tensorboard.compat.notf`.
+The process has its own session and init as its parent, does without TensorFlow, and listens on
+127.0.0.1 at a port that the kernel chose, below a secret path. It first changes into the folder and
+shows its working directory, so that a link put at the path later leads it nowhere else. It writes
+its registry file when it listens, and releases the starter's lock only then. It ends after `idle`
+seconds without a connection, and removes its registry file. It imports nothing of this package, so
+it runs by path. It uses TensorBoard's public API, except the stub of `tensorboard.compat.notf`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # nothing is imported from beside this file, or from the folder that is shown
+    # import nothing from this file's folder, or from the folder that is shown
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and entry != _here]
 
@@ -37,9 +36,8 @@ HOST = "127.0.0.1"
 
 
 def start_time(pid: int) -> str | None:
-    """When process `pid` began, in the kernel's ticks: with the pid it names one process for good.
-
-    None if there is no such process (a zombie is none); "" where there is no /proc.
+    """Return when process `pid` started, in the kernel's ticks: with the pid it identifies a
+    process. Returns None if there is no such process or it is a zombie; "" if there is no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -57,16 +55,16 @@ def start_time(pid: int) -> str | None:
 
 
 def main(options: dict[str, Any]) -> int:
-    """Serve until idle or told to end; the return value is the exit status."""
+    """Serve until idle or stopped; return the exit status."""
     if os.fork():
-        os._exit(0)  # the starter waits for this one; the board itself belongs to init
+        os._exit(0)  # the starter waits for this process; init becomes the parent of the board
     os.setsid()
-    signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and gives the lock back
+    signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and releases the lock
     os.chdir(options["folder"])
     if os.getcwd() != options["folder"]:
         os.write(options["report"], b"changed")
         return 1
-    # TensorBoard asks for this module to be told not to import TensorFlow
+    # TensorBoard does not import TensorFlow if this module exists
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     try:
         import tensorboard  # noqa: F401 - is it there?
@@ -76,7 +74,7 @@ def main(options: dict[str, Any]) -> int:
     from tensorboard import default, main_lib, program
 
     class Server(program.WerkzeugServer):  # type: ignore[misc] # TensorBoard has no types
-        """TensorBoard's server, which counts its connections and tells when it listens."""
+        """TensorBoard's server, which counts its connections and reports when it listens."""
 
         def __init__(self, wsgi_app: Any, flags: Any) -> None:
             self._connections = 0
@@ -108,13 +106,13 @@ def main(options: dict[str, Any]) -> int:
                 raise SystemExit(0)
 
         def serve_forever(self, poll_interval: float = 0.5) -> None:
-            del poll_interval  # TensorBoard's: twice a second, to notice what comes rarely here
+            del poll_interval  # TensorBoard polls twice a second, for an event that is rare here
             super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
 
         def print_serving_message(self) -> None:
             _announce(options, self.server_port, prefix)
 
-    prefix = f"/{secrets.token_urlsafe(16)}"  # made here: arguments can be read by other accounts
+    prefix = f"/{secrets.token_urlsafe(16)}"  # made here: other accounts can read arguments
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
     arguments = ["--logdir", ".", "--host", HOST, "--port", "0", "--path_prefix", prefix]
     board.configure(["tensorboard", *arguments])
@@ -124,7 +122,7 @@ def main(options: dict[str, Any]) -> int:
 
 
 def _named(app: Any, shown: str) -> Any:
-    """TensorBoard's application, which tells where its data are by name and not as "."."""
+    """Return TensorBoard's application, which names the location of its data instead of "."."""
     from werkzeug.wrappers import Response
 
     def serve(environ: dict[str, Any], start_response: Any) -> Any:
@@ -140,7 +138,9 @@ def _named(app: Any, shown: str) -> Any:
 
 
 def _or_empty(app: Any, index: str, page: str) -> Any:
-    """The application, with a page of ours as its first one while there is no event file."""
+    """Return the application with this package's page as its first page while there is no event
+    file.
+    """
     from werkzeug.wrappers import Response
 
     found: list[bool] = []
@@ -160,11 +160,11 @@ def _or_empty(app: Any, index: str, page: str) -> Any:
 
 
 MOST_ENTRIES = 20_000
-"""Names looked at for an event file; a larger folder counts as one that has some."""
+"""Maximum names checked for an event file; a larger folder counts as one with event files."""
 
 
 def has_event_files(folder: str) -> bool:
-    """Whether an event file lies in a folder or up to five below, by links, too."""
+    """Return whether a folder contains an event file, up to five levels deep, also by links."""
     level, left = [folder], MOST_ENTRIES
     for _depth in range(6):
         below: list[str] = []
@@ -181,7 +181,7 @@ def has_event_files(folder: str) -> bool:
 
 
 def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
-    """Say that the board listens: in the registry first, then to the starter."""
+    """Write the registry file first, then report to the starter that the board listens."""
     path = options["register"]
     facts = {
         "folder": options["folder"],
@@ -199,13 +199,13 @@ def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
     atexit.register(_leave, path)
     signal.alarm(0)
     os.close(options["lock"])
-    with contextlib.suppress(BrokenPipeError):  # the starter may be gone: the board stays
+    with contextlib.suppress(BrokenPipeError):  # the starter may have ended: the board stays
         os.write(options["report"], b"ready")
     os.close(options["report"])
 
 
 def _leave(path: str) -> None:
-    """Remove our registry file, unless somebody is just replacing it."""
+    """Remove this board's registry file, unless another process is just replacing it."""
     how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         lock = os.open(f"{path[:-5]}.lock", os.O_WRONLY | how)

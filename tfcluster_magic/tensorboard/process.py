@@ -1,13 +1,13 @@
-"""TensorBoard processes, one for each folder, shared by all callers, and the registry of them.
+"""TensorBoard processes, one for each folder, shared by all callers, and their registry.
 
 Callers in any process get the same board while it lives. A board outlives its caller, and ends by
-itself when nobody uses it. This module owns the start and the end of boards and the files of the
-registry; `child_process.py` is the board's own process. TensorBoard is never imported here.
+itself when it is not used. This module starts and stops boards and manages the registry files;
+`child_process.py` is the board's own process. TensorBoard is never imported here.
 
-The board listens on 127.0.0.1, whose ports every account of the machine can open, and browsers of
-pages from anywhere, too. So it answers only below a path that is a secret of its own, which stands
-in the registry (private to the user) and in the address that is shown. TensorBoard's data server
-has no such door: programs of other accounts of this machine can ask it for what the board shows.
+The board listens on 127.0.0.1, where all accounts of the machine, and pages in browsers, can reach
+it. So it answers only below a secret path, which is in the registry (private to the user) and in
+the address that is shown. TensorBoard's data server has no such protection: programs of other
+accounts of this machine can ask it for the board's data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _PREFIX = re.compile(r"/[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Board:
-    """A TensorBoard that runs: where it is, and what it shows; `fresh` for whoever started it."""
+    """A running TensorBoard: its address and its folder; `fresh` is true for the caller that
+    started it.
+    """
 
     url: str
     pid: int
@@ -58,7 +60,7 @@ class Board:
 
 
 class _RegistryFile(Model, frozen=True):
-    """The registry file, as `child_process._announce` writes it."""
+    """The registry file that `child_process._announce` writes."""
 
     folder: str
     prefix: str
@@ -68,8 +70,8 @@ class _RegistryFile(Model, frozen=True):
 
 
 def read_file(path: Path, kind: type[T]) -> T | None:
-    """Return a file of the registry as a `kind`; None if there is none of ours. Names of folders
-    need not be UTF-8 here.
+    """Return a registry file as a `kind`; None if there is no valid one. Folder names may be
+    non-UTF-8.
     """
     try:
         return msgspec.convert(json.loads(state_files.read_bytes(path)), kind)
@@ -78,16 +80,16 @@ def read_file(path: Path, kind: type[T]) -> T | None:
 
 
 def registry_folder(state_dir: str | os.PathLike[str] | None) -> Path:
-    """The folder of the registry, made where it is missing; None means this user's state folder."""
+    """Return the registry folder, created if missing; None means this user's state folder."""
     base = paths.state_dir() if state_dir is None else Path(state_dir).absolute()
     return paths.private(base / "tensorboard")
 
 
 def read_board(path: Path) -> Board | None:
-    """The board that this registry file names, if its process lives."""
+    """Return the board in this registry file, if its process lives."""
     facts = read_file(path, _RegistryFile)
     if facts is None or not _PREFIX.fullmatch(facts.prefix) or "\0" in facts.folder:
-        return None  # no such file, or not one of ours: there is no board
+        return None  # the file does not exist or is not a registry file
     if start_time(facts.pid) is None or start_time(facts.pid) != facts.started:
         return None
     url = f"http://{HOST}:{facts.port}{facts.prefix}/"
@@ -95,20 +97,20 @@ def read_board(path: Path) -> Board | None:
 
 
 class RegistryEntry:
-    """The registry's files for one folder on this host."""
+    """The registry files for one folder on this host."""
 
     def __init__(self, registry: Path, folder: str) -> None:
         self.folder = folder
-        # a state folder may be shared by hosts, a board on loopback is not
+        # hosts may share a state folder, but not a board on loopback
         key = f"{folder}\0{socket.gethostname()}"
         self._stem = registry / hashlib.sha256(key.encode()).hexdigest()[:24]
 
     def file(self, suffix: str) -> Path:
-        """The entry's file of this kind: json, lock or log."""
+        """Return the path of the entry's json, lock or log file."""
         return self._stem.with_suffix(f".{suffix}")
 
     def living(self) -> Board | None:
-        """The board of this entry, if its process lives."""
+        """Return the board of this entry, if its process lives."""
         return read_board(self.file("json"))
 
     @contextlib.contextmanager
@@ -143,14 +145,13 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 
 
 def own_page(body: str, head: str = "") -> str:
-    """A page of ours in a TensorBoard's place, in the language of the moment."""
+    """Return this package's own page in TensorBoard's place, in the current language."""
     return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
 
 
 def empty_page(looked_at: Sequence[str]) -> str:
-    """What a board shows while no event file is in what it shows; it looks again by itself.
-
-    `looked_at` are the folders, as a person knows them.
+    """Return a board's page while there is no event file; it reloads itself. `looked_at` are the
+    folders under the names that users know.
     """
     folders = "".join(f"<li><code>{escape(each)}</code></li>" for each in looked_at)
     texts = [
@@ -187,11 +188,11 @@ with tf.summary.create_file_writer(folder).as_default():
 IDLE_TIMEOUT = 1800.0
 """Seconds without a connection after which a board ends by itself."""
 START_TIMEOUT = 60.0
-"""Seconds that a board may take to listen; about one when nothing else is going on."""
+"""Seconds that a board may take to listen; about one on an idle machine."""
 
 _ANSWER_TIMEOUT = 10.0
 _GRACE = 5.0
-# What belongs to the notebook server, to a run, or would send the board's own traffic away.
+# Variables of the notebook server or of a run, and proxies, which would redirect a board's traffic.
 _DROPPED_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 _DROPPED = {
     "TFCLUSTER_RUN_UID",
@@ -211,17 +212,16 @@ def open(  # noqa: A001 - read as tensorboard.open
     state_dir: str | os.PathLike[str] | None = None,
     start_timeout: float = START_TIMEOUT,
 ) -> Board:
-    """The TensorBoard on `folder`: the one that runs already, else a new one (about one second).
+    """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
 
-    The folder may be empty: runs appear as they are written. `log_root` (the environment's when
-    None) and what is below it is made where it is missing. An `exact` folder is refused when it, or
-    one above it, has become a link. The board stays with the folder that it was opened on, whatever
-    its path leads to later, and calls it `shown`. While it has no event file, its page says so, and
-    that it looked at `looked_at`. `idle_timeout` (seconds above 0) counts for a new board only, as
-    `shown` does.
+    The folder may be empty: runs appear as they are written. `log_root` (the environment's if None)
+    and folders below it are created if missing. An `exact` folder is refused if it, or a parent of
+    it, has become a link. The board stays with the folder that it was opened on, even if the path
+    leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
+    names `looked_at`. `idle_timeout` (seconds above 0) and `shown` apply only to a new board.
 
     Raises:
-        NotFound: no such folder, or not one that can be read.
+        NotFound: no such folder, or it cannot be read.
         TFClusterError: TensorBoard is not installed, or it did not start.
     """
     if not idle_timeout > 0:
@@ -243,7 +243,7 @@ def open(  # noqa: A001 - read as tensorboard.open
 
 
 def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
-    """The boards whose processes live. Using them is not counted as use: they may go idle."""
+    """Return the boards whose processes live. The call does not count as use of a board."""
     known = (read_board(path) for path in sorted(registry_folder(state_dir).glob("*.json")))
     return [board for board in known if board]
 
@@ -251,7 +251,7 @@ def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
 def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """End every board on `folder`, and say whether there was one. It is gone when this returns."""
+    """End every board on `folder`, wait for its end, and return whether there was one."""
     where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):
@@ -299,7 +299,7 @@ def _folder_changed(folder: str) -> NotFound:
 
 
 def _is_in_folder(board: Board, folder: str) -> bool:
-    """Whether the board is in what is now at `folder`: it may have been replaced by a new one."""
+    """Return whether the board's working directory is still the folder at that path."""
     try:
         return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
     except OSError:
@@ -370,7 +370,9 @@ def _start(
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        state_files.put_aside(log) if log.is_dir() else log.unlink()  # an ending one keeps its own
+        state_files.put_aside(
+            log
+        ) if log.is_dir() else log.unlink()  # an ending board keeps its own
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:
         subprocess.run(
@@ -378,16 +380,16 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",  # neither pins the caller's folder nor imports from it
+            cwd="/",  # neither blocks the caller's folder nor imports from it
             env=_environment(),
             pass_fds=descriptors,
             start_new_session=True,
-            check=False,  # it forks the board at once and ends; `_read_report` tells how it went
+            check=False,  # it forks the board and ends at once; `_read_report` returns the result
         )
 
 
 def _read_report(report: int, within: float) -> bytes:
-    """What the board says; nothing when it ended instead, or says nothing for `within` seconds."""
+    """Return the board's report; nothing if it ended, or reports nothing for `within` seconds."""
     poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
     poll.register(report, select.POLLIN)
     return os.read(report, 100) if poll.poll(within * 1000) else b""
@@ -401,7 +403,7 @@ def _last_lines(log: Path) -> str:
 
 
 def _end(board: Board) -> None:
-    """SIGTERM, and after a grace period SIGKILL; its data server goes with it."""
+    """Send SIGTERM, and SIGKILL after a grace period; the data server ends too."""
     began = start_time(board.pid)
     with contextlib.suppress(ProcessLookupError):
         os.kill(board.pid, signal.SIGTERM)
@@ -410,7 +412,7 @@ def _end(board: Board) -> None:
             os.kill(board.pid, signal.SIGKILL)
         _wait_until_gone(board.pid, began, _GRACE)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(board.pid, signal.SIGKILL)  # it leads a session of its own
+        os.killpg(board.pid, signal.SIGKILL)  # it leads its own session
 
 
 def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
@@ -418,5 +420,5 @@ def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
     while began is not None and start_time(pid) == began:
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.01)  # nobody is told when somebody else's child ends; pidfd is for Linux alone
+        time.sleep(0.01)  # it is not our child, so no signal comes; pidfd exists only on Linux
     return True

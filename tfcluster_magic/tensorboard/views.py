@@ -1,11 +1,11 @@
-"""Views of a TensorBoard: one folder, or runs beside each other, each under its name; and the
-TensorBoards of a backend's runs.
+"""Views of a TensorBoard: one folder, or several runs under their names; and the TensorBoards of a
+backend's runs.
 
-The same request has the same id in every process, also after the notebook server was started again,
-so that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view, and
-for runs a folder of links, which TensorBoard follows and names the runs by. (`--logdir_spec` would
-turn its data server off, a minute for 50 MB; a filter in the address of a board on all runs would
-still read all of them.) Views never ask who may see a folder.
+The same request has the same id in every process, also after a restart of the notebook server, so
+that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view. A view
+of runs also has a folder of links, which TensorBoard follows and whose names it shows. (With
+`--logdir_spec` its data server would be off: a minute for 50 MB. A filter in the address of a board
+on all runs would still read all of them.) Views do not check who may see a folder.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from . import process
 from .process import Board, read_file, registry_folder
 
 MOST_VIEWS = 200
-"""Views that are remembered, the latest used; a tab of an older one is opened anew."""
+"""Maximum views that are stored, the latest used; a tab of an older one is opened anew."""
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
 class View:
-    """A wish: `folder` is what TensorBoard is started on, `title` what a tab says.
-
-    `runs` are the names of runs it was asked for, none for all runs or a folder; `asked` is the
-    folder as it was asked for.
+    """A request for a TensorBoard: `folder` is its folder, `title` the title of its tab. `runs` are
+    the requested runs; empty for all runs or a folder. `asked` is the folder as requested.
     """
 
     id: str
@@ -49,7 +47,7 @@ class View:
 
     @property
     def shown(self) -> str:
-        """Where the data are, as TensorBoard tells it."""
+        """The location of the data that TensorBoard shows."""
         return self.title if self.runs else self.folder
 
 
@@ -59,7 +57,7 @@ def view_of_folder(
     asked: str | None = None,
     state_dir: str | os.PathLike[str] | None = None,
 ) -> View:
-    """The view of one folder, remembered."""
+    """Return the view of one folder, and store it."""
     real = os.path.realpath(folder)
     view = View(_view_id(real), os.path.basename(real) or real, real, (), asked)
     return _store_view(_views_folder(state_dir), view)
@@ -68,7 +66,7 @@ def view_of_folder(
 def view_of_runs(
     folders: Mapping[str, str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> View:
-    """The view of these runs, `{"digits-2": its output folder}`, in any order, remembered."""
+    """Return the view of runs, from their names to output folders in any order, and store it."""
     named = {name: os.path.realpath(folder) for name, folder in sorted(folders.items())}
     names = tuple(named)
     where = _views_folder(state_dir)
@@ -84,14 +82,14 @@ def view_of_runs(
 
 
 def find_view(its_id: str, *, state_dir: str | os.PathLike[str] | None = None) -> View | None:
-    """The view that has this id, if it is remembered."""
+    """Return the stored view with this id; None if there is none."""
     return (
         _read_view(_views_folder(state_dir) / f"{its_id}.json") if _ID.fullmatch(its_id) else None
     )
 
 
 def stored_views(*, state_dir: str | os.PathLike[str] | None = None) -> list[View]:
-    """Every view, the latest used first."""
+    """Return every stored view, the latest used first."""
     return [view for path in _newest_files(_views_folder(state_dir)) if (view := _read_view(path))]
 
 
@@ -106,12 +104,12 @@ def _views_folder(state_dir: str | os.PathLike[str] | None) -> Path:
 def _read_view(path: Path) -> View | None:
     view = read_file(path, View)
     if view is None or view.id != path.stem or "\0" in f"{view.folder}{view.asked}":
-        return None  # no such file, or not one of ours
+        return None  # no such file, or not a view
     return view
 
 
 def _unique_suffix() -> str:
-    """The ending of a file that nobody else writes at this moment."""
+    """Return a file suffix that no other thread uses at this moment."""
     return f".{os.getpid()}-{threading.get_ident()}"
 
 
@@ -145,13 +143,13 @@ def _store_view(where: Path, view: View) -> View:
 
 
 def _remove_view(path: Path) -> None:
-    """Remove a view and its links; what is no link, and so not ours, stays."""
+    """Remove a view and its links; keep anything that is not a link, for it was not made here."""
     links = path.with_suffix("")
     with contextlib.suppress(OSError):
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder is not ours
+    with contextlib.suppress(OSError):  # a folder was not made here
         path.unlink()
 
 
@@ -168,17 +166,17 @@ def _write_error(path: Path, error: OSError) -> TFClusterError:
 
 
 class TensorBoards:
-    """The door to TensorBoards; `state_dir` is the environment's when None."""
+    """The TensorBoards of a backend's runs; `state_dir` is the environment's if None."""
 
     def __init__(self, backend: Backend, state_dir: str | None = None) -> None:
         self._backend = backend
         self._state_dir = state_dir
 
     def view(self, *refs: str) -> View:
-        """What a board on these runs shows, or one on all runs. Starts nothing.
+        """Return the view of these runs, or of all runs without refs. Starts nothing.
 
         Raises:
-            NotFound: a run is not there, or its output is not, or not on this machine.
+            NotFound: a run does not exist, or its output does not, or it is not on this machine.
         """
         folders = {}
         for run in map(self._backend.get, refs):
@@ -194,19 +192,19 @@ class TensorBoards:
         return view_of_folder(root, state_dir=self._state_dir)
 
     def folder_view(self, folder: str, asked: str) -> View:
-        """What a board on `folder` shows, which was asked for as `asked`."""
+        """Return the view of `folder`, which was requested as `asked`."""
         return view_of_folder(folder, asked=asked, state_dir=self._state_dir)
 
     def find(self, its_id: str) -> View | None:
-        """The view that has this id, if it is remembered."""
+        """Return the stored view with this id; None if there is none."""
         return find_view(its_id, state_dir=self._state_dir)
 
     def views(self) -> list[View]:
-        """Every view that is remembered, the latest used first."""
+        """Return every stored view, the latest used first."""
         return stored_views(state_dir=self._state_dir)
 
     def open(self, view: View) -> Board:
-        """The board of a view, started when it does not run. Raises as `tensorboard.open`."""
+        """Return the board of a view, started if necessary. Raises as `tensorboard.open`."""
         return process.open(
             view.folder,
             exact=True,
@@ -217,17 +215,17 @@ class TensorBoards:
         )
 
     def looked_at(self, view: View) -> list[str]:
-        """The folders of a view, as a person knows them: of runs those behind the links."""
+        """Return the folders of a view as users know them; for runs, the targets of the links."""
         if not view.runs:
             return [view.folder]
         return [os.path.realpath(os.path.join(view.folder, name)) for name in view.runs]
 
     def living(self) -> list[Board]:
-        """The boards that run, of whatever folder."""
+        """Return the running boards, of any folder."""
         return process.list_boards(self._state_dir)
 
     def stop(self, folders: Iterable[str] | None = None) -> list[str]:
-        """End the boards on these folders, or every one of this user; say what they showed."""
+        """End the boards on these folders, or all of this user's; return what they showed."""
         wanted = {board.folder for board in self.living()} if folders is None else set(folders)
         shown = {view.folder: view.shown for view in self.views()}
         ended = [f for f in sorted(wanted) if process.stop(f, state_dir=self._state_dir)]
@@ -235,10 +233,10 @@ class TensorBoards:
 
     @cached_property
     def log_root(self) -> str:
-        """The folder of all runs' output; asked once, for where it is does not change."""
+        """The folder of all runs' output; it does not change, so it is read once."""
         return self._backend.options().log_dir
 
     def outputs(self) -> list[str]:
-        """The output folders of all runs."""
+        """Return the output folders of all runs."""
         paths = (run.status.paths.get("output") for run in self._backend.list())
         return [path for path in paths if path]
