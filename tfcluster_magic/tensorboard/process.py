@@ -370,9 +370,8 @@ def _start(
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        state_files.put_aside(
-            log
-        ) if log.is_dir() else log.unlink()  # an ending board keeps its own
+        # an ending board keeps its own log
+        state_files.put_aside(log) if log.is_dir() else log.unlink()
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:
         subprocess.run(
