@@ -1,1 +1,1 @@
-"""What tests share; no test imports another test."""
+"""Helpers shared by tests; no test imports another test."""

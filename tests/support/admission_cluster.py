@@ -1,4 +1,4 @@
-"""A Kubernetes cluster with nodes and namespaces, and who decides there who may begin."""
+"""A Kubernetes cluster with nodes and namespaces, and its admission of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NODES, PODS, RUNS = (
 
 
 class Place:
-    """A Kubernetes cluster of nodes and namespaces, and who decides there."""
+    """A Kubernetes cluster with nodes and namespaces, and its admission of runs."""
 
     def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008
         self.server = KubeServer()
@@ -53,14 +53,14 @@ class Place:
         )
 
     def begin(self) -> None:
-        """Follow what there is, and go on when it was seen."""
+        """Start the caches and wait until they have all objects."""
         self.caches.start()
         self.cluster_state.start()
         self.pod_groups.start()
         self.seen()
 
     def seen(self) -> None:
-        """Go on when the caches have all that the server has."""
+        """Wait until the caches have all objects of the server."""
 
         def marks(found: Any) -> set[tuple[str, str]]:
             return {(o["metadata"]["uid"], o["metadata"]["resourceVersion"]) for o in found}
@@ -76,20 +76,20 @@ class Place:
         self.look()
 
     def look(self) -> ClusterSnapshot:
-        """All runs and nodes as they are now, not as of half a second ago."""
+        """Read all runs and nodes now, without the delay of half a second."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(snapshot, "MAX_AGE", -1.0)
             return self.snapshotter.current()
 
     def end(self) -> None:
-        """Stop all of it."""
+        """Stop the caches and the server."""
         self.caches.stop()
         self.cluster_state.stop()
         self.pod_groups.stop()
         self.server.close()
 
     def node(self, name: str, cpu: int) -> None:
-        """A node."""
+        """Create a node."""
         status = {
             "allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -97,7 +97,7 @@ class Place:
         self.server.put(f"{NODES}/{name}", {"spec": {}, "status": status})
 
     def tenant(self, name: str, quota: str = "") -> None:
-        """A user's namespace with the claims that every run has, and a quota of cores."""
+        """Create a user's namespace with the claims of every run, and a quota of cores."""
         self.server.put(f"/api/v1/namespaces/{name}", {"metadata": {"labels": {TENANT: "true"}}})
         for claim in ("data", "log", "workspace"):
             where = f"/api/v1/namespaces/{name}/persistentvolumeclaims/{claim}"
@@ -108,7 +108,7 @@ class Place:
             self.server.put(where, {"spec": {"hard": hard}, "status": {"hard": hard}})
 
     def run(self, namespace: str, name: str, workers: int, cpu: float, **more: Any) -> None:
-        """A run that was posted."""
+        """Create a run."""
         size = Resources(cpu=cpu, memory="1Gi")
         tasks = ReplicaSet(worker=Replicas(count=workers, resources=size))
         spec = Spec(mode=Mode.IN_GRAPH, replicas=tasks, **more)
@@ -117,14 +117,14 @@ class Place:
         self.server.put(path, custom_resource.write(cluster, int(number), spec))
 
     def say(self, namespace: str, name: str, **status: Any) -> None:
-        """The status of a run, as the operator writes it."""
+        """Write a run's status, as the operator does."""
         path = f"{RUNS.format(namespace)}/{name}"
         told = resource_form.write(Status, status)
         self.server.put(path, {**self.server.objects[path], "status": told})
         self.seen()
 
     def pod(self, namespace: str, run: str, index: int, node: str, cpu: str, **status: str) -> None:
-        """A pod of a run."""
+        """Create a pod of a run."""
         name = f"{run}-worker-{index}"
         head = {"labels": run_labels(run, "u", TaskType.WORKER)}
         container = {"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
@@ -133,13 +133,13 @@ class Place:
         self.server.put(path, {"metadata": head, "spec": spec, "status": status})
 
     def decide(self, namespace: str, name: str) -> Verdict:
-        """What the operator decides on a run."""
+        """Return the operator's decision on a run."""
         found = self.server.objects[f"{RUNS.format(namespace)}/{name}"]
         return self.admission.decide(custom_resource.read(found))
 
 
 def two_nodes() -> Place:
-    """Two nodes of four cores, and two users."""
+    """Yield a cluster with two nodes of four cores, and two users."""
     made = Place()
     for name in ("node-1", "node-2"):
         made.node(name, 4)
@@ -150,7 +150,7 @@ def two_nodes() -> Place:
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """Two nodes and two users, without PodGroups."""
+    """Yield a cluster with two nodes and two users, without PodGroups."""
     made = two_nodes()
     yield made
     made.end()

@@ -1,4 +1,4 @@
-"""Files of a user, to be archived."""
+"""Files of a user for archive tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A user's files."""
+    """Create a user's files."""
     folder = tmp_path / "mount" / "workspace"
     folder.mkdir(parents=True)
     (folder / "notes.txt").write_text("accuracy 0.98\n")

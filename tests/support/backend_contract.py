@@ -1,6 +1,5 @@
-"""The backends that keep the contract, and what its tests do with each of them.
-
-A new backend joins by a line in `BACKENDS`; nothing else here may have to change for it.
+"""The backends under the contract tests, and helpers for them. A new backend needs only a line in
+`BACKENDS`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 
 @pytest.fixture(params=sorted(BACKENDS))
 def backend(request: pytest.FixtureRequest, own_folders: Path) -> Iterator[Backend]:
-    """A backend with no run and no output of one; what a test leaves is stopped."""
+    """Yield a backend without runs and output; stop all runs afterwards."""
     made = BACKENDS[request.param]()
     for left in Path(made.options().log_dir).glob("*"):
         shutil.rmtree(left)
@@ -52,7 +51,7 @@ def backend(request: pytest.FixtureRequest, own_folders: Path) -> Iterator[Backe
 
 @pytest.fixture
 def launch(backend: Backend, program_of: Callable[..., Program]) -> Callable[..., TFCluster]:
-    """Launches a program's text with so many tasks."""
+    """Return a function that launches a program's text with a number of tasks."""
 
     def start(
         text: str,
@@ -80,7 +79,7 @@ Launch = Callable[..., TFCluster]
 
 
 def until(backend: Backend, run: TFCluster, true: Callable[[TFCluster], bool]) -> TFCluster:
-    """Watch `run` until something is true of it."""
+    """Watch `run` until a condition holds."""
     for seen in backend.watch(run.metadata.name):
         if seen is not None and true(seen):
             return seen
@@ -93,11 +92,11 @@ def until_phase(backend: Backend, run: TFCluster, phase: Phase) -> TFCluster:
 
 
 def until_released(backend: Backend, run: TFCluster) -> TFCluster:
-    """Watch `run` until nothing of it is left."""
+    """Watch `run` until none of its resources is left."""
     return until(backend, run, lambda seen: seen.status.released_at is not None)
 
 
 def lines(backend: Backend, ref: str, **which: object) -> list[str]:
-    """What the tasks' program printed, without what TFCluster itself had to say."""
+    """Return the lines that the tasks' program printed, without TFCluster's own."""
     found = backend.logs(ref, **which)  # type: ignore[arg-type]
     return [line.text for line in found if line and not line.text.startswith("tfcluster: ")]

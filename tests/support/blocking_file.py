@@ -1,4 +1,4 @@
-"""A file that hangs whoever opens it, as one on a volume whose server is away."""
+"""A file that blocks its readers, like one on a volume whose server is down."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ _AT_FDCWD = -100
 
 
 class Blocking:
-    """A file whose open() blocks, because the kernel asks a program that does not answer.
-
-    A pipe is not enough: our code never waits for one (fanotify(7); it takes root).
+    """A file whose open() blocks, because the kernel asks a program that does not answer. A pipe is
+    not enough: the product never waits for one. Ref: fanotify(7), which takes root.
     """
 
     def __init__(self, file: Path) -> None:
@@ -28,8 +27,8 @@ class Blocking:
         if libc.fanotify_mark(self._asked, _ADD, mask, _AT_FDCWD, path):
             os.close(self._asked)
             pytest.skip(f"{file} cannot be made to hang: {os.strerror(ctypes.get_errno())}")
-        os.utime(file)  # readers that cached it read again
+        os.utime(file)  # readers with a cached copy read again
 
     def end(self) -> None:
-        """The file is as it was, and who is blocked goes on."""
+        """Restore the file and release blocked readers."""
         os.close(self._asked)

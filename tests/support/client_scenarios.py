@@ -1,7 +1,7 @@
-"""What notebooks do with a client: `client_scenarios.py NAME JSON` prints what happened as JSON.
+"""Scenarios of a client in a notebook: `client_scenarios.py NAME JSON` prints the result as JSON.
 
-Each needs a process in which TensorFlow is not imported yet; `test_connection.py` starts them and
-checks what they say.
+Each needs a process that has not imported TensorFlow yet; `test_connection.py` starts the processes
+and checks the results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfcluster_magic.client.readiness import closed_ports
 
 
 def error_of(call: Any) -> BaseException:
-    """What `call` raises."""
+    """Return the error that `call` raises."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - whichever it is, the test looks at it
@@ -30,19 +30,19 @@ def error_of(call: Any) -> BaseException:
 
 
 def listening() -> list[str]:
-    """The addresses on which this process listens."""
+    """Return the addresses on which this process listens."""
     connections = psutil.Process().net_connections()
     return sorted({c.laddr.ip for c in connections if c.status == "LISTEN"})
 
 
 def wait_for_death(address: str) -> None:
-    """Return once nothing listens there: the test has then ended that server."""
+    """Wait until the test has ended the server at an address."""
     while not closed_ports({"ps-0": address}):
         time.sleep(0.05)
 
 
 def drive(first: dict[str, Any], second: dict[str, Any], log: str) -> dict[str, Any]:
-    """A notebook with a session, a strategy, a second cluster, and the errors people meet."""
+    """Use a session, a strategy and a second cluster, and cause the common errors."""
     cluster = connect(first["addresses"], name="digits-1")
     said: dict[str, Any] = {"target": cluster.target, "repr": repr(cluster)}
     said["imported_by_connect"] = "tensorflow" in sys.modules
@@ -99,7 +99,7 @@ def drive(first: dict[str, Any], second: dict[str, Any], log: str) -> dict[str, 
 
 
 def lose_tasks(cluster: dict[str, Any]) -> dict[str, Any]:
-    """A notebook whose parameter server restarts, and whose first worker then goes for good."""
+    """Lose tasks: a parameter server restarts, then the first worker ends for good."""
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
@@ -144,7 +144,7 @@ def lose_tasks(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(cluster: dict[str, Any], log: str) -> dict[str, Any]:
-    """A notebook that asked for the Keras before 3, behind a proxy that does not exist."""
+    """Fit with Keras 2 behind a proxy that does not exist."""
     client = connect(cluster["addresses"], name="digits-1")
     import in_graph_keras
 
@@ -159,7 +159,7 @@ def fit(cluster: dict[str, Any], log: str) -> dict[str, Any]:
 
 
 def silent() -> dict[str, Any]:
-    """A notebook whose cluster accepts connections and never answers."""
+    """Connect to a cluster that accepts connections and never answers."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     ps, worker = (f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners)
     client = connect({"ps": [ps], "worker": [worker]}, name="digits-1", timeout=2)
@@ -169,7 +169,7 @@ def silent() -> dict[str, Any]:
 
 
 def resolve(cluster: dict[str, Any]) -> dict[str, Any]:
-    """A notebook that makes its own strategy of the resolver."""
+    """Make a strategy from the resolver."""
     client = connect(cluster["addresses"], name="digits-1")
     resolver = client.resolver()
     import tensorflow as tf
@@ -189,5 +189,5 @@ SCENARIOS = {
 if __name__ == "__main__":
     result = SCENARIOS[sys.argv[1]](**json.loads(sys.argv[2]))
     print(json.dumps(result, default=float), flush=True)
-    # A TensorFlow that still waits for a silent cluster would keep the process.
+    # TensorFlow threads that wait for a silent cluster would keep the process alive.
     os._exit(0)

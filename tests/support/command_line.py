@@ -1,4 +1,4 @@
-"""`tfcluster` as a person types it, in a folder with programs, and what the command left."""
+"""`tfcluster` as a user types it, in a folder with programs, and the result of the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAIL = (
 
 @dataclass
 class Done:
-    """What a command left."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -35,7 +35,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder the person works in, with programs; what is launched from it is stopped."""
+    """Enter a folder with programs; stop the runs launched from it afterwards."""
     folder = own_folders / "work"
     folder.mkdir()
     for name, text in (("hello", HELLO), ("sleep", SLEEP), ("fail", FAIL)):
@@ -52,7 +52,7 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `tfcluster` with these words, as the console script does."""
+    """Run `tfcluster` with these words, as the console script does."""
 
     def run(*argv: str) -> Done:
         capfd.readouterr()
@@ -65,6 +65,6 @@ def run(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Everything that a refused launch could have made."""
+    """Return everything that a refused launch could have created."""
     roots = (folder / "state" / "runs", folder / "tfcluster")
     return [str(path) for root in roots for path in root.rglob("*")]

@@ -1,4 +1,4 @@
-"""What a shared library uses of the C library: its imports, and its system calls by number."""
+"""Uses of the C library in a shared library: its imports, and its system calls by number."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Library:
         return np.frombuffer(self.bytes, kind, size, row[4] if row else 0)
 
     def slots(self, name: str) -> list[tuple[int, int, int]]:
-        """Return where an import is written to: (address, type of relocation, addend)."""
+        """Return the places that hold an import: (address, type of relocation, addend)."""
         tables = [self._table(section, RELOCATION) for section in (".rela.plt", ".rela.dyn")]
         return [
             (int(row["offset"]), int(row["type"]), int(row["addend"]))
@@ -72,7 +72,7 @@ class Library:
         return count
 
     def _number(self, site: int) -> int | None:
-        """Return what was last written to EDI before a call: `mov $number, %edi`."""
+        """Return the last value written to EDI before a call: `mov $number, %edi`."""
         text = self._sections[".text"]
         before = self.bytes[text[4] + site - text[3] - 64 : text[4] + site - text[3]]
         at = before.rfind(b"\xbf")
@@ -81,7 +81,9 @@ class Library:
         return struct.unpack_from("<I", before, at + 1)[0] if at >= 0 else None
 
     def _jumps(self, opcode: bytes, prefix: str, targets: set[int]) -> list[tuple[int, int]]:
-        """Return (address, target) of instructions of this opcode that go to one of the targets."""
+        """Return (address, target) of instructions with this opcode that jump to one of the
+        targets.
+        """
         found: list[tuple[int, int]] = []
         for name, row in self._sections.items():
             if not (name == prefix or name.startswith(prefix + ".")) or not targets:

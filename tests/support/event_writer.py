@@ -1,4 +1,4 @@
-"""Event files written byte by byte, by other code than what is tested."""
+"""Event files written byte by byte, by other code than the code under test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum of TFRecord, bit by bit (Castagnoli polynomial, reflected)."""
+    """Return the checksum of TFRecord, computed bitwise (Castagnoli polynomial, reflected)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -19,7 +19,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def record(content: bytes) -> bytes:
-    """One TFRecord."""
+    """Return one TFRecord."""
     length = struct.pack("<Q", len(content))
     sums = [struct.pack("<I", masked_crc32c(part)) for part in (length, content)]
     return length + sums[0] + content + sums[1]
@@ -40,12 +40,12 @@ def _message(number: int, content: bytes) -> bytes:
 
 
 def simple_value(value: float) -> bytes:
-    """A scalar as TensorFlow 1 writes it."""
+    """Return a scalar as TensorFlow 1 writes it."""
     return b"\x15" + struct.pack("<f", value)
 
 
 def tensor(value: float) -> bytes:
-    """A scalar as TensorFlow 2 writes it: a float tensor without dimensions."""
+    """Return a scalar as TensorFlow 2 writes it: a float tensor without dimensions."""
     inner = b"\x08\x01" + _message(2, b"") + b"\x2d" + struct.pack("<f", value)
     return _message(8, inner)
 
@@ -57,7 +57,7 @@ def event(
     kind=simple_value,
     extra=b"",
 ) -> bytes:
-    """One whole record; `extra` is a further value of the summary, such as an image."""
+    """Return one whole record; `extra` is a further value of the summary, such as an image."""
     summary = b"".join(
         _message(1, _message(1, tag.encode()) + kind(value))
         for tag, value in (values or {}).items()
@@ -69,11 +69,11 @@ def event(
 
 
 def version(wall: float = 1000.0) -> bytes:
-    """The first record of every event file."""
+    """Return the first record of every event file."""
     return record(b"\x09" + struct.pack("<d", wall) + _message(3, b"brain.Event:2"))
 
 
 def event_file(folder: Path, created: int = 1000, writer: str = "host.1.0.v2") -> Path:
-    """The path of an event file in `folder`, which is made."""
+    """Create `folder` and return the path of an event file in it."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"events.out.tfevents.{created:010d}.{writer}"

@@ -1,4 +1,4 @@
-"""Programs with a fault, and what a person is told of each; `test_faults.py` runs them."""
+"""Programs with a fault, and the message for each; `test_faults.py` runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IS = "import os\ntask = os.environ['TFCLUSTER_TASK']\nattempt = os.environ['TFCL
 HANGS = "import time\ntime.sleep(600)\n"
 ON_WORKER = f"{IS}if not task.startswith('worker'):\n    import time; time.sleep(600)\n"
 
-# worker-1 serves and fails; the others wait for it at its address, and tell its loss as gRPC does.
+# worker-1 serves and fails; the others wait at its address, and report its loss as gRPC does.
 FOLLOWED = """
 import json, os, socket
 config = json.loads(os.environ["TF_CONFIG"])
@@ -33,7 +33,7 @@ peer.recv(1)
 raise RuntimeError("UNAVAILABLE: failed to connect to all addresses: Socket closed")
 """
 
-# ps-0 leaves although the worker, which is connected, still needs it.
+# ps-0 ends although a connected worker still needs it.
 PS_LEAVES = """
 import json, os, socket
 config = json.loads(os.environ["TF_CONFIG"])
@@ -83,7 +83,7 @@ class Fault(tf.keras.callbacks.Callback):
 
 
 def mwms_that_fails() -> dict[str, str]:
-    """The example, with a fault in the second worker."""
+    """Return the example with a fault in the second worker."""
     text = (EXAMPLES / "multi_worker_mirrored.py").read_text()
     callback = "callbacks = ["
     text = text.replace("STEPS_PER_EPOCH = 30", f"STEPS_PER_EPOCH = 5\n{DIES_AT_EPOCH}")
@@ -94,7 +94,7 @@ def mwms_that_fails() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A program with a fault, and what is told of it."""
+    """A program with a fault, and its expected message."""
 
     program: str | Mapping[str, str] | Callable[[], Mapping[str, str]]
     reason: Reason

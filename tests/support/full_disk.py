@@ -1,4 +1,4 @@
-"""Runs whose state folder is on a disk that fills up: a script for a mount namespace of its own.
+"""Runs with their state folder on a disk that fills up: a script for its own mount namespace.
 
 `python full_disk.py STORY`, with TFCLUSTER_STATE_DIR on a small file system, prints the result as
 JSON.
@@ -35,7 +35,7 @@ for number in range(3000):
 
 
 def fill() -> None:
-    """Leave no byte free."""
+    """Write until no byte is free."""
     with open(STATE / "filler", "ab", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
             with contextlib.suppress(OSError):
@@ -44,7 +44,7 @@ def fill() -> None:
 
 
 def fill_inodes() -> None:
-    """Leave no inode free."""
+    """Create files until no inode is free."""
     folder = STATE / "files"
     folder.mkdir()
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def fill_inodes() -> None:
 
 
 def is_full() -> bool:
-    """Return whether nothing more fits on the disk."""
+    """Return whether the disk is full."""
     try:
         (STATE / "one more").write_bytes(bytes(1 << 13))
     except OSError as error:
@@ -71,9 +71,7 @@ class Story:
         self.manager = ClusterManager(backend_name="local")
 
     def launch(self, filler: Callable[[], None] = fill) -> None:
-        """Launch a run, and fill the disk when it is up, and has said so: a process that runs may
-        not have come to its first line yet.
-        """
+        """Launch a run, and fill the disk once its program has printed its first line."""
         self.manager.launch(cell=WAITS, name="digits", workers=1, ps=0, grace=1.0)
         deadline = time.monotonic() + PATIENCE
         for seen in self.manager.follow("digits"):

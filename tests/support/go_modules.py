@@ -1,4 +1,4 @@
-"""Small modules in Go, and an empty cache to build them into."""
+"""Small Go modules, and an empty cache for their builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[..., Module]
 
 @pytest.fixture(scope="session")
 def go_cache() -> str:
-    """Go's own cache on this machine: in an empty one the smallest program costs half a minute."""
+    """Return this machine's Go cache: with an empty one even a small build takes half a minute."""
     if not shutil.which("go"):
         assert not os.environ.get("CI"), "the build machine needs Go for the tests of the build"
         pytest.skip("Go is not installed: the build of the Kubernetes node is not tested")
@@ -29,16 +29,16 @@ def go_cache() -> str:
 
 @pytest.fixture
 def cache(tmp_path: Path, go_cache: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the test's own."""
+    """Create an empty cache for the test."""
     monkeypatch.setenv("TFCLUSTER_KUBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GOCACHE", go_cache)
-    monkeypatch.setenv("GOFLAGS", "-mod=mod")  # whatever a person has set
+    monkeypatch.setenv("GOFLAGS", "-mod=mod")  # ignore the user's setting
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def module(tmp_path: Path) -> Make:
-    """Writes a module without dependencies."""
+    """Return a function that writes a module without dependencies."""
 
     def make(name: str = "tiny", program: str = TINY, needs_go: str = "1.21") -> Module:
         folder = tmp_path / "modules" / name
@@ -51,5 +51,5 @@ def module(tmp_path: Path) -> Make:
 
 
 def entries(cache: Path) -> list[str]:
-    """What lies in the cache, locks aside."""
+    """Return the entries of the cache, without locks."""
     return sorted(path.name for path in (cache / "bin").iterdir() if path.suffix != ".lock")

@@ -1,7 +1,7 @@
-"""Runs whose Kubernetes objects are kept in tests/data/golden/kubernetes, one file for each.
+"""Runs whose Kubernetes objects are stored in tests/data/golden/kubernetes, one file for each.
 
-`pytest tests/unit/kube/objects/test_run_objects.py --rewrite` writes the files anew;
-Git shows what has changed in them.
+`pytest tests/unit/kube/objects/test_run_objects.py --rewrite` writes the files again, so that Git
+shows the differences.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JOB_UID = "4d3f3e1e-0d8c-4a52-a6a2-53a1b2f6d0aa"
 
 
 def inline(files: dict[str, bytes], *executables: str, **more: Any) -> Program:
-    """A program that travels in the record."""
+    """Return a program that is stored in the record."""
     tree = {path: File(content, path in executables) for path, content in files.items()}
     said: dict[str, Any] = {"kind": ProgramKind.FILE, "entrypoint": next(iter(files)), **more}
     return Program(
@@ -51,7 +51,7 @@ def inline(files: dict[str, bytes], *executables: str, **more: Any) -> Program:
 
 
 def run(spec: Spec, name: str = "digits", number: int = 2) -> TFCluster:
-    """A run of this spec."""
+    """Return a run with this spec."""
     head = Metadata(name=f"{name}-{number}", cluster=name, run=number, uid=UID, created_at=0.0)
     return TFCluster(metadata=head, spec=spec)
 
@@ -136,7 +136,7 @@ RUNS: dict[str, tuple[TFCluster, Policy]] = {
 
 
 def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
-    """The objects of a run, those that parameter servers add included."""
+    """Return the objects of a run, also those for parameter servers."""
     found = run_objects.objects_of_run(cluster, policy, namespace=NAMESPACE)
     served = run_objects.types_served_by_ps(cluster)
     mains = {f"{cluster.metadata.name}-{each.value}" for each in served}
@@ -150,8 +150,8 @@ def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
 
 
 def golden(found: list[dict[str, Any]]) -> str:
-    """The objects as a golden file has them: without the content of our runtime."""
+    """Return the objects as in a golden file: without the content of the runtime."""
     head, *others = found
-    named = base64.b64encode(b"the runtime").decode()  # the API takes nothing but base64
+    named = base64.b64encode(b"the runtime").decode()  # the API takes only base64
     binaries = {**head["binaryData"], RUNTIME_FILE: named}
     return yaml_documents([{**head, "binaryData": binaries}, *others])

@@ -1,7 +1,7 @@
 """Hostile HTTP requests as bytes on a connection, and checks of their answers.
 
-They work against any of our servers: a test or `make attack` says where it listens, below which
-path, and with which headers a user is signed in.
+They work with any server of the product: a test or `make attack` gives its address, its path and
+the headers of a signed-in user.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def wrong_bodies(method: str, path: str) -> Iterator[Attack]:
 def huge_bodies(
     method: str, path: str, allowed: frozenset[int], *, signed_in: bool
 ) -> Iterator[Attack]:
-    """Yield large bodies of which only the beginning is sent: the answer must not wait for the
-    rest.
-    """
+    """Yield large bodies that are sent only in part: the answer must not wait for the rest."""
     lengths = (("Content-Length", str(HUGE)),)
     yield Attack("90 MB", method, path, lengths, b"{", allowed, signed_in)
     if not signed_in:
@@ -133,7 +131,7 @@ def send(
 
 
 def wrong(attack: Attack, reply: Reply) -> list[str]:
-    """Return what is wrong with this answer."""
+    """Return the problems of this answer."""
     found = []
     if reply.status not in attack.allowed:
         found.append(f"{attack.name}: {reply.status} is none of {sorted(attack.allowed)}")
@@ -153,7 +151,7 @@ def all_wrong(
     base: str,
     credentials: Mapping[str, str] = {},
 ) -> list[str]:
-    """Send these requests one after the other, and return what is wrong with their answers."""
+    """Send these requests one by one, and return the problems of their answers."""
     return [
         f"{attack.method} {attack.path}, {text}"
         for attack in attacks

@@ -1,4 +1,4 @@
-"""Requests that no proxy of this machine sees."""
+"""HTTP requests that bypass this machine's proxies."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import urllib.request
 
 
 def get(url: str) -> bytes:
-    """The body that `url` answers with, without any proxy."""
+    """Return the body at `url`, without any proxy."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=90).read()

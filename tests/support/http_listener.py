@@ -1,4 +1,4 @@
-"""What the small servers of the Kubernetes API have in common: how they are reached, and end."""
+"""The base of the small servers for the Kubernetes API: their address and their end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tfcluster_magic.kube.api.client import Api
 
 
 class Listener(ThreadingHTTPServer):
-    """Serves on a port of this machine until it is ended."""
+    """A server on a port of this machine."""
 
     daemon_threads = True
     request_queue_size = 128
-    """Connections that wait to be taken: of the usual 5 some are lost where many ask at once, and
-    come again after seconds.
+    """Backlog of connections: with the usual 5, many clients at once lose some, and retry after
+    seconds.
     """
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
@@ -27,19 +27,19 @@ class Listener(ThreadingHTTPServer):
         self._thread.start()
 
     def api(self) -> Api:
-        """A connection to it."""
+        """Return a connection to the server."""
         configuration = Configuration()
         configuration.host = f"http://127.0.0.1:{self.server_port}"
         configuration.proxy = None
         return Api(configuration)
 
     def end(self) -> None:
-        """Take no connection any more."""
+        """Stop the server."""
         self.shutdown()
         self._thread.join()
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong, but for somebody who has left in the middle of an answer."""
+        """Print the error, except for a client that disconnects during an answer."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)

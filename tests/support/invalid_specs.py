@@ -1,7 +1,5 @@
-"""Specs that nobody may launch: what is wrong, and the words for it.
-
-One table for `validation/` and for the API server, which has to refuse the same with the same
-sentence.
+"""Invalid specs with the problem of each, and its message. One table serves `validation/` and the
+API server, which must refuse the same specs with the same message.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class Wrong:
-    """A spec with one mistake. `field` is the end of its path, `allowed` is in what is told.
+    """A spec with one mistake. `field` is the end of its path, `allowed` is part of the message.
 
-    `kubectl` is what the API server says where its schema has words of its own; None where it lets
-    the spec pass: then the reason stands beside it.
+    `kubectl` is the API server's own message if its schema has one; None if the schema accepts the
+    spec, with the reason next to it.
     """
 
     spec: dict[str, Any]
@@ -29,7 +27,7 @@ class Wrong:
 
     @property
     def told_by_kubectl(self) -> str | None:
-        """What is in the API server's refusal."""
+        """The text that the API server's refusal contains."""
         return self.allowed if self.kubectl == SAME else self.kubectl
 
     def __str__(self) -> str:
@@ -37,22 +35,22 @@ class Wrong:
 
 
 def running(**spec: Any) -> dict[str, Any]:
-    """A spec of a program."""
+    """Return a spec with a program."""
     return {"program": CELL, **spec}
 
 
 def workers(**resources: object) -> dict[str, Any]:
-    """A spec of one worker with these resources."""
+    """Return a spec with one worker and these resources."""
     return running(replicas={"worker": {"count": 1, "resources": resources}})
 
 
 def using(**pods: Any) -> dict[str, Any]:
-    """A spec with something that only pods have."""
+    """Return a spec with a field that only pods support."""
     return running(pods=pods)
 
 
 def mounting(*paths: str) -> dict[str, Any]:
-    """A spec with a claim at each of these paths."""
+    """Return a spec with a claim at each of these paths."""
     return using(volumes=[{"claim": "images", "path": path} for path in paths])
 
 
@@ -94,7 +92,7 @@ ENVIRONMENT = (
     ),
     Wrong(running(env={"A": "x\0"}), "spec.env.A", "NUL", kubectl="should match"),
     Wrong(running(env={"A\n": "x"}), "env", "letters"),
-    # The API server puts U+FFFD in place of what is no text before anything looks at it.
+    # The API server replaces bytes that are not text by U+FFFD before it validates.
     Wrong(running(env={"A": "\udcff"}), "env.A", "UTF-8", kubectl=None),
     Wrong({"program": {**CELL, "arguments": ["a", "\udcff"]}}, "[1]", "UTF-8", kubectl=None),
     Wrong(
@@ -271,4 +269,4 @@ NAMES = (
     "a" * 41 + "-1",
     "a.b-1",
 )
-"""What no TFCluster is called, though Kubernetes allows it."""
+"""Names that Kubernetes allows but a TFCluster must not have."""

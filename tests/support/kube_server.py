@@ -1,7 +1,7 @@
-"""A server that keeps objects as the API server of Kubernetes does, and nothing more.
+"""A server that stores objects as the Kubernetes API server does, and does nothing else.
 
-It knows create, get, list, watch, patch, replace and delete with their versions and conflicts,
-keeps objects that have finalizers, and removes what a deleted owner owned. No controller runs
+It supports create, get, list, watch, patch, replace and delete with versions and conflicts, keeps
+objects that have finalizers, and removes the dependents of a deleted owner. No controller runs
 behind it: a test provides the pods, and `logs` their output. `refuses` makes it fail as real
 servers do.
 """
@@ -39,17 +39,17 @@ class KubeServer:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.logs: dict[str, Callable[[Mapping[str, str]], bytes]] = {}
-        """What the nodes say to a question for the log of a pod, by its name."""
+        """The nodes' answer to a request for the log of a pod, by its name."""
         self.calls: list[tuple[str, str]] = []
         self.lacks = {"podgroups"}
-        """Kinds that it does not know, as one without Volcano."""
+        """Kinds that it does not serve, like a server without Volcano."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
-        """Whether the answer to what was done never arrives."""
+        """Whether the answer to a write never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
-        """Whether an account has a right, by the attributes of what it asks for."""
+        """Whether an account has a right, by the attributes of its request."""
         self.clock: Callable[[], float] = time.time
         """Return its time, for its answers and the writes of a Lease."""
         self._version = 0
@@ -86,7 +86,7 @@ class KubeServer:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                with suppress(OSError):  # who asked has not waited
+                with suppress(OSError):  # the client has not waited
                     self.wfile.write(content)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
@@ -99,17 +99,17 @@ class KubeServer:
 
         self._http = Listener(Handler)
         self.api = self._http.api
-        """Makes a connection to it."""
+        """Return a connection to it."""
 
     def close(self) -> None:
-        """End it and its watches."""
+        """Stop it and its watches."""
         with self.changed:
             self._closed = True
             self.changed.notify_all()
         self._http.end()
 
     def put(self, path: str, found: Object) -> Object:
-        """Write an object as it is, over any other; what controllers and kubelets do."""
+        """Write an object as given, over any other, as controllers and kubelets do."""
         with self.changed:
             old = self.objects.get(path)
             self._version += 1
@@ -133,7 +133,7 @@ class KubeServer:
             return copy.deepcopy(found)
 
     def remove(self, path: str) -> None:
-        """Delete an object, and what belongs to it."""
+        """Delete an object and its dependents."""
         with self.changed:
             gone = self.objects.pop(path)
             self._version += 1
@@ -146,11 +146,11 @@ class KubeServer:
                     self.remove(other)
 
     def names(self, kind: str) -> list[str]:
-        """The names of all objects of a kind, such as `jobs`."""
+        """Return the names of all objects of a kind, such as `jobs`."""
         return sorted(p.rpartition("/")[2] for p in self.objects if f"/{kind}/" in p)
 
     def answer(self, method: str, path: str, body: Any, selector: str = "") -> Answer:
-        """What a request is told."""
+        """Return the answer to a request."""
         with self.changed:
             self.calls.append((method, path))
             if refusal := self.refuses(method, path):
@@ -187,7 +187,7 @@ class KubeServer:
             return 200, self._changed(whole, new)
 
     def _changed(self, path: str, new: Object) -> Object:
-        """Write a changed object; remove it if it was deleted and nothing keeps it any more."""
+        """Write a changed object; remove it if it was deleted and has no finalizers left."""
         old, head = self.objects[path], new["metadata"]
         if new == old:
             return new
@@ -198,7 +198,7 @@ class KubeServer:
         return self.put(path, new)
 
     def _delete(self, path: str, propagation: str | None) -> Object:
-        """Delete an object, or mark it where finalizers keep it."""
+        """Delete an object, or mark it if finalizers keep it."""
         found = copy.deepcopy(self.objects[path])
         head = found["metadata"]
         if propagation == "Foreground":
@@ -213,7 +213,7 @@ class KubeServer:
         return self.put(path, found)
 
     def printed(self, path: str, query: Mapping[str, list[str]]) -> bytes:
-        """What a pod has printed; not one question after the other, as nodes answer."""
+        """Return the output of a pod; requests run in parallel, as on nodes."""
         with self.changed:
             self.calls.append(("GET", path))
             refusal = self.refuses("GET", path)
@@ -223,7 +223,7 @@ class KubeServer:
         return log({key: values[0] for key, values in query.items()})
 
     def watch(self, to: BaseHTTPRequestHandler, path: str, since: int, selector: str) -> None:
-        """Tell what comes after a version, until the end."""
+        """Yield the changes after a version, until the end."""
         to.send_response(200)
         to.send_header("Transfer-Encoding", "chunked")
         to.end_headers()
@@ -257,7 +257,7 @@ class KubeServer:
 
 
 def _is_in(collection: str, path: str) -> bool:
-    """Whether an object is in a collection, of its namespace or of all."""
+    """Return whether an object is in a collection, of its namespace or of all."""
     group, _slash, plural = collection.rpartition("/")
     folder, _slash, _name = path.rpartition("/")
     if folder == collection:
@@ -268,7 +268,9 @@ def _is_in(collection: str, path: str) -> bool:
 
 
 def _is_chosen(found: Object, selector: str) -> bool:
-    """Whether an object has all labels, or with `!=` has one not; labels do not change here."""
+    """Return whether an object's labels match a selector with `=` and `!=`; labels never change
+    here.
+    """
     if "," in selector:
         return all(_is_chosen(found, each) for each in selector.split(","))
     key, _equals, value = selector.partition("=")
@@ -277,7 +279,7 @@ def _is_chosen(found: Object, selector: str) -> bool:
 
 
 def _patched(old: Object, change: Any) -> Object:
-    """An object after a JSON patch or a merge patch."""
+    """Return an object after a JSON patch or a merge patch."""
     new = copy.deepcopy(old)
     if isinstance(change, dict):
         return _merged(new, change)

@@ -1,4 +1,4 @@
-"""The Kubernetes backend on a server that keeps objects, by a kubeconfig, as a laptop has it."""
+"""The Kubernetes backend on a server that stores objects, by a kubeconfig, as on a laptop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MUCH = Limit(total=1e15, free=1e15)
 
 
 def publish(server: KubeServer, offer: LaunchFacts | None = None, **options: object) -> None:
-    """What the operator says of the namespace."""
+    """Publish the operator's facts on the namespace."""
     told = {"backend": "kubernetes", "cpu": MUCH, "memory": MUCH, "gpu": MUCH, **options}
     data = {
         OPTIONS_KEY: msgspec.json.encode(Options(**told)).decode(),  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ def publish(server: KubeServer, offer: LaunchFacts | None = None, **options: obj
 def backend(
     server: KubeServer, folder: Path, patched: pytest.MonkeyPatch, name: str = NAMESPACE
 ) -> KubernetesBackend:
-    """The backend of whoever has the kubeconfig."""
+    """Return the backend of the kubeconfig's account."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""The console's view of Kubernetes: a server that keeps objects, tenants, and runs of theirs."""
+"""The console's view of Kubernetes: a server that stores objects, tenants, and their runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORKERS = ReplicaSet(worker=Replicas(count=2, resources=Resources(cpu=0.5, memor
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    """Two tenants of the hub, and a namespace of nobody."""
+    """A server with two tenants of the hub, and a namespace without a tenant."""
     running = KubeServer()
     for user, name in (("ada", ADA), ("bob", BOB), ("eve", "tfcluster-u-not-eves")):
         tenant(running, user, name)
@@ -44,7 +44,7 @@ def server() -> Iterator[KubeServer]:
 
 
 def tenant(server: KubeServer, user: str, name: str, **marks: str) -> None:
-    """A namespace as the hub makes it."""
+    """Create a namespace as the hub does."""
     head: Object = {
         "labels": {labels.TENANT: "true", "tfcluster.dev/hub": HOME},
         "annotations": {"tfcluster.dev/user": user}
@@ -54,7 +54,7 @@ def tenant(server: KubeServer, user: str, name: str, **marks: str) -> None:
 
 
 def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Object:
-    """A run of two workers."""
+    """Create a run of two workers."""
     cluster, _dash, number = name.rpartition("-")
     made = custom_resource.write(cluster, int(number), Spec(mode=Mode.IN_GRAPH, replicas=WORKERS))
     told = resource_form.write(Status, status)
@@ -64,7 +64,7 @@ def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Ob
 def within(
     server: KubeServer, do: Callable[[KubernetesSite], Awaitable[None]], users: tuple[str, ...] = ()
 ) -> None:
-    """Do something with the world of the console."""
+    """Call a function in the world of the console."""
 
     async def names_() -> tuple[str, ...]:
         return ("ada", "bob", *users)

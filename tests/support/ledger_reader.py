@@ -1,4 +1,4 @@
-"""The ledger of a namespace before a server that keeps objects, and the operator that keeps it."""
+"""The ledger of a namespace on a server that stores objects, and its operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
 
 
 class Book:
-    """The ledger of one namespace, and who keeps it."""
+    """The ledger of one namespace, and its operator."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -26,13 +26,13 @@ class Book:
         self.begin()
 
     def say(self, **marks: str) -> None:
-        """Have the namespace say so."""
+        """Write the limits to the namespace."""
         self.marks |= marks
         head = {"labels": {TENANT: "true"}, "annotations": self.marks}
         self.world.server.put("/api/v1/namespaces/a", {"metadata": head})
 
     def begin(self) -> None:
-        """Keep ledgers, with the operator that there is."""
+        """Start the operator that keeps ledgers."""
         self.end()
         controller = self.world.controller
         assert controller is not None
@@ -41,31 +41,31 @@ class Book:
         self.keeper.start()
 
     def end(self) -> None:
-        """Keep none, as when the operator is gone."""
+        """Stop the operator."""
         if self.keeper is not None:
             self.keeper.stop()
             self.keeper._thread.join(90)
             self.keeper = None
 
     def restart(self) -> None:
-        """Another operator."""
+        """Replace the operator."""
         self.end()
         self.world.operate()
         self.begin()
 
     @property
     def kept(self) -> Ledger:
-        """What the API has."""
+        """Return the ledger in the API."""
         found = self.world.server.objects.get(LEDGER)
         return Ledger() if found is None else hour_ledgers.read_ledger(found)[2]
 
     def seconds(self, cluster: str = "digits") -> float:
-        """Core-seconds that are written down of a cluster."""
+        """Return the core-seconds in the ledger for a cluster."""
         days = self.kept.days.values()
         return 3600 * sum(day["ml101"][cluster].cpu for day in days if cluster in day["ml101"])
 
     def told(self) -> list[Problem] | None:
-        """Why a launch is refused now."""
+        """Return why a launch is refused now."""
         assert self.keeper is not None
         cluster = custom_resource.read(self.world.run("digits-1"))
         found = self.keeper.budget_problems(cluster, lambda _run: 1.0)

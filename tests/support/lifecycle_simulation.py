@@ -1,4 +1,4 @@
-"""A run told as a story: a spec, a world of tasks that obey, and a clock that the test moves."""
+"""A simulated run: a spec, tasks that obey, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spec_of(
 
 
 class Story:
-    """A run, a world of tasks that obey, and a clock: the test moves both."""
+    """A run, tasks that obey, and a clock that the test moves."""
 
     def __init__(self, spec: Spec, *, admitted: bool = True, obeys: bool = True) -> None:
         self.spec, self.now = spec, 1000.0
@@ -93,14 +93,14 @@ class Story:
             self.turn()
 
     def falls_quiet(self, *tasks: str, **how: object) -> None:
-        """These tasks do nothing from now on."""
+        """Let these tasks do nothing from now on."""
         for task in tasks:
             quiet = Quiet(**{"since": self.now, **how})
             self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=quiet)
         self.turn()
 
     def works(self, *tasks: str) -> None:
-        """These tasks show that they work."""
+        """Let these tasks show that they work."""
         for task in tasks:
             self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=None)
         self.turn()

@@ -1,4 +1,4 @@
-"""The console's view of this machine, with runs of the test's own."""
+"""The console's view of this machine, with the test's own runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
-    """Runs of folders of this test."""
+    """Return a manager with this test's folders."""
     for name in ("STATE_DIR", "HOME"):
         monkeypatch.setenv(f"TFCLUSTER_{name}", str(tmp_path / name.lower()))
     monkeypatch.chdir(tmp_path)
@@ -25,7 +25,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
 
 
 def within(do: Callable[[LocalSite], Awaitable[None]]) -> None:
-    """Do something with this machine, whose hub is ada's."""
+    """Call a function with the console's view of this machine, whose hub is ada's."""
 
     async def users() -> list[str]:
         return ["ada", "slow"]

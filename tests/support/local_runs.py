@@ -1,4 +1,4 @@
-"""Fixtures and eyes for runs of the local backend; a plugin of conftest.py."""
+"""Fixtures and observers for runs of the local backend; a plugin of conftest.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-# Its line in one write: a task that is killed as soon as it is seen has not written half of it.
+# One write for the line: a task that is killed once it is seen has not written half of it.
 SLEEP = "import time\nprint('up\\n', end='', flush=True)\ntime.sleep(600)\n"
 TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 
@@ -33,7 +33,7 @@ Wait = Callable[..., None]
 
 @pytest.fixture
 def backend() -> Iterator[LocalBackend]:
-    """The local backend; what a test leaves is stopped."""
+    """Yield the local backend; stop all runs afterwards."""
     made = LocalBackend()
     yield made
     for run in made.list():
@@ -44,7 +44,7 @@ def backend() -> Iterator[LocalBackend]:
 
 @pytest.fixture
 def launch(backend: LocalBackend, program_of: Callable[..., Program]) -> Launch:
-    """Launches a program's text with so many tasks."""
+    """Return a function that launches a program's text with a number of tasks."""
 
     def start(
         text: str,
@@ -63,19 +63,19 @@ def launch(backend: LocalBackend, program_of: Callable[..., Program]) -> Launch:
 
 
 def over(backend: LocalBackend, ref: str) -> TFCluster:
-    """The run when nothing of it is left."""
+    """Wait until nothing of the run is left, and return it."""
     for _ in backend.watch(ref):
         pass
     return backend.get(ref)
 
 
 def folder_of(run: TFCluster) -> RunFolder:
-    """Where the run lies on the disk."""
+    """Return the folder of the run."""
     return RunFolder(Path(run.status.paths["logs"]).parent)
 
 
 def supervisor_of(run: TFCluster) -> int:
-    """The pid of the run's supervisor."""
+    """Return the pid of the run's supervisor."""
     mark = os.fsencode(folder_of(run).path)
     known = processes.snapshot()
     found = {pid for pid in known if {mark, b"-I"} <= {*words_of(pid)}}
@@ -92,10 +92,10 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def tasks_of(run: TFCluster) -> list[int]:
-    """Every process that the run's tasks are or have."""
+    """Return every process of the run's tasks."""
     return processes.of_run(run.metadata.uid)
 
 
 def is_up(backend: LocalBackend, tasks: int = 1) -> Callable[[], bool]:
-    """Whether so many tasks have printed their first line."""
+    """Return whether this number of tasks have printed their first line."""
     return lambda: sum(1 for _ in backend.logs("digits")) == tasks

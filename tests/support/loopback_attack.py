@@ -1,4 +1,4 @@
-"""Attack a guarded TensorFlow server from another account of the machine, and count what it read.
+"""An attack on a guarded TensorFlow server from another account of the machine.
 
 `attack(tries)` is for the suite (few tries) and for `make attack` (many). Only root can act as two
 accounts. The server is a task's, started with the guard preloaded; its owner is root.
@@ -72,7 +72,7 @@ class Tally:
 
 
 def grpc_call(path: str, message: bytes = b"") -> bytes:
-    """Return what a gRPC client sends for one call, from the preface of HTTP/2 on."""
+    """Return the bytes that a gRPC client sends for one call, from the preface of HTTP/2 on."""
 
     def frame(kind: int, flags: int, stream: int, data: bytes) -> bytes:
         head = len(data).to_bytes(3, "big") + bytes([kind, flags])
@@ -98,7 +98,7 @@ def grpc_call(path: str, message: bytes = b"") -> bytes:
 def connect(
     account: int, host: str, port: int, ending: str, tries: int, payload: bytes, want: bytes = ANY
 ) -> int:
-    """Connect `tries` times as an account; return how many connections heard `want`."""
+    """Connect `tries` times as an account; return how many connections received `want`."""
     arguments = [account, host, port, ending, tries, want.hex(), payload.hex()]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", CLIENT, *map(str, arguments)],
@@ -160,7 +160,7 @@ class Victim:
         self._handle = answer[: 2 + answer[1]]
 
     def lives(self) -> bool:
-        """Return whether the session is as its owner left it."""
+        """Return whether the session is unchanged."""
         try:
             self._call(DEVICES, self._handle)
         except self._error:
@@ -188,11 +188,11 @@ def victim() -> Iterator[Victim]:
 
 
 def attack(tries: int, server: Victim | None = None) -> list[Tally]:
-    """Try each form `tries` times; every `Tally.failed` has to be 0.
+    """Try each form `tries` times; every `Tally.failed` must be 0.
 
     Forms: a neighbour's Reset to the v4 and to the mapped v6 address, whose sender waits, resets,
     closes or shuts down its side; the same while the server has no descriptor left, or one or two;
-    and the owner's calls, which are all to be served.
+    and the owner's calls, which must all be served.
     """
     if server is None:
         with victim() as own:

@@ -1,5 +1,5 @@
-"""The log of a pod as its node keeps and gives it: lines with stamps, of which a question names the
-last ones or those since a moment, whatever the order of the stamps is.
+"""The log of a pod as its node serves it: lines with timestamps; a request names the last lines or
+those since a time, whatever the order of the timestamps.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tfcluster_magic.spec import TaskType, TFCluster
 NAMESPACE = "alice"
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
 LINE = 1000.0
-"""Milliseconds between lines where nothing else is said."""
+"""Default milliseconds between lines."""
 
 
 class NodeLog:
-    """What one pod has printed. `questions` counts how often it was asked."""
+    """The output of one pod; `questions` counts the requests."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
         self.clock = START
         self.questions: list[Mapping[str, str]] = []
         self.body: bytes | None = None
-        """Instead of a log: what a kubelet says itself."""
+        """A kubelet's message that replaces the log."""
 
     def say(self, *texts: str, every: float = LINE) -> NodeLog:
-        """Print lines, so many milliseconds one after the other by the node's clock."""
+        """Print lines, with this many milliseconds between them by the node's clock."""
         for text in texts:
             self.clock += timedelta(milliseconds=every)
             self.lines.append((self._stamp(), text))
@@ -46,17 +46,17 @@ class NodeLog:
         self.lines[-1] = (stamp, begun + text)
 
     def rotate(self) -> NodeLog:
-        """Begin a new file; the API gives only that."""
+        """Start a new file; the API serves only the newest."""
         self.lines.clear()
         return self
 
     def set_clock(self, seconds: float) -> NodeLog:
-        """Set the node's clock forward, or back."""
+        """Move the node's clock by an offset."""
         self.clock += timedelta(seconds=seconds)
         return self
 
     def __call__(self, query: Mapping[str, str]) -> bytes:
-        """The answer to a question."""
+        """Return the answer to a request."""
         self.questions.append(query)
         if self.body is not None:
             return self.body
@@ -76,7 +76,7 @@ def _moment(stamp: str) -> datetime:
 
 
 def put_run(server: KubeServer, phase: str = "Running") -> TFCluster:
-    """The run `digits-1` as it is now, written and read."""
+    """Write the run `digits-1` in its current state, and read it."""
     written = {
         "metadata": {"uid": "1"},
         "spec": {"mode": "InGraph"},
@@ -86,7 +86,7 @@ def put_run(server: KubeServer, phase: str = "Running") -> TFCluster:
 
 
 def put_pod(server: KubeServer, worker: int, log: NodeLog, phase: str = "Running") -> Object:
-    """The pod of a worker, and its log."""
+    """Write a worker's pod and its log."""
     name = f"digits-1-worker-{worker}"
     server.logs[name] = log
     head = {

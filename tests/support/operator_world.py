@@ -1,4 +1,4 @@
-"""An operator before a server that keeps objects, with the hands of a kubelet and of Jobs."""
+"""An operator on a server that stores objects; the test acts as kubelet and Job controller."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ SERVICE = path("services", "a", "digits-1")
 
 
 class AdmitAll:
-    """Every run may begin."""
+    """An admission that accepts every run."""
 
     def decide(self, cluster: object) -> Verdict:
         return Admitted()
 
 
 class Jobs(KubeServer):
-    """With as much of a Job's controller as says of a suspended Job that it is."""
+    """A Job controller that only marks suspended Jobs as suspended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.notes_suspensions = True
         self.is_followed = True
-        """Whether watches are told of Jobs."""
+        """Whether watches send Jobs."""
 
     def put(self, path: str, found: Object) -> Object:
         """See `KubeServer.put`."""
@@ -61,7 +61,7 @@ class Jobs(KubeServer):
 
 
 class World:
-    """A server, an operator before it, and the hands of a Job controller and a kubelet."""
+    """A server and an operator, with actions of a Job controller and a kubelet."""
 
     def __init__(self) -> None:
         self.server = Jobs()
@@ -74,7 +74,7 @@ class World:
         self.count = 0
 
     def operate(self) -> None:
-        """Start an operator, in the place of the one that there was."""
+        """Start an operator, in place of the last one."""
         self.rest()
         made = Controller(
             self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
@@ -87,7 +87,7 @@ class World:
         self.controller = made
 
     def rest(self) -> None:
-        """End the operator."""
+        """Stop the operator."""
         if self.controller is not None:
             self.controller.end()
             self.controller = None
@@ -98,25 +98,25 @@ class World:
         self.server.put(f"{RUNS}/{name}", custom_resource.write(cluster, int(run), spec(**more)))
 
     def run(self, name: str) -> Object:
-        """A run as it is now."""
+        """Return the current run."""
         return self.server.objects[f"{RUNS}/{name}"]
 
     def status(self, name: str) -> Object:
-        """Its status, by the names that it has in Python."""
+        """Return its status, by its Python names."""
         return resource_form.read(Status, self.run(name).get("status") or {})
 
     def say(self, name: str, **status: Any) -> None:
-        """Have a run's status say so, by the names that it has in Python."""
+        """Write a run's status, by its Python names."""
         found = copy.deepcopy(self.run(name))
         found["status"] = found.get("status", {}) | resource_form.write(Status, status)
         self.server.put(f"{RUNS}/{name}", found)
 
     def job(self, name: str) -> Object:
-        """A Job as it is now."""
+        """Return the current Job."""
         return self.server.objects[f"{JOBS}/{name}"]
 
     def pod(self, job: str, recorded: str, index: int = 0, pod: str = "") -> str:
-        """A recorded pod as one of a Job's; over the one called `pod`, if that is given."""
+        """Put a recorded pod as one of a Job's; over the one called `pod`, if that is given."""
         found = json.loads((RECORDED / f"{recorded}.json").read_text())
         head = found["metadata"]
         head["labels"] = self.job(job)["spec"]["template"]["metadata"]["labels"]
@@ -135,7 +135,7 @@ class World:
         return name
 
     def wait(self, name: str, condition: Callable[[Object], object]) -> Object:
-        """Wait until something is true of a run's status."""
+        """Wait until a condition holds for a run's status."""
         wait_until(lambda: f"{RUNS}/{name}" in self.server.objects and condition(self.status(name)))
         return copy.deepcopy(self.status(name))
 
@@ -144,7 +144,9 @@ class World:
         return self.wait(name, lambda status: status.get("phase") == phase)
 
     def made(self) -> int:
-        """How many objects were asked for, but Services: these come with the tasks' addresses."""
+        """Return how many objects were created, without Services, which come with the tasks'
+        addresses.
+        """
         made = [where for method, where in self.server.calls if method == "POST"]
         return len([where for where in made if not where.endswith("/services")])
 
@@ -172,7 +174,7 @@ def up(
     evaluator: int = 0,
     **more: Any,
 ) -> None:
-    """A run whose tasks all run."""
+    """Create a run with all tasks running."""
     world.launch(name, workers=workers, ps=ps, chief=chief, evaluator=evaluator, **more)
     counts = {"worker": workers, "ps": ps, "chief": chief, "evaluator": evaluator}
     for kind, count in counts.items():

@@ -1,4 +1,4 @@
-"""Specs with a text in each place where it may have any length, and of just so many bytes."""
+"""Specs with a text in each field of unlimited length, and of an exact size in bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfcluster_magic.spec.spec import PAYLOAD_BYTES
 from .invalid_specs import running, using
 
 TEXT = 'a<b>&"c"\\\n\t\x01\x0c\x7f字😀\u2028'
-"""Characters that take one byte, two, three, four and six in JSON."""
+"""Characters that take one, two, three, four and six bytes in JSON."""
 _ON_A_LINE = 'a<b>&"c"\\字😀'
 _CLAIM = {"claim": "images", "path": "/images<&", "subPath": 'a"<b>'}
 _SECRETS = [
@@ -45,16 +45,16 @@ SPECS: dict[str, dict[str, Any]] = {
     "pods.volumes": using(volumes=[_CLAIM, {"claim": "other", "path": "/other"}]),
     "pods.secrets": using(secrets=_SECRETS),
 }
-"""By the path of each field, specs that nobody refuses."""
+"""Valid specs, by the path of each field."""
 
 
 def size(spec: dict[str, Any]) -> int:
-    """How many bytes the texts of a spec count for."""
+    """Return how many bytes the texts of a spec count for."""
     return sum(payload_sizes(msgspec.convert(spec, Spec)).values())
 
 
 def filled(spec: dict[str, Any], bytes_left: int = 0) -> dict[str, Any]:
-    """The spec with so much more environment that its texts have all bytes but `bytes_left`."""
+    """Return the spec with more environment, so that its texts have all bytes but `bytes_left`."""
     env = spec.get("env", {})
     begun = {**spec, "env": {**env, "FILL": ""}}
     more = PAYLOAD_BYTES - bytes_left - size(begun)

@@ -1,4 +1,4 @@
-"""Waiting until something is true: the one loop for what nothing tells. `kubenode` has its own."""
+"""Waiting for a condition: the only loop for states without a signal. `kubenode` has its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 PATIENCE = 180.0
-"""Seconds; much longer than anything takes, on a machine that is busy with others."""
+"""Timeout in seconds, much longer than anything takes on a busy machine."""
 REST = 0.5
-"""Seconds at most between two questions that take long: the machine is for what is waited for."""
+"""Maximum seconds between two slow checks, which would take the machine's time."""
 Words = str | Callable[[], str]
-"""What is waited for; a function is called only when it did not come true."""
+"""A description of the condition; a function is called only if the condition fails."""
 
 
 def wait_until(
@@ -38,7 +38,7 @@ async def wait_until_async(
     *,
     every: float = 0.02,
 ) -> T:
-    """The same beside other coroutines; the condition may be one."""
+    """Wait as `wait_until` in a coroutine; the condition may be a coroutine function."""
     deadline = time.monotonic() + within
     while True:
         answer = condition()

@@ -1,4 +1,4 @@
-"""A task that prints much, and has a folder for its output."""
+"""A task that prints much output, and a folder for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERYTHING = [f"{n:08d} " + "x" * 40 for n in range(200_000)] + ["done"]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         made.output.mkdir()
         yield made

@@ -1,5 +1,5 @@
-"""Programs as people write them, in our own words: what each takes on its command line, and which
-task types it asks for.
+"""Programs as users write them, in this project's own words: the arguments that each takes, and its
+task types.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ ADDRESSES = ("ps_hosts", "worker_hosts", "job_name", "task_index")
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A program and what a launch makes of it.
+    """A program and the result of its launch.
 
-    `files` hold what lies beside the entry, `passed` the flags that it is given, `left_out` those
-    that it is not given, each with the message that says why, `types` the task types that are
-    started beside workers.
+    `files` are files next to the entry, `passed` the flags that it gets, `left_out` those that it
+    does not get, each with the message that gives the reason, `types` the task types besides
+    workers.
     """
 
     name: str
@@ -535,4 +535,4 @@ print(task["type"] == "chief" or task["index"] == 0, task["type"] == "ps")
         types=("ps",),
     ),
 )
-"""One of each kind that public programs have."""
+"""One of each kind of public program."""

@@ -1,4 +1,4 @@
-"""Programs on disk: written for a test, taken as snapshots, and looked at."""
+"""Programs on disk: written for a test, taken as snapshots, and checked."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def contents(program: Program) -> dict[str, bytes]:
-    """What a record holds, by path."""
+    """Return the files in a record, by path."""
     assert program.files is not None
     return {path: base64.b64decode(text) for path, text in program.files.items()}
 
 
 def on_disk(folder: Path) -> dict[str, tuple[bytes, bool]]:
-    """Contents and executable bits below a folder."""
+    """Return the contents and executable bits below a folder."""
     return {
         str(path.relative_to(folder)): (path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
         for path in folder.rglob("*")
@@ -40,14 +40,14 @@ def on_disk(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 def take(source: str, here: Path, workspace: Path, **more: object) -> Program:
-    """A snapshot without warnings."""
+    """Take a snapshot, and check that it has no warnings."""
     program, warnings = snapshot(source, workspace=workspace, cwd=here, **more)  # type: ignore[arg-type]
     assert warnings == ()
     return program
 
 
 def refusal(source: str, here: Path, workspace: Path, **more: object) -> str:
-    """The message with which a program is refused."""
+    """Return the message with which a program is refused."""
     with pytest.raises(InvalidRequest) as caught:
         snapshot(source, workspace=workspace, cwd=here, **more)  # type: ignore[arg-type]
     assert [problem.field for problem in caught.value.problems] == ["program"]

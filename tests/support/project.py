@@ -1,4 +1,4 @@
-"""Folders of the project, for whichever folder a test is in."""
+"""Folders of the project, from any folder of a test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Programs as people bring them, each with what its author means: the table of tests/programs.
+"""Programs as users write them, each with its expected result: the table of tests/programs.
 
-Each stands for a kind of program that is public, rewritten in our words. `words` is all that a
-person says; what else the program needs is found out and said.
+Each stands for a public kind of program, rewritten for this project. `words` are all arguments that
+a user gives; the launch finds out and prints everything else.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ FOLDER = ROOT / "tests" / "programs"
 
 @dataclass(frozen=True)
 class PublicProgram:
-    """One program of tests/programs, how it is launched and what then is right."""
+    """One program of tests/programs, its launch and its expected result."""
 
     name: str
     words: tuple[str, ...] = ("train.py",)
     tasks: Mapping[str, int] = field(default_factory=lambda: {"worker": 1})
     phase: Phase = Phase.SUCCEEDED
     prints: Mapping[str, str] = field(default_factory=dict)
-    """What tasks print, by task."""
+    """Expected output of tasks, by task."""
     says: tuple[str, ...] = ()
-    """Texts in the launch's output, or in what `status` says at the end."""
+    """Texts in the launch's output, or in the final `status`."""
     step: int | None = None
-    """The last step that `status` shows."""
+    """The last step in `status`."""
     is_long: bool = False
-    """Another program of a kind that a shorter one shows."""
+    """Whether a shorter program shows the same."""
     in_pods: bool = False
-    """Tried on Kubernetes, too."""
+    """Whether it also runs on Kubernetes."""
     is_old: bool = False
-    """Runs on TensorFlow 2.15."""
+    """Whether it runs on TensorFlow 2.15."""
 
 
 PROGRAMS = (
@@ -105,7 +105,7 @@ PROGRAMS = (
         prints={"worker-0": "saved", "worker-1": "saved"},
         is_long=True,
     ),
-    # -- one worker, or workers that know nothing of each other
+    # -- one worker, or independent workers
     PublicProgram("keras3", ("--workers", "1", "train.py"), prints={"worker-0": "Epoch 3/3"}),
     PublicProgram(
         "summaries",
@@ -213,7 +213,7 @@ PROGRAMS = (
         prints={"worker-0": "evaluated by x"},
         is_long=True,
     ),
-    # -- what goes wrong
+    # -- failures
     PublicProgram(
         "thread",
         ("--workers", "1", "train.py"),

@@ -1,8 +1,8 @@
-"""Launches real runs for tests, and looks at them from outside: their records through the manager,
-their processes, sockets and control groups as the kernel shows them.
+"""Real runs for tests, observed from outside: their records through the manager, their processes,
+sockets and control groups through the kernel.
 
-Every run is recorded, and `close` decides each recording again: what the lifecycle decided live
-must come out of what was written down.
+Every run is recorded, and `close` replays each recording: the lifecycle must decide the same from
+the recorded facts as it did live.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfcluster_magic.spec.names import task_name
 
 EXAMPLES = ROOT / "examples"
 PATIENCE = 240.0
-"""Seconds within which anything here must have happened, on a machine that is busy with others."""
+"""Timeout in seconds for any event here on a busy machine."""
 SECRETS = {
     "JUPYTERHUB_API_TOKEN": "of-the-hub",
     "JPY_SESSION_NAME": "of-the-kernel",
@@ -49,7 +49,7 @@ class Run:
         self.output = Path(record.status.paths["output"])
         self.folder = Path(record.status.paths["logs"]).parent
 
-    # -- what the record says ----------------------------------------------------------------------
+    # -- the record --------------------------------------------------------------------------------
 
     @property
     def record(self) -> TFCluster:
@@ -62,7 +62,7 @@ class Run:
     def until(
         self, true: Callable[[Status], object], what: str, within: float = PATIENCE
     ) -> Status:
-        """The first status of which something is true; looked at every 0.2 s at least."""
+        """Return the first status for which a condition holds; it is read at least every 0.2 s."""
         deadline = time.monotonic() + within
         status = self.status
         for seen in self.manager.follow(self.name):
@@ -76,7 +76,7 @@ class Run:
         return self.until(lambda status: status.phase is phase, phase.value)
 
     def until_released(self) -> Status:
-        """The status once nothing is left of the run."""
+        """Return the status once nothing is left of the run."""
         found = self.manager.wait(self.name, PATIENCE, until=Until.RELEASED)
         return found.status
 
@@ -97,28 +97,28 @@ class Run:
         return [event.message for event in self.status.events]
 
     def healing(self) -> list[str]:
-        """What the record says of restarts."""
+        """Return the restarts in the record."""
         return [event.message for event in self.status.events if event.reason == "Healing"]
 
     def story(self) -> str:
-        """All that is known, for the message of a failed test."""
+        """Return all facts, for the message of a failed test."""
         parts = [headline(self.record), *self.events()]
         parts += [f"--- {task}\n{self.log(task)[-2500:]}" for task in self.tasks]
         return "\n".join(parts)
 
-    # -- what the kernel shows ---------------------------------------------------------------------
+    # -- the kernel's view -------------------------------------------------------------------------
 
     def processes(self, task: str | None = None) -> list[psutil.Process]:
-        """Every process of the run, or of one task of it."""
+        """Return every process of the run, or of one of its tasks."""
         mark = {"TFCLUSTER_RUN_UID": self.uid} | ({"TFCLUSTER_TASK": task} if task else {})
         return list(_carrying(mark))
 
     def runtime_of(self, task: str) -> psutil.Process:
-        """The task's `task.py`."""
+        """Return the task's `task.py`."""
         return next(p for p in self.processes(task) if _is_runtime(p))
 
     def program_of(self, task: str) -> psutil.Process:
-        """The task's program: the child of its `task.py`."""
+        """Return the task's program: the child of its `task.py`."""
         runtime = self.runtime_of(task)
         return next(p for p in self.processes(task) if p.ppid() == runtime.pid)
 
@@ -126,19 +126,19 @@ class Run:
         return psutil.Process(self.runtime_of(self.tasks[0]).ppid())
 
     def control_groups(self) -> list[Path]:
-        walked = os.walk("/sys/fs/cgroup")  # it goes on where one of somebody else ends meanwhile
+        walked = os.walk("/sys/fs/cgroup")  # continue if another process's cgroup ends meanwhile
         return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
 
     def assert_nothing_left(self) -> None:
-        """No process and no control group, while the record is there."""
+        """Check that no process and no control group is left, while the record exists."""
         assert self.status.released_at is not None
         assert [p.cmdline() for p in self.processes()] == []
         assert self.control_groups() == []
 
 
 class Runs:
-    """Launches runs with folders of their own, in an environment like that of a notebook: with
-    secrets of the hub and the kernel. `close` ends what is left.
+    """Launches of runs in their own folders, in an environment like a notebook's: with secrets of
+    the hub and the kernel. `close` ends the remaining ones.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -170,19 +170,19 @@ class Runs:
         return run
 
     def adopt(self, ref: str) -> Run:
-        """A run that somebody else launched with this environment."""
+        """Return a run that was launched elsewhere with this environment."""
         run = Run(self.manager, self.manager.status(ref))
         self.runs.append(run)
         return run
 
     def say(self, word: str) -> None:
-        """Leave a file of this name in the data folder, for programs that wait for it."""
+        """Write a file of this name in the data folder, for programs that wait for it."""
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
         (data / word).touch()
 
     def file(self, program: str | Path | Mapping[str, str]) -> Path:
-        """Where a program lies, written if it is given by its text."""
+        """Return the path of a program, written if it is given as text."""
         if isinstance(program, Path):
             return program
         self._sources += 1
@@ -194,7 +194,7 @@ class Runs:
         return folder / "train.py" if isinstance(program, str) else folder
 
     def close(self) -> None:
-        """End every run that was not deleted; nothing may be left, and recordings must replay."""
+        """End every run that was not deleted; check that nothing is left and recordings replay."""
         known = {record.metadata.uid for record in self.manager.list(all_runs=True)}
         here = [run for run in self.runs if run.uid in known]
         for run in here:
@@ -210,7 +210,7 @@ class Runs:
 
 @contextmanager
 def runs_in(folder: Path) -> Iterator[Runs]:
-    """Runs below `folder`, ended and checked in the end."""
+    """Yield runs below `folder`; end and check them afterwards."""
     runs = Runs(folder)
     try:
         yield runs
@@ -221,7 +221,7 @@ def runs_in(folder: Path) -> Iterator[Runs]:
 def _carrying(mark: Mapping[str, str]) -> Iterator[psutil.Process]:
     marks = {f"{name}={value}".encode() for name, value in mark.items()}
     for pid in psutil.pids():
-        with contextlib.suppress(OSError, psutil.Error):  # gone, or another user's
+        with contextlib.suppress(OSError, psutil.Error):  # ended, or another user's
             if marks <= set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
                 process = psutil.Process(pid)
                 if process.status() != psutil.STATUS_ZOMBIE:
@@ -233,17 +233,17 @@ def _is_runtime(process: psutil.Process) -> bool:
 
 
 def listening(process: psutil.Process) -> set[tuple[str, int]]:
-    """(address, port) of everything that a process listens on, by /proc/net/tcp and tcp6."""
+    """Return (address, port) of all listening sockets of a process, by /proc/net/tcp and tcp6."""
     connections = process.net_connections(kind="tcp")
     return {(c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN}
 
 
 def environment_of(process: psutil.Process) -> dict[str, str]:
-    """The environment that a process was started with."""
+    """Return the environment with which a process was started."""
     raw = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
     return dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
 
 
 def kill(process: psutil.Process) -> None:
-    """End a process from outside, as the kernel or an admin does."""
+    """End a process from outside, as the kernel or an administrator does."""
     os.kill(process.pid, 9)

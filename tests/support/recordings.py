@@ -1,10 +1,9 @@
-"""Keeps recordings of real runs in `tests/data/replay/`, without what belongs to one machine only.
+"""Recordings of real runs in `tests/data/replay/`, without data of one machine.
 
-Off unless RECORDINGS names a folder:
-`RECORDINGS=tests/data/replay pytest tests/integration/test_faults.py`.
-Then each run whose cluster is named in `WANTED` is written there. When only the words of messages
-have changed, `PYTHONPATH=tests python -m support.recordings` decides
-those in `tests/data/replay/` anew.
+They are written only if RECORDINGS names a folder: `RECORDINGS=tests/data/replay pytest
+tests/integration/test_faults.py`. Then each run whose cluster is named in `WANTED` is written
+there. If only the texts of messages have changed, `PYTHONPATH=tests python -m support.recordings`
+replays and rewrites the recordings in `tests/data/replay/`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ LONGEST = 200
 
 
 def keep(run: str, recording: Sequence[bytes], own: Path) -> None:
-    """Write the recording of `run`, which lived below the folder `own`, if it is wanted."""
+    """Write the recording of `run`, which lived below the folder `own`, if it is in `WANTED`."""
     folder, name = os.environ.get("RECORDINGS"), run.rpartition("-")[0]
     if not folder or name not in WANTED:
         return
@@ -54,9 +53,8 @@ def keep(run: str, recording: Sequence[bytes], own: Path) -> None:
 
 
 def scrubbed(recording: Sequence[bytes], own: Path) -> Iterator[bytes]:
-    """The recording with neutral paths and short last lines, decided anew from those.
-
-    Asserts that what is decided stays the same but for the words in messages.
+    """Return the recording with neutral paths and short last lines, decided again. Asserts that the
+    decisions stay the same except for the texts of messages.
     """
     lines = [_neutral(line, own) for line in recording]
     header = msgspec.json.decode(lines[0], type=RecordingHeader)

@@ -16,7 +16,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder the person works in, with two programs."""
+    """Enter a folder with two programs."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "hello.py").write_text(HELLO)
@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def manager(own_folders: Path, here: Path) -> Iterator[ClusterManager]:
-    """A manager without runs; what a test leaves is stopped."""
+    """Yield a manager without runs; stop all runs afterwards."""
     made = ClusterManager()
     yield made
     for run in made.list(all_runs=True):
@@ -37,7 +37,7 @@ def manager(own_folders: Path, here: Path) -> Iterator[ClusterManager]:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Everything below the state folder, the user's folders and the temporary ones."""
+    """Return everything below the state folder, the user's folders and the temporary ones."""
     found = []
     for root in (folder / "state" / "runs", folder / "tfcluster"):
         found += [str(path.relative_to(folder)) for path in root.rglob("*")]

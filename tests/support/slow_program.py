@@ -1,4 +1,4 @@
-"""A program behind a URL that is answered when a test says so: the outermost seam of a launch."""
+"""A program at a URL that answers when the test says so: the outermost dependency of a launch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 class SlowProgram:
-    """A program behind a URL that is answered when the test says so."""
+    """A program at a URL that answers when the test says so."""
 
     def __init__(self) -> None:
         self.asked, self.answer = threading.Event(), threading.Event()
@@ -25,7 +25,7 @@ class SlowProgram:
                 self.wfile.write(b"print('hello')\n")
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/slow.py"
@@ -34,7 +34,7 @@ class SlowProgram:
 
 @pytest.fixture
 def slow_program() -> Iterator[SlowProgram]:
-    """A program that comes late."""
+    """Serve a program that arrives late."""
     program = SlowProgram()
     yield program
     program.answer.set()

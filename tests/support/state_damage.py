@@ -1,7 +1,7 @@
-"""Ways in which a state file may be damaged by the time it is read.
+"""Ways in which a state file may be damaged before it is read.
 
 `damage(file, kind, seed)` damages a file; the same seed does the same damage. `files_of(folder)`
-lists every file of a run's folder that our programs read.
+lists every file in a run's folder that the product reads.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def damage(file: Path, kind: str, seed: int = 0) -> None:
-    """Damage `file` as `kind` of `KINDS` says, in the way that `seed` chooses."""
-    for _ in range(100):  # a supervisor may mend the file in between
+    """Damage `file` as `kind` of `KINDS` says, in a way that `seed` chooses."""
+    for _ in range(100):  # a supervisor may repair the file in between
         with contextlib.suppress(FileExistsError, FileNotFoundError, NotADirectoryError):
             KINDS[kind](file, random.Random(f"{kind}{file.name}{seed}"))
             return
@@ -53,7 +53,7 @@ def damage(file: Path, kind: str, seed: int = 0) -> None:
 
 
 def kinds() -> list[str]:
-    """Return the kinds of damage that this account can do: only root gives files away and reads
+    """Return the kinds of damage that this account can do: only root may change owners and read
     all.
     """
     cannot = "unreadable" if os.geteuid() == 0 else "of_another"

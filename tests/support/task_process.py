@@ -1,4 +1,4 @@
-"""Runs `runtime/task.py` for tests as the backends do: a real process with its task.json."""
+"""`runtime/task.py` in tests as the backends run it: a real process with its task.json."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def stray():
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Return whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
 
 
 def carrying(mark: str) -> list[int]:
-    """Processes whose environment has this entry."""
+    """Return the processes whose environment has this entry."""
     folders = [f for f in Path("/proc").glob("[0-9]*") if mark in _environment(f)]
     return [int(f.name) for f in folders if alive(int(f.name))]
 
@@ -115,7 +115,7 @@ class TaskProcess:
         return self
 
     def hear(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """The reports so far, waiting at most so long for another."""
+        """Return the reports so far, waiting at most this long for another."""
         while select.select([self._read], [], [], seconds)[0]:
             data = os.read(self._read, 65536)
             if not data:
@@ -127,7 +127,7 @@ class TaskProcess:
         return self.reports
 
     def event(self, name: str) -> dict[str, Any]:
-        """The first report of this event."""
+        """Return the first report of this event."""
 
         def found() -> dict[str, Any] | None:
             return next((r for r in self.hear(0.05) if r["event"] == name), None)
@@ -136,7 +136,7 @@ class TaskProcess:
         return report
 
     def wait(self) -> dict[str, Any]:
-        """The termination message, after the process's end."""
+        """Wait for the end of the process, and return the termination message."""
         self.process.wait(PATIENCE)
         self.hear()
         message: dict[str, Any] = json.loads(self.exit_file.read_text())
@@ -147,7 +147,7 @@ class TaskProcess:
         return self.log.read_text(errors="replace")
 
     def end(self) -> None:
-        """Leave nothing behind, whatever the test has done."""
+        """End all processes of the task."""
         if hasattr(self, "process"):
             self.process.kill()
             self.process.wait()
@@ -158,7 +158,7 @@ class TaskProcess:
 
 
 class Run:
-    """A run of TFCluster in a folder: makes programs and tasks."""
+    """A run of TFCluster in a folder, which makes programs and tasks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -196,7 +196,7 @@ class Run:
         return self
 
     def stray(self) -> int:
-        """The process that STRAY's `stray()` left behind."""
+        """Return the process that STRAY's `stray()` left behind."""
         return int(wait_until((self.output / "stray.pid").read_text, "the stray"))
 
     def task(self, name: str = "worker-0") -> TaskProcess:
@@ -206,7 +206,7 @@ class Run:
 
 @contextmanager
 def new_run(folder: Path) -> Iterator[Run]:
-    """A run whose processes are all gone afterwards."""
+    """Return a function that creates runs; end all their processes afterwards."""
     run = Run(folder)
     try:
         yield run

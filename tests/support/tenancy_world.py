@@ -1,4 +1,4 @@
-"""Tenancy before a server that keeps objects, with the hands of the controllers behind it."""
+"""Tenancy on a server that stores objects, with a test that acts as the controllers behind it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLASS = path("storageclasses", "", "fast")
 
 
 class Cluster(KubeServer):
-    """Objects, and what controllers do at once: quotas count, claims are bound."""
+    """Objects, with the immediate effects of controllers: quotas count, claims are bound."""
 
     binds = True
     counts = True
@@ -48,12 +48,12 @@ class Cluster(KubeServer):
         return super().put(path, found)
 
     def writes(self) -> list[tuple[str, str]]:
-        """All that was asked for but reading."""
+        """Return all requests except reads."""
         return [call for call in self.calls if call[0] != "GET"]
 
 
 class Hub:
-    """The hub's API as far as tenancy asks it: groups, in pages of two."""
+    """The parts of the hub's API that tenancy uses: groups, in pages of two."""
 
     def __init__(self) -> None:
         self.groups: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ class Hub:
 
 
 class World:
-    """A server, a hub, and tenancy before them."""
+    """A server, a hub, and tenancy."""
 
     def __init__(self) -> None:
         self.server = Cluster()
@@ -96,7 +96,7 @@ class World:
         self.tenancy: Tenancy | None = None
 
     def begin(self) -> Tenancy:
-        """Start tenancy, in the place of the one that there was."""
+        """Start tenancy, in place of the last one."""
         self.end()
         hub = (self.hub.url, "secret")
         made = Tenancy(self.server.api(), HOME, "tfcluster-u-", hub, lambda: True)
@@ -124,19 +124,19 @@ class World:
 
     @property
     def accepted(self) -> dict[str, str]:
-        """What tenancy published of the policy."""
+        """Return the part of the policy that tenancy published."""
         found = self.server.objects.get(path("configmaps", HOME, ACCEPTED_POLICY_MAP)) or {}
         data: dict[str, str] = found.get("data") or {}
         return data
 
     def groups_told(self) -> bool:
-        """Let tenancy ask for the groups as soon as it may, as for somebody new; always true."""
+        """Let tenancy read the groups as soon as it may, as for a new user; always return True."""
         assert self.tenancy is not None
         self.tenancy.membership.ask(time.monotonic())
         return True
 
     def user(self, name: str, **annotations: str) -> str:
-        """Make a user's namespace, as the hub does; its name."""
+        """Create a user's namespace, as the hub does; return its name."""
         namespace = namespace_objects.namespace_of_user(name)
         labels = {
             "tfcluster.dev/tenant": "true",
@@ -148,7 +148,7 @@ class World:
         return namespace
 
     def furnish(self, namespace: str) -> None:
-        """Put there what an earlier process has made, without its calls."""
+        """Put the objects that an earlier process created, without its calls."""
         policy = parse_policy(
             self.server.objects[path("configmaps", HOME, POLICY_MAP)]["data"][POLICY_KEY]
         )
@@ -160,7 +160,7 @@ class World:
             self.server.put(where, copy.deepcopy(each))
 
     def marks(self, namespace: str) -> dict[str, str]:
-        """The annotations of a namespace."""
+        """Return the annotations of a namespace."""
         head = self.server.objects[path("namespaces", "", namespace)]["metadata"]
         marks: dict[str, str] = head.get("annotations") or {}
         return marks
@@ -172,27 +172,27 @@ class World:
         self.server.answer("PATCH", where, {"metadata": {"annotations": change}})
 
     def furnished(self, namespace: str) -> str:
-        """Wait until a namespace is furnished; the digest."""
+        """Wait until a namespace is furnished; return the digest."""
         wait_until(lambda: PROVISIONED in self.marks(namespace))
         return self.marks(namespace)[PROVISIONED]
 
     def trouble(self, namespace: str) -> str:
-        """Wait until a namespace is in trouble; the sentence."""
+        """Wait until a namespace has an error; return its message."""
         wait_until(lambda: TROUBLE in self.marks(namespace))
         return self.marks(namespace)[TROUBLE]
 
     def get(self, resource: str, namespace: str, name: str) -> Any:
-        """An object as it is, None when there is none."""
+        """Return the current object; None if there is none."""
         return self.server.objects.get(path(resource, namespace, name))
 
     def count(self, namespace: str) -> int:
-        """How many objects a namespace has."""
+        """Return how many objects a namespace has."""
         return sum(f"/namespaces/{namespace}/" in where for where in self.server.objects)
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A server and a hub; tenancy is started by the test."""
+    """Start a server and a hub; the test starts tenancy."""
     made = World()
     yield made
     made.close()

@@ -16,7 +16,7 @@ from tfcluster_magic.spec.task_file import guard_path
 
 
 class Servers:
-    """The servers of one cluster; `pids` and `addresses` are for the test to use."""
+    """The servers of one cluster, with their `pids` and `addresses`."""
 
     def __init__(self, counts: dict[str, int], *, kind: str = "native") -> None:
         self.kind = kind
@@ -57,18 +57,18 @@ class Servers:
         return {task: process.pid for task, process in self._processes.items()}
 
     def kill(self, task: str) -> None:
-        """End one task's server as a machine that fails would."""
+        """Kill one task's server, as when a machine fails."""
         process = self._processes.pop(task)
         process.kill()
         process.wait()
 
     def wait(self) -> Servers:
-        """Return once all of them accept connections."""
+        """Wait until all of them accept connections."""
         wait_until_open(addresses_by_task(self.addresses), name="test", timeout=120)
         return self
 
     def close(self) -> None:
-        """End what runs and give the ports back."""
+        """End the servers and release the ports."""
         for task in list(self._processes):
             self.kill(task)
         for reserved in self._reserved:
@@ -77,7 +77,7 @@ class Servers:
 
 @contextlib.contextmanager
 def servers(ps: int = 1, workers: int = 2, *, kind: str = "native") -> Iterator[Servers]:
-    """Started servers; they may need a moment until they accept (`wait`)."""
+    """Yield started servers; they may need a moment until they accept connections (`wait`)."""
     cluster = Servers({"ps": ps, "worker": workers}, kind=kind)
     try:
         for task in addresses_by_task(cluster.addresses):

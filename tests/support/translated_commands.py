@@ -1,4 +1,4 @@
-"""Commands in a language, and what they say."""
+"""Commands in another language, and their output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAIL = "import os\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'worker': raise Value
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a program that fails; what was launched in it is stopped."""
+    """Enter a folder with a program that fails; stop its runs afterwards."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "fail.py").write_text(FAIL)
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[Path]:
 
 
 def said(here: Path, language: str, *words: str, package: Path = ROOT) -> str:
-    """All that a command prints in this language."""
+    """Return the output of a command in this language."""
     done = _done(here, language, [*MAIN, *words], package)
     return done.stdout + done.stderr
 
@@ -57,8 +57,8 @@ def said(here: Path, language: str, *words: str, package: Path = ROOT) -> str:
 def said_by_each(
     here: Path, language: str, commands: Sequence[Sequence[str]], package: Path
 ) -> list[str]:
-    """What each of many commands prints, one after the other, from one process: a start of the
-    command line costs more than what it says.
+    """Return the output of each of many commands, run one by one in one process, because a start of
+    the command line is slow.
     """
     done = _done(here, language, [sys.executable, "-c", EACH], package, json.dumps(commands))
     assert done.returncode == 0, done.stderr

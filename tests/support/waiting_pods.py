@@ -1,4 +1,4 @@
-"""Pods that wait, as a cluster had them, and what is told of them."""
+"""Recorded pods that wait, and the messages about them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LATER = 2e9
 
 
 def recorded(cause: str) -> dict[str, Any]:
-    """What Kubernetes said when this cause was produced."""
+    """Return Kubernetes' messages recorded for this cause."""
     found: dict[str, Any] = json.loads((RECORDED / f"{cause}.json").read_text())
     return found
 
 
 def facts(seen: dict[str, Any]) -> waiting_reasons.WaitingFacts:
-    """What the operator knows beside pods and Jobs."""
+    """Return the operator's other facts besides pods and Jobs."""
     claims = {}
     for claim in seen["claims"]:
         events = sorted(seen["events"].get(claim["metadata"]["uid"], ()), key=event_time)

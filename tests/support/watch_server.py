@@ -1,6 +1,5 @@
-"""A small server that speaks lists and watches of the Kubernetes API: pods that a test puts there.
-
-What a real server does rarely (forget a version, cut a watch, say nothing) it does when told.
+"""A small server with lists and watches of the Kubernetes API: pods that a test puts there. On
+demand it does what a real server does rarely: forget a version, cut a watch, or stay silent.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class WatchServer:
 
         self._http = Listener(Handler)
         self.api = self._http.api
-        """Makes a connection to it."""
+        """Return a connection to it."""
 
     def put(self, name: str, quietly: bool = False, **more: object) -> None:
         """Add or change a pod; `quietly`: in a history that is forgotten."""
@@ -80,7 +79,7 @@ class WatchServer:
             self._tell("DELETED", gone, quietly)
 
     def bookmark(self) -> None:
-        """Tell the version of now, and nothing else."""
+        """Send the current version, and nothing else."""
         with self.condition:
             self.version += 1
             self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}, False)
@@ -92,20 +91,20 @@ class WatchServer:
             self.condition.notify_all()
 
     def watches(self) -> list[dict[str, str]]:
-        """The queries of all watches so far."""
+        """Return the queries of all watches so far."""
         return [each for each in self.asked if "watch" in each]
 
     def lists(self) -> list[dict[str, str]]:
-        """The queries of all lists so far."""
+        """Return the queries of all lists so far."""
         return [each for each in self.asked if "watch" not in each]
 
     def close(self) -> None:
-        """End it and its watches."""
+        """Stop it and its watches."""
         self.cut()
         self._http.end()
 
     def page(self, query: dict[str, str]) -> Object:
-        """One page of a list."""
+        """Return one page of a list."""
         with self.condition:
             items = [self.objects[name] for name in sorted(self.objects)]
             first, limit = int(query.get("continue", 0)), int(query["limit"])
@@ -115,7 +114,7 @@ class WatchServer:
             return {"items": items[first : first + limit], "metadata": head}
 
     def watch(self, to: BaseHTTPRequestHandler, since: int) -> None:
-        """Tell what comes after a version, until the watch is cut."""
+        """Send the changes after a version, until the watch is cut."""
         to.send_response(200)
         to.send_header("Transfer-Encoding", "chunked")
         to.end_headers()

@@ -1,4 +1,4 @@
-"""A web site with programs, and archives as they lie there."""
+"""A web site with programs and archives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAIN = b"print('hello')\n"
 
 
 class Site:
-    """A server on loopback; `pages` holds what to do for a path."""
+    """A server on loopback; `pages` maps paths to their handlers."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Answer] = {}
@@ -35,11 +35,11 @@ class Site:
                     answer(self)
 
             def log_message(self, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(http.server.ThreadingHTTPServer):
             def handle_error(self, request: object, client_address: object) -> None:
-                """A client that hangs up in the middle is what some tests want."""
+                """Ignore a client that disconnects in the middle, as some tests do."""
 
         self.server = Server(("127.0.0.1", 0), Requests)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -47,7 +47,7 @@ class Site:
         self.thread.start()
 
     def add(self, path: str, body: bytes, headers: dict[str, str] | None = None) -> str:
-        """Serve `body` at `path`; returns its URL."""
+        """Serve `body` at `path`; return its URL."""
 
         def answer(request: Handler) -> None:
             request.send_response(200)
@@ -60,7 +60,7 @@ class Site:
         return self.url + path
 
     def redirect(self, path: str, target: str, code: int = 302) -> str:
-        """Redirect `path` to `target`; returns its URL."""
+        """Redirect `path` to `target`; return its URL."""
 
         def answer(request: Handler) -> None:
             request.send_response(code)
@@ -81,14 +81,14 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A server that is gone after the test."""
+    """Yield a server; close it after the test."""
     server = Site()
     yield server
     server.close()
 
 
 def zipped(files: dict[str, bytes], modes: dict[str, int] | None = None) -> bytes:
-    """A zip file as Linux makes it."""
+    """Return a zip file as Linux makes it."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -100,7 +100,7 @@ def zipped(files: dict[str, bytes], modes: dict[str, int] | None = None) -> byte
 
 
 def tarred(files: dict[str, bytes], **change: object) -> bytes:
-    """A .tar.gz; `change` sets attributes of every entry."""
+    """Return a .tar.gz; `change` sets attributes of every entry."""
     stream = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed,

@@ -1,10 +1,10 @@
-"""Clients that die wherever they are told to; `python client.py`.
+"""Clients that die at a given point; `python client.py`.
 
-Reads a list of wishes from each line of its input, carries each out in a process of its own, all at
-once, and answers a list of results. A wish with a `namespace` is one to Kubernetes. One that says
-`dies: 7` is killed (or interrupted, as by Ctrl-C) just before the seventh thing that it does to the
-disk, to processes or to the API server: a place, not a time, so that a death can be repeated. One
-that says `lives: 5` is killed after so many seconds.
+The program reads a list of requests from each line of its input, runs all of them at once, each in
+its own process, and prints a list of results. A request with a `namespace` goes to Kubernetes. One
+with `dies: 7` is killed (or interrupted, as by Ctrl-C) just before its seventh operation on the
+disk, on processes or on the API server: a point that can be repeated, unlike a time. One with
+`lives: 5` is killed after five seconds.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ACTS = {
     "http.client.send",
     "subprocess.Popen",
 }
-"""What counts, beside files that are opened for writing (docs.python.org: audit events)."""
+"""Audit events that count, besides opening files to write. Ref: docs.python.org, audit events."""
 AFTERWARDS = {"_says_something", "load", "getresponse"}
-"""Functions that count, too, once the supervisor is started or something was sent."""
+"""Functions that count once the supervisor has started or a request was sent."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def dies(at: int, how: str) -> None:
-    """End this process just before the act of that number."""
+    """End this process just before its operation of that number."""
     left = at
 
     def count() -> None:
@@ -75,7 +75,7 @@ def dies(at: int, how: str) -> None:
 
 
 def ambush(cluster: str, after: float) -> None:
-    """Kill a supervisor of this name so many seconds after it is there; there may be none."""
+    """Kill a supervisor of this name some seconds after it starts; do nothing if none starts."""
     mark = f"/runs/{cluster}/".encode()
     deadline = time.monotonic() + 2.0
     while time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def ambush(cluster: str, after: float) -> None:
 
 
 def carry_out(wish: dict[str, Any]) -> TFCluster | None:
-    """One verb; the run that it made."""
+    """Run one verb; return its run."""
     manager = ClusterManager(_backend(wish))
     ref: str = wish["ref"]
     if wish["verb"] == "launch":
@@ -118,9 +118,10 @@ def _backend(wish: dict[str, Any]) -> Backend:
 
 
 def client(wish: dict[str, Any], tell: int) -> None:
-    """The process of one wish; never returns."""
+    """Run one request in this process; never return."""
     result: dict[str, Any] = {}
-    signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))  # nobody handles it: the end
+    # without a handler the process ends
+    signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))
     try:
         if wish.get("dies"):
             dies(wish["dies"], wish["how"])
@@ -137,11 +138,11 @@ def client(wish: dict[str, Any], tell: int) -> None:
 
 
 def begin(wish: dict[str, Any]) -> tuple[int, int]:
-    """Its process, and where its result comes from."""
+    """Start the process of a request; return it and the source of its result."""
     hear, tell = os.pipe()
     if "namespace" in wish:
         for name in ("client.api_client", "config", "utils.keepalive"):
-            importlib.import_module(f"kubernetes.{name}")  # once, and not in each client
+            importlib.import_module(f"kubernetes.{name}")  # import once, not in each client
     pid = os.fork()
     if not pid:
         client(wish, tell)
@@ -150,7 +151,7 @@ def begin(wish: dict[str, Any]) -> tuple[int, int]:
 
 
 def end(pid: int, hear: int) -> dict[str, Any]:
-    """The result of a wish; that it was killed, when it said nothing."""
+    """Return the result of a request; without one, that the client was killed."""
     with open(hear, "rb") as file:
         told = file.read()
     os.waitpid(pid, 0)

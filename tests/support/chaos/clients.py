@@ -1,6 +1,5 @@
-"""What every world under chaos has: clients that carry out wishes, waits, and a story to tell.
-
-Owns the process of clients (`chaos/client.py`); knows no backend and no promise.
+"""Clients, waits and notes for every world under chaos, independent of the backend. This module
+manages the process that starts clients (`chaos/client.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ PATIENCE = 240.0
 
 
 class Asking:
-    """A world that is asked for things; `variables` is the environment of its clients."""
+    """A world that takes requests; `variables` is the environment of its clients."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.story: list[str] = []
@@ -38,7 +37,7 @@ class Asking:
             clients.stdin.close()
 
     def ask(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
-        """What becomes of these wishes, carried out at once by a process each."""
+        """Run these requests at once, each in its own process, and return the results."""
         clients = self.clients_process
         assert clients.stdin is not None
         assert clients.stdout is not None
@@ -52,7 +51,7 @@ class Asking:
         return results
 
     def note(self, what: str) -> None:
-        """One line of what is told when a promise is broken."""
+        """Add a line to the report of a violated invariant."""
         self.story.append(f"    {time.monotonic():.2f} {what}")
 
     def until(self, true: Callable[[], object], what: str) -> None:

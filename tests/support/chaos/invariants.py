@@ -1,4 +1,4 @@
-"""What a status promises under chaos, whatever the backend. Pure."""
+"""Invariants of a status under chaos, for any backend."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ ENDS = frozenset(Reason) - {
     Reason.INVESTIGATING,
 }
 ORDER = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-"""A phase is followed by a later one of these or by a final one, and that by none."""
+"""The active phases that may follow each phase; a final phase may follow any but a final one.
+"""
 
 
 def check_change(before: Status, after: Status) -> None:
-    """A run goes forward, ends once, and keeps its addresses."""
+    """Check that a run's phase only advances, ends once, and that its addresses stay."""
     if before.phase.is_final:
         assert after.phase is before.phase, (before, after)
         assert after.reason is before.reason, (before, after)
@@ -28,7 +29,7 @@ def check_change(before: Status, after: Status) -> None:
 
 
 def check_end(status: Status) -> None:
-    """A run that has ended says why, in a sentence, and when; only who was asked to has stopped."""
+    """Check that an ended run has a reason, message and time; only a stopped one is `Stopped`."""
     assert status.reason in ENDS, status
     assert status.message.endswith("."), status
     assert status.finished_at is not None, status
@@ -37,7 +38,7 @@ def check_end(status: Status) -> None:
 
 
 def check_released(status: Status) -> None:
-    """A run that has given everything back has no task that is said to live."""
+    """Check that a run without resources has no task in a live state."""
     for of_type, counts in status.counts.items():
         assert counts.running + counts.starting == 0, (of_type, status)
     alive = (TaskState.RUNNING, TaskState.STARTING)

@@ -1,7 +1,7 @@
-"""A user's runs on this machine under chaos, and the promises that hold whatever happens to them.
+"""A user's runs on this machine under chaos, and their invariants.
 
-Owns the state folder of a test, clients that carry out verbs (`chaos/client.py`), and a clock that
-moves for clients, supervisors and tasks. `check` looks from outside: at records, processes, files.
+This module manages the state folder of a test, clients that run verbs (`chaos/client.py`), and a
+clock that changes for clients, supervisors and tasks. `check` reads records, processes and files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ int clock_gettime(clockid_t id, struct timespec *at)
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this world, as the kernel shows it."""
+    """A process of this world, as the kernel lists it."""
 
     pid: int
     parent: int
@@ -71,10 +71,10 @@ class Process:
 
 
 class World(Asking):
-    """Runs by name; what was launched and not deleted has to be on record."""
+    """Runs by name; each run that was launched and not deleted must have a record."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is that of `own_folders`, whose environment is set."""
+        """Use `folder`, which `own_folders` made and the environment names."""
         self.folder = folder
         self.backend = LocalBackend()
         self.data = self.backend.data_dir
@@ -92,17 +92,17 @@ class World(Asking):
         super().__init__({**os.environ, "LD_PRELOAD": str(shim), "CHAOS_CLOCK": str(clock)})
 
     def close(self) -> None:
-        """End the clients, and what a broken promise left."""
+        """End the clients and the processes left after a violated invariant."""
         for process in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         super().close()
         self._clock.close()
 
-    # -- acting ------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def clients(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
-        """What becomes of these wishes, carried out at once by a process each."""
+        """Run these requests at once, each in its own process, and return the results."""
         results = self.ask(*wishes)
         for result in results:
             if made := result.get("made"):
@@ -111,25 +111,25 @@ class World(Asking):
         return results
 
     def set_clock(self, seconds: int) -> None:
-        """Move the clock so far from the true time."""
+        """Set the clock's offset from the real time."""
         self._clock[:] = struct.pack("l", seconds)
 
     def forget(self, name: str) -> None:
-        """A run that is on record no more, because somebody wanted that."""
+        """Note that a run was deleted on purpose."""
         uid = self.known.pop(name)
         self.seen.pop(uid, None)
 
     def abandon(self, run: TFCluster) -> Path:
-        """Where the logs of a run lie that nobody will remove any more."""
+        """Note a folder with logs of a run that no client will remove."""
         of_run = run.metadata
         output = self.backend.log_dir / of_run.cluster / str(of_run.run)
         self.abandoned |= {output, output.parent}
         return output
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------
 
     def newest(self, cluster: str) -> TFCluster | None:
-        """The newest run of this name that is on record."""
+        """Return the newest run of this name with a record."""
         runs = [run for run in self.backend.list() if run.metadata.cluster == cluster]
         return max(runs, key=lambda run: run.metadata.run, default=None)
 
@@ -137,7 +137,7 @@ class World(Asking):
         return self.backend.state_dir / "runs" / run.metadata.cluster / str(run.metadata.run)
 
     def processes(self) -> Iterator[Process]:
-        """Every process of this world but the clients, the dead ones excepted."""
+        """Return every live process of this world except the clients."""
         mark = f"TFCLUSTER_STATE_DIR={self.backend.state_dir}".encode()
         for entry in os.listdir("/proc"):
             if not entry.isdigit() or int(entry) in (os.getpid(), self.clients_process.pid):
@@ -152,25 +152,25 @@ class World(Asking):
                 yield Process(int(entry), int(stat[1]), tuple(words), variables)
 
     def tasks(self, uid: str) -> list[Process]:
-        """Every process of the tasks of a run."""
+        """Return every process of a run's tasks."""
         return [p for p in self.processes() if p.variables.get("TFCLUSTER_RUN_UID") == uid]
 
     def supervisors(self, folder: Path) -> list[Process]:
-        """The supervisors of the run in a folder; one that forks is still one."""
+        """Return the supervisors of the run in a folder, also while they fork."""
         found = [p for p in self.processes() if {str(folder), "-I"} <= set(p.words)]
         return [p for p in found if p.parent not in {other.pid for other in found}]
 
-    # -- promises ----------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def adopt(self, cluster: str) -> None:
-        """A launch whose client died has made a run of this name, or has not."""
+        """Note whether a launch whose client died has made a run of this name."""
         runs = {r.metadata.name: r.metadata.uid for r in self.backend.list()}
         unknown = {name: uid for name, uid in runs.items() if name not in self.known}
         assert len(unknown) <= 1 and all(n.rpartition("-")[0] == cluster for n in unknown), unknown
         self.known |= unknown
 
     def check(self) -> None:
-        """What holds at any time."""
+        """Check the invariants that always hold."""
         runs = {run.metadata.name: run for run in self.backend.list()}
         assert {n: r.metadata.uid for n, r in runs.items()} == self.known, "nothing is lost or new"
         for run in runs.values():
@@ -199,24 +199,24 @@ class World(Asking):
         self.uids.add(uid)
 
     def _check_released(self, run: TFCluster) -> None:
-        """Of a run that is over nothing is left but its record and its logs."""
+        """Check that only the record and the logs of a finished run are left."""
         uid, status = run.metadata.uid, run.status
-        # What was killed is gone within seconds, on a busy machine more than one waits for.
+        # A killed process disappears within seconds, on a busy machine after more than one.
         self.until(lambda: not self.tasks(uid), f"no process of {run.metadata.name} is left")
         check_released(status)
         half = [p.name for p in self.folder_of(run).rglob("*.json.*")]
-        half = [name for name in half if not name.startswith(".stop.")]  # goes with the record
+        half = [name for name in half if not name.startswith(".stop.")]  # removed with the record
         assert not half, f"{run.metadata.name} left {half}"
 
     def check_nothing_left(self) -> None:
-        """What holds when every run is deleted: nothing of them is anywhere."""
+        """Check that nothing of the runs is left after all are deleted."""
         self.until(lambda: not [*self.processes()], "no process is left")
         groups = [name for _, folders, _ in os.walk("/sys/fs/cgroup") for name in folders]
         assert not [name for name in groups if any(uid in name for uid in self.uids)]
         assert [*(self.backend.state_dir / "runs").iterdir()] == []
         assert {p.name for p in self.backend.state_dir.iterdir()} <= {
             *("runs", "launch.lock"),
-            "hours.json",  # what they held outlives them
+            "hours.json",  # their hours stay
         }
         empty = [p for p in self.backend.log_dir.rglob("*") if p.is_dir() and not [*p.iterdir()]]
         empty = [p for p in empty if not p.name.startswith(".tfcluster-run-")]

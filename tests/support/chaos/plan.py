@@ -1,7 +1,7 @@
-"""What may happen to a user's runs under chaos: the steps of a seed, and the program that all run.
+"""Chaos schedules for a user's runs: the steps for a seed, and the program of all runs.
 
-A schedule depends on its seed alone and never on what was seen, so it is the same each time; what
-of it meets which moment of a run is up to the machine.
+A schedule depends only on its seed, so it is the same each time. The state of a run at each step
+depends on the machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OBEYS = """
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
-"""What a program does when it is told to, in its loop."""
+"""Actions of a program when it gets a word in its loop."""
 MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},
@@ -102,12 +102,12 @@ ON_TASKS = {
     "die_stopping",
     "remove_by_hand",
 }
-"""What happens to tasks, or to what looks after them."""
+"""Actions on tasks and on their supervisors."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens: `draws` are four numbers in [0, 1), whose meaning is the action's."""
+    """One action; `draws` are four numbers in [0, 1) that the action interprets."""
 
     number: int
     action: str
@@ -115,12 +115,12 @@ class Step:
     draws: tuple[float, float, float, float]
 
     def pick(self, draw: int, among: Sequence[T]) -> T:
-        """One of some things, by one of the numbers."""
+        """Return one of several items, chosen by a number."""
         return among[int(self.draws[draw] * len(among))]
 
 
 def schedule(seed: int, steps: int, among: Mapping[str, int] = WEIGHTS) -> list[Step]:
-    """The steps of a seed; those of more steps begin with those of fewer."""
+    """Return the steps for a seed; a longer schedule begins with the shorter one."""
     drawn = random.Random(seed)
     actions, weights = [*among], [*among.values()]
     return [

@@ -1,6 +1,7 @@
-"""How each step of a chaos schedule is done: verbs, words to programs, signals, deaths, the end.
+"""The steps of a chaos schedule: verbs, words to programs, signals, deaths, the end.
 
-Owns what stands still; looks at runs and processes through `World`. Asserts what verbs must answer.
+This module tracks stopped processes, reads runs and processes through `World`, and asserts the
+results of verbs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tfcluster_magic.spec import (
 
 
 class Chaos(World):
-    """The world, and all that may happen in it. `in_graph` allows servers of TensorFlow, too."""
+    """The world and its chaos actions; `in_graph` also allows TensorFlow servers."""
 
     def __init__(self, folder: Path, in_graph: bool = False) -> None:
         super().__init__(folder)
@@ -42,7 +43,7 @@ class Chaos(World):
         self._paused: list[tuple[int, int]] = []
 
     def do(self, step: Step) -> None:
-        """Let a step happen; one that needs tasks, where there are none, is a launch."""
+        """Perform a step; a step that needs tasks becomes a launch if there are none."""
         self.story.append(str(step))
         for until, pid in [*self._paused]:
             if until <= step.number:
@@ -81,14 +82,14 @@ class Chaos(World):
             self._settle(step.cluster)
 
     def _check_refusal(self, result: dict[str, Any], before: TFCluster | None) -> None:
-        """A launch is refused only while a run has the name, or where memory is short."""
+        """Check that a launch was refused only because the name is taken or memory is short."""
         if result["refused"] == "NameTaken":
             assert before is not None and before.active, (result, before)
         else:
             assert result["refused"] == "PreflightRefused" and "memory" in result["why"], result
 
     def _settle(self, cluster: str) -> None:
-        """Wait until the newest run of a name is up, or over."""
+        """Wait until the newest run of a name runs or has ended."""
 
         def settled() -> bool:
             run = self.newest(cluster)
@@ -118,15 +119,15 @@ class Chaos(World):
         wish = {"verb": "delete", "ref": name, "with_logs": with_logs, **death}
         (result,) = self.clients(wish)
         there = any(r.metadata.name == name for r in self.backend.list())
-        slow = result.get("refused") == "WaitTimeout"  # on a machine that is busy with others
+        slow = result.get("refused") == "WaitTimeout"  # on a busy machine
         assert not there or slow or "died" in result, (name, result)
         if not there:
             self.forget(name)
-        if "died" in result:  # perhaps between the record and its logs
+        if "died" in result:  # possibly between the record and its logs
             self.abandon(run)
 
     def _at_once(self, step: Step) -> None:
-        """Several clients want the same at the same time."""
+        """Send the same request from several clients at once."""
         launch = {"verb": "launch", "ref": step.cluster, "spec": self._spec(step)}
         stop = {"verb": "stop", "ref": step.cluster}
         wishes = [launch, launch, stop, stop, {**stop, "reason": "twice"}]
@@ -136,12 +137,12 @@ class Chaos(World):
             delete = {"verb": "delete", "ref": doomed.metadata.name, "with_logs": True}
             wishes += [delete, delete]
         self.clients(*wishes)
-        self.adopt(step.cluster)  # one that could not be deleted
+        self.adopt(step.cluster)  # a run that could not be deleted
 
     # -- what happens to programs ------------------------------------------------------------------
 
     def _tell(self, step: Step) -> None:
-        """One of the programs is told to do something."""
+        """Send a word to one of the programs."""
         if run := self.newest(step.cluster):
             tasks = [
                 f"{t.value}-{i}" for t, n in run.spec.replicas.counts.items() for i in range(n)
@@ -149,7 +150,7 @@ class Chaos(World):
             self._say(run, step.pick(0, tasks), step.pick(1, WORDS))
 
     def _finish(self, step: Step) -> None:
-        """All trainers come to their end."""
+        """Let all trainers finish."""
         if run := self.newest(step.cluster):
             for task_type, count in run.spec.replicas.counts.items():
                 for index in range(count if task_type.value != "ps" else 0):
@@ -192,7 +193,7 @@ class Chaos(World):
         self._strike(step, signal.SIGTERM, lambda p: not p.task)
 
     def _pause(self, step: Step) -> None:
-        """A process stands still for some steps."""
+        """Stop a process with SIGSTOP for some steps."""
         if pid := self._strike(step, signal.SIGSTOP, lambda p: True):
             self._paused.append((step.number + 1 + int(step.draws[1] * 6), pid))
 
@@ -201,10 +202,10 @@ class Chaos(World):
             _send(pid, signal.SIGCONT)
         self._paused.clear()
 
-    # -- deaths half-way ---------------------------------------------------------------------------
+    # -- deaths in the middle of an operation ------------------------------------------------------
 
     def _die_launching(self, step: Step) -> None:
-        """The client is killed or interrupted while it launches; its user tries again at once."""
+        """Kill or interrupt a client while it launches; its user retries at once."""
         launch = {"verb": "launch", "ref": step.cluster, "spec": self._spec(step)}
         how = "kill" if step.draws[1] < 0.5 else "interrupt"
         results = self.clients({**launch, "dies": 1 + int(step.draws[0] * 26), "how": how})
@@ -214,7 +215,7 @@ class Chaos(World):
             self.adopt(step.cluster)
 
     def _ambush(self, step: Step) -> None:
-        """The supervisor is killed as soon as it is there, or a little later."""
+        """Kill the supervisor when it starts, or a little later."""
         launch = {"verb": "launch", "ref": step.cluster, "spec": self._spec(step)}
         ambush = {"verb": "ambush", "ref": step.cluster, "after": step.draws[1] * 0.3}
         result, _ = self.clients(launch, ambush)
@@ -236,7 +237,7 @@ class Chaos(World):
         self._delete(step, dies=1 + int(step.draws[0] * 12), how="kill")
 
     def _crash(self, step: Step) -> None:
-        """Power fails: the supervisor is gone, and files are as far as they were written."""
+        """Simulate a power failure: the supervisor is gone, files are only partly written."""
         run = self.newest(step.cluster)
         pid = self._kill_supervisor(step)
         if run is None or pid is None:
@@ -244,7 +245,7 @@ class Chaos(World):
         folder = self.folder_of(run)
         self.until(lambda: not self.supervisors(folder), "the supervisor is gone")
         if b"releasedAt" in (folder / "status.json").read_bytes():
-            return  # it was done
+            return  # the verb was complete
         for name, draw in (("status.json", 1), ("task.json", 2), ("stop.json", 3)):
             with contextlib.suppress(OSError):
                 content = (folder / name).read_bytes()
@@ -254,12 +255,12 @@ class Chaos(World):
         self.seen.pop(run.metadata.uid, None)
 
     def _remove_by_hand(self, step: Step) -> None:
-        """Somebody removes a run with `rm`, perhaps its logs, too: the next one has its number."""
+        """Remove a run with `rm`, perhaps with its logs: the next run gets its number."""
         if run := self.newest(step.cluster):
             self.forget(run.metadata.name)
             output = self.abandon(run)
             folder = self.folder_of(run)
-            while folder.exists():  # its supervisor may write while it is removed
+            while folder.exists():  # the supervisor may write during the removal
                 shutil.rmtree(folder, ignore_errors=True)
             if step.draws[1] < 0.5:
                 shutil.rmtree(output, ignore_errors=True)
@@ -272,7 +273,7 @@ class Chaos(World):
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Whatever happened: a stop ends everything, each name can be launched, all goes away."""
+        """Check that a stop ends every run, each name can be launched again, and nothing stays."""
         self.story.append("the end")
         self._go_on()
         self.clients(*({"verb": "stop", "ref": name} for name in self.known))

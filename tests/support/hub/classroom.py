@@ -1,7 +1,7 @@
-"""A class in a browser: students with system accounts, each in a browser of their own, in turns.
+"""A class in a browser: students with system accounts, each with their own browser, in turns.
 
-Promises that a student's page is closed before their notebook is stopped, and that what a page said
-in its console is kept for the test. Knows the Lab by `LabPage` and the console by its pages.
+A student's page is closed before their notebook is stopped, and the console output of a page is
+kept for the test. Tests use the Lab by `LabPage` and the console by its pages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .make_run import LAB_CONFIG, PASSWORD, Hub
 from .pages import PATIENCE, fill_password
 
 AT_A_TIME = 4
-"""Students who have a notebook at one time: more of them than cores wait for each other anyway."""
+"""Students with a notebook at the same time: more of them than cores would only wait."""
 PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 
 def furnish(homes: Path, accounts: Mapping[str, int]) -> None:
-    """A program in each workspace, and a Lab whose commands a test can call."""
+    """Put a program into each workspace, and return a Lab whose commands a test can call."""
     settings = LAB_CONFIG.format(terminals=False)
     for name, uid in accounts.items():
         written = {"tfcluster/train.py": PROGRAM, ".jupyter/jupyter_lab_config.py": settings}
@@ -37,7 +37,7 @@ def furnish(homes: Path, accounts: Mapping[str, int]) -> None:
 
 
 class Student:
-    """Somebody at the hub, with a browser."""
+    """A user of the hub with a browser."""
 
     def __init__(self, hub: Hub, browser: Browser, name: str, shots: Path) -> None:
         self.hub, self.name = hub, name
@@ -48,7 +48,7 @@ class Student:
         self.lab: LabPage
 
     def comes(self) -> None:
-        """Open the link and choose a password, or sign in; the notebook begins to start."""
+        """Open the link and choose a password, or sign in; the notebook then starts."""
         self._context = self._browser.new_context(viewport=SIZE, locale="en-US")
         self._context.set_default_timeout(PATIENCE / 3)
         page = self._context.new_page()
@@ -64,7 +64,7 @@ class Student:
         page.get_by_role("button", name="Sign in").click()
 
     def arrives(self) -> LabPage:
-        """Wait until the notebook is there, with the example in front that it opens by itself."""
+        """Wait for the notebook, with its example in front."""
         expect(self.lab.page).to_have_url(re.compile(f"/user/{self.name}/lab"), timeout=PATIENCE)
         first = self.lab.page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
         expect(first).to_be_visible(timeout=PATIENCE)
@@ -72,18 +72,18 @@ class Student:
         return self.lab
 
     def fills_in(self, workers: int) -> Locator:
-        """The launch form with a launch in it that nobody has asked for yet."""
+        """Fill in the launch form without launching."""
         form = self.lab.page.get_by_role("form", name="Launch a TFCluster")
         if not form.is_visible():
             self.lab.execute("tfcluster:launch")
             expect(form.get_by_text("Free now:")).to_be_visible(timeout=PATIENCE)
         form.get_by_label("Path of the program").fill("train.py")
-        for number in ("", str(workers)):  # what is asked may be typed already, and be allowed now
+        for number in ("", str(workers)):  # the value may be typed already, and valid now
             form.get_by_label("Workers").fill(number)
         return form
 
     def launches(self, workers: int) -> None:
-        """Launch, and see it run."""
+        """Launch, and wait until the run runs."""
         form = self.fills_in(workers)
         button = form.get_by_role("button", name="Launch", exact=True)
         expect(button).not_to_have_attribute("aria-disabled", "true", timeout=PATIENCE)
@@ -93,11 +93,11 @@ class Student:
 
     @property
     def row(self) -> Locator:
-        """The cluster in the sidebar."""
+        """Return the cluster's row in the sidebar."""
         return self.lab.sidebar.locator(".tfc-RunRow[data-run='train-1']")
 
     def goes(self) -> None:
-        """Close the browser; what it said is kept."""
+        """Close the browser; keep its console output."""
         if self._context is not None:
             self.errors += [f"{self.name}: {error}" for error in self.lab.console.errors]
             self._context.close()
@@ -110,5 +110,5 @@ class Student:
 
 
 def person(page: Page, name: str) -> Locator:
-    """Somebody's row on the page Users."""
+    """Return a user's row on the page Users."""
     return page.get_by_role("row", name=re.compile(rf"\b{name}\b")).first

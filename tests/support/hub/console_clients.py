@@ -1,4 +1,4 @@
-"""Who asks the admin console of a real hub: a browser without a page, a token, a shell."""
+"""Clients of the admin console of a real hub: a browser without a page, a token, a shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(
 
 @pytest.fixture
 def page(context: object) -> Iterator[Page]:
-    """A page in which no script fails and nothing is missing, but for what axe looks for."""
+    """Yield a page; fail if a script fails or a resource is missing, except those of axe."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
     failed: list[str] = []
     made.on("pageerror", lambda error: failed.append(str(error)))
@@ -27,12 +27,12 @@ def page(context: object) -> Iterator[Page]:
     made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
     yield made
     made.close()
-    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and of its pictures
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and for its pictures
     assert not [text for text in failed if not any(word in text for word in of_axe)]
 
 
 class Console:
-    """The console's API as somebody's page or program asks it."""
+    """The console's API as a page or a program calls it."""
 
     def __init__(self, visitor: Visitor) -> None:
         self.visitor, self.url = visitor, f"{visitor.hub.url}/services/admin/"
@@ -54,7 +54,7 @@ class Console:
 
 
 def opened(visitor: Visitor) -> Console:
-    """The console in somebody's browser; it comes up beside the hub."""
+    """Open the console in a user's browser; the console starts with the hub."""
     found: list[Console] = []
 
     def is_open() -> bool:
@@ -66,7 +66,7 @@ def opened(visitor: Visitor) -> Console:
 
 
 def sign_in_to(page: Page, hub: Hub, name: str) -> None:
-    """Open one of the console's pages as the owner, who is asked for the password."""
+    """Open one of the console's pages as the owner, and enter the password."""
     page.goto(f"{hub.url}/hub/login?next={hub.base_url}services/admin/{name}")
     page.get_by_label("Username").fill(OWNER)
     page.locator("#password_input").fill(PASSWORD)
@@ -74,8 +74,8 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 
 
 def looked_at(page: Page, shots: Path) -> None:
-    """Take pictures of a page in both themes; each is accessible."""
-    from .pages import accessible  # the benches have this module without axe
+    """Take pictures of a page in both themes, and check that each is accessible."""
+    from .pages import accessible  # benchmarks use this module without axe
 
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def looked_at(page: Page, shots: Path) -> None:
 
 
 def token(visitor: Visitor, name: str, scopes: list[str] | None = None) -> str:
-    """A token that somebody made on the hub's page for tokens."""
+    """Create a token on the hub's page for tokens."""
     body = {"note": "a test"} | ({"scopes": scopes} if scopes else {})
     answer = visitor.api("POST", f"users/{name}/tokens", body)
     assert answer.status_code == 201, answer.text
@@ -92,7 +92,7 @@ def token(visitor: Visitor, name: str, scopes: list[str] | None = None) -> str:
 
 
 def by_token(hub: Hub, text: str) -> requests.Response:
-    """The list of clusters, asked for with a token."""
+    """Return the list of clusters, requested with a token."""
     return requests.get(
         f"{hub.url}/services/admin/api/clusters",
         headers={"Authorization": f"Bearer {text}"},
@@ -101,18 +101,18 @@ def by_token(hub: Hub, text: str) -> requests.Response:
 
 
 def shell(hub: Hub, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """`tfcluster WORDS` in a shell of who runs the hub."""
+    """Run `tfcluster WORDS` in a shell of the account that runs the hub."""
     env = {**hub.environment, "TFCLUSTER_HOME": str(hub.root), **more}
     command = str(Path(sys.executable).with_name("tfcluster"))
     return subprocess.run([command, *words], env=env, capture_output=True, text=True, check=False)
 
 
 def said_in_log(hub: Hub, since: int) -> str:
-    """Return what hub, proxy and console have logged since the log had this many characters."""
+    """Return the log of hub, proxy and console from this position."""
     return (hub.state / "hub" / "hub.log").read_text(errors="replace")[since:]
 
 
 def refused(answer: requests.Response, status: int) -> bool:
-    """Whether an answer is a refusal in the form of all errors."""
+    """Return whether an answer is a refusal in the form of all errors."""
     kind = answer.headers["Content-Type"]
     return answer.status_code == status and kind == "application/problem+json"

@@ -1,8 +1,8 @@
-"""A real `make run` for tests, without make: its hub, proxy and notebooks, and who visits them.
+"""A real `make run` for tests, without make: its hub, proxy and notebooks, and its visitors.
 
-Promises folders of its own (state, workspace, Jupyter's settings) below one folder, a free port,
-and that after `close` no process of it is left. `Visitor` is a browser without a page: cookies,
-forms and the hub's API.
+It has its own folders (state, workspace, Jupyter's settings) below one folder and a free port, and
+`close` ends all its processes. `Visitor` is a browser without a page: cookies, forms and the hub's
+API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 OWNER = owner()
 PASSWORD = "eight letters"
 START = 150.0
-"""Seconds until the hub answers, on a machine that is busy with others."""
+"""Seconds until the hub answers on a busy machine."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "DISPLAY", "WAYLAND_", "OIDC_")
 LAB_CONFIG = """\
 c.LabApp.expose_app_in_browser = True
@@ -41,17 +41,17 @@ c.ServerApp.terminals_enabled = {terminals}
 
 
 class Hub:
-    """What `make run` starts.
+    """The processes that `make run` starts.
 
     Args:
-        folder: everything of it lies below.
+        folder: the parent of all its folders.
         base_url: with slashes at both ends.
         environment: further variables of `make run`.
         terminals: whether notebooks have terminals.
     """
 
     prefix: Sequence[str] = ()
-    """What stands before its command, and becomes it."""
+    """Return the prefix of its command, which executes the command."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Hub:
 
     @property
     def url(self) -> str:
-        """Where it is, without a slash at the end."""
+        """The URL, without a slash at the end."""
         return f"http://127.0.0.1:{self.port}{self.base_url.rstrip('/')}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What it is started with; a shell with these variables sees the same runs."""
+        """Return its environment; a shell with these variables sees the same runs."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         folders = {
             "HOME": "home",
@@ -107,7 +107,7 @@ class Hub:
     # -- the process -------------------------------------------------------------------------------
 
     def start(self) -> str:
-        """Start it and wait until it says that it is ready; gives what it told."""
+        """Start it and wait until it prints that it is ready; return its output."""
         assert self.process is None, "it runs"
         (self.folder / "home").mkdir(exist_ok=True)
         out = self.folder / "told.txt"
@@ -135,13 +135,13 @@ class Hub:
 
     @property
     def link(self) -> str:
-        """The link that the start has told."""
+        """The link in the output of the start."""
         found = re.search(r"http://\S+/hub/set-password\?code=\S+", self.told)
         assert found, f"no link:\n{self.told}"
         return found.group()
 
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
-        """End it as Ctrl-C does; gives all that it told."""
+        """End it as Ctrl-C does; return all its output."""
         assert self.process is not None
         self.process.send_signal(number)
         code = self.process.wait(60)
@@ -151,18 +151,18 @@ class Hub:
         return told
 
     def processes(self, of: str) -> list[psutil.Process]:
-        """What runs of it, with this in its command line."""
+        """Return its processes with this text in their command line."""
         mark = f"TFCLUSTER_STATE_DIR={self.state}".encode()
         return [p for p in psutil.process_iter() if _carries(p.pid, mark) and of in _command(p)]
 
     def one(self, of: str) -> psutil.Process:
-        """The one process of it with this in its command line."""
+        """Return its only process with this text in the command line."""
         found = self.processes(of)
         assert len(found) == 1, found
         return found[0]
 
     def close(self) -> None:
-        """End all of it; nothing may be left."""
+        """End all its processes, and check that none is left."""
         if self.process is not None:
             self.end()
         for run in self.manager.list(all_runs=True):
@@ -175,16 +175,16 @@ class Hub:
         assert not left, f"the hub left processes behind: {left}\n{self.said()}"
 
     def said(self) -> str:
-        """The end of the hub's log."""
+        """Return the end of the hub's log."""
         log = self.state / "hub" / "hub.log"
         return "\n".join(log.read_text(errors="replace").splitlines()[-40:]) if log.exists() else ""
 
     def until(self, condition: Callable[[], object], what: str, within: float = 120.0) -> None:
-        """Wait until something is true."""
+        """Wait until a condition holds."""
         wait_until(condition, lambda: f"{what}\n{self.said()}", within)
 
     def launch(self, program: str, name: str, **options: Any) -> TFCluster:
-        """Launch a program's text as a shell beside the hub does."""
+        """Launch a program's text as a shell on the same machine does."""
         file = self.folder / f"{name}.py"
         file.write_text(program)
         with pytest.MonkeyPatch.context() as patch:
@@ -196,9 +196,8 @@ class Hub:
     # -- accounts ----------------------------------------------------------------------------------
 
     def accounts(self, *words: str) -> str:
-        """`python -m tfcluster_magic.hub accounts WORDS`; gives what it prints.
-
-        Who is invited here needs no account of the system.
+        """Run `python -m tfcluster_magic.hub accounts WORDS`; return its output. Users who are
+        invited here need no system account.
         """
         more = ["--without-notebook"] if words[0] == "invite" else []
         done = subprocess.run(
@@ -211,7 +210,7 @@ class Hub:
         return done.stdout + (done.stderr if done.returncode else "")
 
     def visitor(self, name: str | None = None, password: str = PASSWORD) -> Visitor:
-        """Somebody with a browser of their own, signed in if there is a name."""
+        """Return a visitor with their own browser, signed in if there is a name."""
         visitor = Visitor(self)
         if name is not None:
             answer = visitor.sign_in(name, password)
@@ -219,14 +218,14 @@ class Hub:
         return visitor
 
     def owner_signs_in(self) -> Visitor:
-        """The owner, by the link of the first start, with PASSWORD from now on."""
+        """Sign in the owner by the link of the first start, and set PASSWORD."""
         visitor = Visitor(self)
         assert visitor.set_password(self.link).status_code == 302
         return visitor
 
 
 class Visitor:
-    """A browser's cookies, and what is done with them at a hub."""
+    """The cookies of a browser, and its requests to a hub."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -234,13 +233,12 @@ class Visitor:
         self.session.headers["Sec-Fetch-Mode"] = "navigate"
 
     def get(self, path: str, **words: Any) -> requests.Response:
-        """A page of the hub, by its path below /hub, or any address."""
+        """Get a page of the hub, by its path below /hub or by its URL."""
         return self.session.get(self._at(path), timeout=120, **words)
 
     def submit(self, path: str, form: dict[str, str], page: str = "") -> requests.Response:
-        """Fill in a form and send it; `page` is where it is, without it `path`.
-
-        What it answers is not followed: 302 leads on.
+        """Fill in a form at `page` (or `path` without it) and send it. Redirects (302) are not
+        followed.
         """
         seen = self.get(page or path)
         found = re.search(r'name="_xsrf" value="([^"]*)"', seen.text)
@@ -261,7 +259,7 @@ class Visitor:
         return self.submit("set-password", form, link)
 
     def api(self, method: str, path: str, body: Any = None) -> requests.Response:
-        """The hub's API, as its own pages call it."""
+        """Call the hub's API as its own pages do."""
         token = re.search(r'xsrf_token: "([^"]*)"', self.get("home").text)
         headers = {"X-XSRFToken": token.group(1) if token else "", "Sec-Fetch-Mode": "cors"}
         return self.session.request(
@@ -269,7 +267,7 @@ class Visitor:
         )
 
     def notebook(self) -> str:
-        """Have one's own notebook; gives its address, without a slash at the end."""
+        """Start the visitor's notebook; return its address, without a slash at the end."""
         name = OWNER
         where = f"{self.hub.url}/user/{name}"
         self.get("spawn")
@@ -284,7 +282,7 @@ class Visitor:
 
     @property
     def signed_in(self) -> bool:
-        """Whether the hub knows who this is."""
+        """Return whether the hub recognises the visitor."""
         return self.get("home", allow_redirects=False).status_code == 200
 
     def _at(self, path: str) -> str:
@@ -294,7 +292,7 @@ class Visitor:
 def _carries(pid: int, mark: bytes) -> bool:
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
+    except OSError:  # ended, or another user's
         return False
 
 

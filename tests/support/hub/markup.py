@@ -1,4 +1,4 @@
-"""Text that would be markup if a page showed it as it is."""
+"""A text that would be markup if a page did not escape it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A real OpenID Connect provider for tests: dex, as a process on this machine.
 
-Promises people with groups, a client for one hub, a clock that can be put forward, and that the
-process ends with the tests: it ends with its standard input.
+It has users with groups, a client for one hub, and a clock that tests can set forward. Its process
+ends with the tests, because it ends with its standard input.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ START = 30.0
 
 
 class Provider:
-    """dex with these people (name: groups); each has the password `password(name)`.
-
-    It listens on a free port of 127.0.0.1, unless an address is given, and calls itself by that.
+    """dex with these users (name: groups); the password of each is `password(name)`. It listens on
+    a free port of 127.0.0.1, or at a given address, which is also its issuer.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Provider:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a hub is told of it."""
+        """Return the hub's variables for this provider."""
         return {
             "TFCLUSTER_HUB_SIGN_IN": "oidc",
             "OIDC_ISSUER": self.issuer,
@@ -67,11 +66,11 @@ class Provider:
         }
 
     def start(self) -> None:
-        """Start it, and wait until it describes itself."""
+        """Start it, and wait for its metadata."""
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 self.command(),
-                env={},  # it is of no test alone, and asks nothing of its environment
+                env={},  # several tests share it, and it needs no environment
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
@@ -85,11 +84,11 @@ class Provider:
         wait_until(answers, self.log.read_text, START)
 
     def command(self) -> list[str]:
-        """How it is started."""
+        """Return its command line."""
         return [str(self.program), str(self.settings), self.address]
 
     def answers(self) -> bool:
-        """Whether it describes itself."""
+        """Return whether its metadata is available."""
         try:
             url = f"{self.issuer}/.well-known/openid-configuration"
             return requests.get(url, timeout=2).status_code == 200
@@ -97,10 +96,10 @@ class Provider:
             return False
 
     def put_forward(self, span: str) -> None:
-        """Have its clock be ahead, as `40m`."""
+        """Set its clock ahead, for example by `40m`."""
         beside = self.clock.with_suffix(".new")
         beside.write_text(span)
-        beside.replace(self.clock)  # whole whenever it is read
+        beside.replace(self.clock)  # atomic, so that it is always whole
 
     def stop(self) -> None:
         """End it."""
@@ -116,20 +115,19 @@ def _free_address() -> str:
 
 
 def password(name: str) -> str:
-    """The password of somebody at the provider."""
+    """Return a user's password at the provider."""
     return f"what {name} knows"
 
 
 def needs_dex() -> None:
-    """Skip, with the reason, where dex is not built and cannot be."""
+    """Skip the test, with the reason, if dex is not built and cannot be."""
     if not build.is_built(modules.known()["dex"]) and shutil.which("go") is None:
         pytest.skip("dex, the OpenID Connect provider of the tests, is built with Go: not on PATH")
 
 
 def fill_in(session: requests.Session, page: requests.Response, name: str, typed: str) -> str:
-    """Answer the provider's page that asks for a password; the address to which it sends on.
-
-    Empty when it asks again.
+    """Fill in the provider's password page; return the URL to which it redirects. The URL is empty
+    if the page asks again.
     """
     found = re.search(r'<form[^>]*action="([^"]*)"', page.text)
     assert found, page.text

@@ -6,15 +6,15 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 PATIENCE = 180_000
-"""Milliseconds for a first notebook, on a machine that is busy with others."""
+"""Milliseconds for a first notebook on a busy machine."""
 
 
 def accessible(page: Page, part: str = "body") -> None:
-    """Axe finds nothing serious. No colour is half-way from one theme to another."""
+    """Check that axe finds nothing serious, without a theme change in progress."""
     page.emulate_media(reduced_motion="reduce")
     found = Axe().run(page, context=part).response["violations"]
     serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
-    # JupyterHub's own pages have headings and landmarks of their own making.
+    # JupyterHub's own pages have their own headings and landmarks.
     serious = [v for v in serious if not v.startswith(("region", "landmark", "page-has-heading"))]
     assert not serious, "\n".join(serious)
 

@@ -1,4 +1,4 @@
-"""Ports for servers of tests that are started again at the same address."""
+"""Ports for servers of tests that restart at the same address."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 import socket
 
 RANGE = range(10_000, 32_000)
-"""Below those that Linux gives to outgoing connections (net.ipv4.ip_local_port_range): any of these
-may have the port of a server that is away for a moment.
+"""Below Linux's ports for outgoing connections (net.ipv4.ip_local_port_range): a connection could
+take a port from there while its server is down.
 """
 
 
 def free(count: int) -> list[int]:
-    """So many ports of this machine that nobody listens on."""
+    """Return this number of free ports of this machine."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(RANGE)

@@ -1,8 +1,8 @@
 """A real hub for tests: the product's configuration, its proxy, and notebooks, as processes.
 
-Promises folders and ports of its own, people with passwords, and that nothing is left after
-`close`. Several people have notebooks without system accounts here: they run under the tests' own
-uid, each with a home of its own, which is what `SEVERAL` changes in the configuration.
+It has its own folders and ports, and users with passwords; `close` leaves nothing. Several users
+have notebooks without system accounts: these run under the tests' uid, each with its own home,
+which `SEVERAL` changes in the configuration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .visitor import Visitor
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0
-"""Seconds until the hub answers, on a machine that is busy with others."""
+"""Seconds until the hub answers on a busy machine."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "CONFIGPROXY_", "OIDC_")
 SEVERAL = """
 import sys
@@ -47,14 +47,14 @@ c.SimpleLocalProcessSpawner.term_timeout = 8
 
 
 class RealHub:
-    """A hub on free ports of this machine; it keeps them when it is started again.
+    """A hub on free ports of this machine, which it keeps when it restarts.
 
     Args:
-        folder: everything of it lies below.
-        people: who has an account; the password of each is `password(name)`.
-        environ: variables of the hub beside its own.
+        folder: the parent of all its folders.
+        people: the users with an account; the password of each is `password(name)`.
+        environ: further variables of the hub.
         more: lines of configuration after the product's.
-        several: whether anybody has a notebook, or only who runs the tests.
+        several: whether all users have notebooks, or only the one who runs the tests.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class RealHub:
         wait_until(answers, lambda: f"a hub:\n{self.tail()}", START, every=0.1)
 
     def answers(self) -> bool:
-        """Whether it answers through its proxy."""
+        """Return whether it answers through its proxy."""
         try:
             return requests.get(f"{self.url}hub/health", timeout=20).status_code == 200
         except requests.RequestException:
             return False
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End the hub with a signal, and say how it ended; its notebooks may go on."""
+        """End the hub with a signal and return its exit status; its notebooks may continue."""
         assert self.process
         self.processes()
         if self.process.poll() is None:
@@ -134,7 +134,7 @@ class RealHub:
         return self.process.wait(60)
 
     def close(self) -> None:
-        """End everything that belongs to it."""
+        """End all its processes."""
         if self.process:
             self.stop()
         left = [one for one in self._seen.values() if one.is_running()]
@@ -143,23 +143,23 @@ class RealHub:
         psutil.wait_procs(left, timeout=120)
 
     def processes(self) -> list[psutil.Process]:
-        """What runs below the hub: proxy, notebooks, services."""
+        """Return the processes below the hub: proxy, notebooks, services."""
         if self.process and self.process.poll() is None:
             found = psutil.Process(self.process.pid).children(recursive=True)
             self._seen.update({one.pid: one for one in found})
         return [one for one in self._seen.values() if one.is_running()]
 
     def visitor(self, name: str) -> Visitor:
-        """Somebody who is signed in."""
+        """Return a signed-in visitor."""
         made = Visitor(self.url)
         made.sign_in(name, password(name))
         return made
 
     def tail(self, lines: int = 40) -> str:
-        """The end of the hub's log."""
+        """Return the end of the hub's log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def password(name: str) -> str:
-    """The password of somebody in the tests."""
+    """Return a user's password in the tests."""
     return f"the password of {name}"

@@ -1,7 +1,7 @@
-"""A machine with more accounts than this one, for what is started in it: ada and bob, or a class.
+"""A machine with more accounts than this one, for commands started in it: ada and bob, or a class.
 
-Promises that this machine is left as it is: the accounts, their homes and what they can reach of
-the Python under test exist in a mount namespace alone, which ends with its last process.
+This machine stays unchanged: the accounts, their homes and their access to the Python under test
+exist only in a mount namespace, which ends with its last process.
 """
 
 from __future__ import annotations
@@ -45,20 +45,22 @@ exec "$@"
 
 
 def students(count: int, first: int = 60_201) -> dict[str, int]:
-    """So many accounts of a class, each with its uid, from `first` on."""
+    """Return accounts of a class, each with its uid, from `first` on."""
     return {f"student{number + 1:02}": first + number for number in range(count)}
 
 
 @contextmanager
 def open_folder(uids: Collection[int]) -> Iterator[Path]:
-    """A folder that every account may enter, as pytest's own may not; nothing of these runs on."""
+    """Yield a folder that every account may enter, unlike pytest's; end all its processes
+    afterwards.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-accounts-"))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
         found = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
-        _ended, left = psutil.wait_procs(found, timeout=90)  # some are about to end
+        _ended, left = psutil.wait_procs(found, timeout=90)  # some are ending
         for one in left:
             one.kill()
         shutil.rmtree(folder)
@@ -73,10 +75,10 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """What stands before a command that shall run on that machine, with the same process number.
+    """Return the prefix of a command that runs on that machine, with the same process number.
 
-    `folder` gets the machine's files, the homes as they will be below `homes`; `needed` are folders
-    that root's processes go on to see.
+    `folder` gets the machine's files, `homes` the future homes; `needed` are folders that root's
+    processes continue to see.
     """
     homes = folder / "homes"
     homes.mkdir()
@@ -84,7 +86,7 @@ def entered(
         text = Path("/etc", file).read_text()
         (folder / file).write_text(text + "".join(_line(file, *each) for each in accounts.items()))
     for name, uid in accounts.items():
-        (homes / name).mkdir(mode=0o755)  # as useradd makes it where nobody says otherwise
+        (homes / name).mkdir(mode=0o755)  # the mode of useradd's default
         os.chown(homes / name, uid, uid)
     python = [ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(node()).resolve().parents[1]]
     hidden = [word for each in _hidden([*python, folder, *needed]) for word in each]
@@ -92,7 +94,7 @@ def entered(
 
 
 def becoming(name: str) -> list[str]:
-    """What stands before a command that shall run as one of them."""
+    """Return the prefix of a command that runs as one of the accounts."""
     number = UIDS[name]
     return ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups", "--"]
 
@@ -104,7 +106,9 @@ def _line(file: str, name: str, number: int) -> str:
 
 
 def _hidden(needed: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Folders that keep other accounts out, such as /root, and what is needed below each."""
+    """Return folders that other accounts cannot enter, such as /root, and what is needed below
+    each.
+    """
     below: dict[Path, set[str]] = {}
     for path in needed:
         for parent in reversed(path.parents):

@@ -1,4 +1,4 @@
-"""Somebody's browser for tests without a screen: cookies, XSRF tokens, the ways a page asks."""
+"""A user's browser for tests without a screen: cookies, XSRF tokens, and a page's requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import websocket
 from ..polling import wait_until
 
 READY = 150.0
-"""Seconds within which a notebook answers, on a machine that is busy with others."""
+"""Seconds until a notebook answers on a busy machine."""
 
 
 class Visitor:
-    """One browser at the hub of an address that ends with a slash."""
+    """A browser for the hub at an address that ends with a slash."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -25,23 +25,23 @@ class Visitor:
         self.session = requests.Session()
 
     def get(self, path: str, **words: Any) -> requests.Response:
-        """GET below the base url."""
+        """Send a GET below the base URL."""
         return self.session.get(self.url + path, timeout=120, **words)
 
     def xsrf(self, path: str) -> str:
-        """The token for a path: that of the cookie whose own path is the longest."""
+        """Return the token for a path, from the cookie with the longest path."""
         asked = urlsplit(self.url + path).path
         found = [one for one in self.session.cookies if one.name == "_xsrf"]
         fits = [one for one in found if asked.startswith(one.path)]
         return str(max(fits, key=lambda one: len(one.path)).value) if fits else ""
 
     def ask(self, method: str, path: str, **words: Any) -> requests.Response:
-        """A request as a page's script makes it."""
+        """Send a request as a page's script does."""
         headers = {"X-XSRFToken": self.xsrf(path), **words.pop("headers", {})}
         return self.session.request(method, self.url + path, headers=headers, timeout=120, **words)
 
     def sign_in(self, name: str, password: str, following: str = "hub/home") -> requests.Response:
-        """Sign in by the hub's own page."""
+        """Sign in on the hub's own page."""
         self.get("hub/login")
         typed = {"username": name, "password": password, "_xsrf": self.xsrf("hub/login")}
         target = urlsplit(self.url).path + following
@@ -53,10 +53,12 @@ class Visitor:
         return answer
 
     def spawn(self, server: str = "") -> str:
-        """Have a notebook and be signed in there; its path below the base url, without an end."""
+        """Start a notebook and sign in there; return its path below the base URL, without a final
+        slash.
+        """
         where = f"hub/api/users/{self.name}/server" + (f"s/{server}" if server else "")
         answer = self.ask("POST", where)
-        assert answer.status_code in {201, 202, 400}, answer.text  # 400: it runs
+        assert answer.status_code in {201, 202, 400}, answer.text  # 400: it already runs
         wait_until(
             lambda: (self.servers().get(server) or {}).get("ready"),
             f"a notebook of {self.name}",
@@ -69,13 +71,13 @@ class Visitor:
         return own
 
     def servers(self) -> dict[str, Any]:
-        """The person's notebooks as the hub has them."""
+        """Return the user's notebooks from the hub."""
         answer = self.ask("GET", f"hub/api/users/{self.name}")
         answer.raise_for_status()
         return dict(answer.json()["servers"])
 
     def socket(self, path: str, **words: Any) -> websocket.WebSocket:
-        """A websocket as a page opens it."""
+        """Open a websocket as a page does."""
         parts = urlsplit(self.url + path)
         fits = [one for one in self.session.cookies if parts.path.startswith(one.path)]
         return websocket.create_connection(
@@ -87,20 +89,22 @@ class Visitor:
         )
 
     def run(self, own: str, code: str) -> str:
-        """Run code in a kernel of a notebook that ends then; what it printed, errors too."""
+        """Run code in a new kernel of a notebook, and end the kernel; return the output with
+        errors.
+        """
         kernel = self.kernel(own)
         said = self.execute(own, kernel, code)
         self.ask("DELETE", f"{own}/api/kernels/{kernel}")
         return said
 
     def kernel(self, own: str) -> str:
-        """Start a kernel of a notebook, which stays."""
+        """Start a kernel of a notebook."""
         answer = self.ask("POST", f"{own}/api/kernels", json={"name": "python3"})
         answer.raise_for_status()
         return str(answer.json()["id"])
 
     def execute(self, own: str, kernel: str, code: str) -> str:
-        """Run code in a kernel that runs; what it printed, errors too."""
+        """Run code in a running kernel; return the output with errors."""
         message, out = uuid.uuid4().hex, []
         channel = self.socket(f"{own}/api/kernels/{kernel}/channels")
         asked = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}

@@ -1,7 +1,8 @@
-"""A user's notebook on the cluster under chaos: its pod goes and comes back, its cells are killed.
+"""A user's notebook on the cluster under chaos: its pod is deleted and returns, its cells are
+killed.
 
 The cells are the product's own command line in a pod with the notebook's image, account, labels and
-volumes. What they launch are runs like all others: whatever becomes of the notebook, they go on.
+volumes. The runs that they launch must continue whatever happens to the notebook.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ LAUNCH = (
     *("--name={name}", "member.py"),
 )
 LAUNCHED = re.compile(rf"((?:{'|'.join(CLUSTERS)})-\d+) ")
-"""How the answer to a launch begins: not so what a task printed."""
+"""The start of the answer to a launch, which no task prints."""
 LINE = re.compile(r"\b(?:up|end) [0-9a-f-]{36} \S+(?: \d+)?$", re.MULTILINE)
-"""What a program prints, without what stands before it."""
+"""A line of a program, without its prefix."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One command in the notebook, as its kernel runs it, and where its output goes."""
+    """One command in the notebook, as its kernel runs it, and its output."""
 
     process: subprocess.Popen[bytes]
     output: Path
 
     @property
     def said(self) -> str:
-        """What it has printed."""
+        """The output so far."""
         return self.output.read_text()
 
     @property
     def lines(self) -> list[str]:
-        """What tasks have printed that it followed."""
+        """The lines of tasks in its output."""
         return LINE.findall(self.said)
 
 
@@ -61,7 +62,7 @@ class Notebook:
         self.place, self._kube = place, place.kubectl
         self._folder, self.cells = folder, list[Cell]()
         self.launched: set[str] = set()
-        """Runs of which a cell has told that they are launched."""
+        """Runs whose launch a cell has reported."""
         self._pod = tenants.notebook(image)
         (container,) = self._pod["spec"]["containers"]
         container["env"].append({"name": MARK, "value": place.name})
@@ -71,19 +72,19 @@ class Notebook:
         self._kube.running(tenants.POD)
 
     def write(self, name: str, text: str) -> None:
-        """Put a file into the user's home, which outlives the pod."""
+        """Write a file into the user's home, which outlives the pod."""
         self._kube("exec", "-i", tenants.POD, "--", "sh", "-c", f"cat >~/{name}", stdin=text)
 
     def _begin(self) -> bool:
-        """Make the pod, as a hub does when its user asks for one; whether it is made."""
-        with suppress(NodeError):  # the old one is there, or nobody answers: later
+        """Create the pod, as a hub does for its user; return whether it was created."""
+        with suppress(NodeError):  # the old pod exists, or the server is down: retry later
             words = ("create", "-f-", "--request-timeout=5s")
             self._kube(*words, stdin=json.dumps(self._pod), seconds=30)
             return True
         return False
 
     def run(self, *words: str) -> Cell:
-        """Begin a command there; it ends when it can tell no more, or with the pod."""
+        """Start a command there; it ends when it has no more output, or with the pod."""
         output = self._folder / f"cell-{len(self.cells)}"
         whole = self._kube.words("exec", tenants.POD, "--", "sh", "-c", 'cd; exec tfcluster "$@"')
         with output.open("wb") as to:
@@ -92,7 +93,7 @@ class Notebook:
         return self.cells[-1]
 
     def processes(self) -> list[int]:
-        """The command lines that run in the pod."""
+        """Return the command lines that run in the pod."""
         mark, found = f"{MARK}={self.place.name}".encode(), []
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
@@ -104,7 +105,7 @@ class Notebook:
         return found
 
     def kill_cells(self) -> int:
-        """End them, as when the kernel dies; how many there were."""
+        """Kill the cells, as when the kernel dies; return their number."""
         found = self.processes()
         for pid in found:
             with suppress(ProcessLookupError):
@@ -112,14 +113,14 @@ class Notebook:
         return len(found)
 
     def delete(self, back: int, *how: str) -> None:
-        """Delete the pod; its user has another one at that step."""
+        """Delete the pod; its user gets another one at that step."""
         with suppress(NodeError):
             words = ("delete", "pod", tenants.POD, "--wait=false", "--request-timeout=5s")
             self._kube(*words, *how, seconds=30)
         self._back = back
 
     def tend(self, step: int) -> None:
-        """Make the pod again where it is due, and learn what cells have told."""
+        """Create the pod again if it is due, and read the output of cells."""
         if self._back and step >= self._back and self._begin():
             self._back = 0
         for cell in self.cells:
@@ -127,7 +128,7 @@ class Notebook:
                 self.launched.add(found.group(1))
 
     def stand(self, room: Room) -> None:
-        """Wait until there is a pod that answers; one that ended with its node is made anew."""
+        """Wait for a pod that answers; replace one that ended with its node."""
 
         def stands() -> bool:
             try:
@@ -142,36 +143,36 @@ class Notebook:
         self._back = 0
 
     def end(self) -> None:
-        """Let nobody follow anything any more."""
+        """End all commands that follow runs."""
         for cell in self.cells:
             cell.process.kill()
             cell.process.wait()
 
 
 class WithNotebook(Room):
-    """The room with a notebook in its first namespace, and what happens to that."""
+    """The room with a notebook in its first namespace, and chaos actions on the notebook."""
 
     notebook: Notebook
 
     def close(self) -> None:
-        """End the cells, too, whatever happened."""
+        """End the cells, too, even after an error."""
         try:
             super().close()
         finally:
             self.notebook.end()
 
     def _cluster_there(self, step: Step) -> str:
-        """The step's name, or its neighbour's in the namespace of the notebook."""
+        """Return the step's name, or its neighbour's in the namespace of the notebook."""
         return CLUSTERS[CLUSTERS.index(step.cluster) % (len(CLUSTERS) // len(self.places))]
 
     def cell(self, name: str, workers: int = 1) -> Cell:
-        """Begin a cell that launches a run of this name and follows it."""
+        """Start a cell that launches a run of this name and follows it."""
         words = [each.format(name=name, workers=workers) for each in LAUNCH]
         self.note(f"in the notebook: {' '.join(words)}")
         return self.notebook.run(*words)
 
     def _notebook(self, step: Step) -> None:
-        """A cell of the notebook launches a run, or follows the newest of its name."""
+        """Launch a run from a cell of the notebook, or follow the newest run of its name."""
         cluster = self._cluster_there(step)
         if self.over(cluster) or step.draws[0] < 0.4:
             self.cell(cluster, step.pick(1, (1, 2)))
@@ -180,28 +181,28 @@ class WithNotebook(Room):
             self.notebook.run("logs", "--follow", cluster)
 
     def _busy(self, step: Step) -> None:
-        """Let something be under way in the notebook, for a moment."""
+        """Give the cells of the notebook a moment to work."""
         self._notebook(step)
         until = time.monotonic() + 3.0 * step.draws[2]
         while time.monotonic() < until:
             self.changed.wait(0.1)
 
     def _kill_cell(self, step: Step) -> None:
-        """The kernel dies while its cell launches or follows."""
+        """Kill the cells while they launch or follow."""
         self._busy(step)
         self.note(f"KILL to {self.notebook.kill_cells()} cells")
 
     def _delete_notebook(self, step: Step) -> None:
-        """The pod goes while its cells launch and follow; a later one takes its place."""
+        """Delete the pod while its cells launch and follow; a later pod replaces it."""
         self._busy(step)
         how = ("--force", "--grace-period=0") if step.draws[3] < 0.5 else ()
         self.note(f"the notebook is deleted {' '.join(how)}")
         self.notebook.delete(step.number + 1 + int(step.draws[1] * 4), *how)
 
     def check_what_cells_said(self) -> None:
-        """No cell broke, and what one has told to be launched is on record unless deleted."""
+        """Check that no cell failed, and that each run it launched has a record unless deleted."""
         for cell in self.notebook.cells:
-            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's has its name before
+            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's has a prefix
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place
         there = {each.metadata.name for each in place.records.every()}
@@ -210,7 +211,7 @@ class WithNotebook(Room):
         assert not lost, f"runs that the notebook launched are nowhere: {lost}"
 
     def leave_and_come_back(self) -> None:
-        """A run goes on while its notebook goes away, and who comes back sees all of it."""
+        """Check that a run continues without its notebook, and a new notebook shows all of it."""
         name, book = f"{CLUSTERS[0]}-left", self.notebook
         book.stand(self)
         first = self.cell(name, workers=2)

@@ -1,7 +1,7 @@
-"""Who sees what becomes of runs under chaos: every state of every record, every task's processes.
+"""Observers of runs under chaos: every state of each record, and each task's processes.
 
-Both look from outside, all the time and by themselves: one follows the API with lists and watches,
-the other reads the kernel's list of processes. What they see broken is told by `problems`.
+Both observe continuously from outside: one follows the API with lists and watches, the other reads
+the kernel's list of processes. `problems` returns the violations.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import TFCluster
 
 EVERY = 0.3
-"""Seconds between two looks at processes."""
+"""Seconds between two reads of the processes."""
 
 
 @dataclass
 class Seen:
-    """A record, as it was at each change."""
+    """A record, with its state at each change."""
 
     run: TFCluster
     there: bool = True
@@ -36,7 +36,7 @@ class Seen:
 
 
 class Records:
-    """Every state of the records of a namespace that the API tells."""
+    """Every state of the records of a namespace that the API sends."""
 
     def __init__(self, api: Api, namespace: str, changed: threading.Event) -> None:
         self.seen: dict[str, Seen] = {}
@@ -48,18 +48,18 @@ class Records:
         self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the observation."""
         self._ended.set()
         self._cut()
         self._thread.join(60)
 
     def every(self) -> list[TFCluster]:
-        """The runs that are on record, as far as is known here."""
+        """Return the runs with a record, as last observed."""
         with self._lock:
             return [each.run for each in self.seen.values() if each.there]
 
     def newest(self, cluster: str) -> TFCluster | None:
-        """The newest run of this name."""
+        """Return the newest run of this name."""
         found = [run for run in self.every() if run.metadata.cluster == cluster]
         return max(found, key=lambda run: run.metadata.run, default=None)
 
@@ -113,30 +113,30 @@ class Member:
     uid: str
     task: str
     space: str
-    """Its pid namespace: that of no other container."""
+    """Its pid namespace, which no other container shares."""
 
 
 class Members:
     """Every task's processes; two of one task at the same time are a problem."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
-        """`is_ours` says whether a run, by its uid, is one of this test."""
+        """`is_ours` tells from a uid whether the run belongs to this test."""
         self.problems: list[str] = []
         self.forced: dict[tuple[str, str], float] = {}
-        """Tasks of which somebody said that nobody shall wait for the end of the old one, as
-        Kubernetes warns: run and task, and when.
+        """Tasks whose pod was deleted by force, without waiting for its end, as Kubernetes warns:
+        run and task, and when.
         """
         self._is_ours, self._ended = is_ours, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop the observation."""
         self._ended.set()
         self._thread.join(60)
 
     def now(self) -> list[Member]:
-        """Those that are there."""
+        """Return the current processes."""
         return [each for each in _members() if self._is_ours(each.uid)]
 
     def _look(self) -> None:
@@ -157,7 +157,7 @@ def _members() -> Iterator[Member]:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"/runtime.zip") for word in words):
-                # What it was given, as its own container has it.
+                # The environment of its own container.
                 given = Path("/proc", str(pid), "root", "tfcluster", "task.json")
                 told = json.loads(given.read_bytes())
                 space = namespace_of(pid)
@@ -166,7 +166,7 @@ def _members() -> Iterator[Member]:
 
 
 def processes_of(uids: set[str]) -> list[int]:
-    """Every process of the tasks of these runs: their first, and what has the mark of one."""
+    """Return every process of these runs' tasks: the first ones, and those with a task's mark."""
     marks = {f"TFCLUSTER_RUN_UID={uid}".encode() for uid in uids}
     found = [each.pid for each in _members() if each.uid in uids]
     for pid in _pids():

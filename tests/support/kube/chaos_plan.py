@@ -1,6 +1,5 @@
-"""What may happen to runs on Kubernetes under chaos: the actions, how often, and the program.
-
-The program reads its words in its own /tmp, where the machine that has the node writes them.
+"""Chaos plans for runs on Kubernetes: the actions, their frequency, and the program. The program
+reads its words from its own /tmp, where the node's machine writes them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from support.chaos.plan import OBEYS
 WORD = "tmp/word"
 """Below the root of a task's container."""
 LINES = 40
-"""So many lines a program prints when it ends well, that all have to be in /log."""
+"""The number of lines that a successful program prints, all of which must be in /log."""
 MEMBER = (
     f"""
 import os, signal, subprocess, sys, time
@@ -50,7 +49,7 @@ SERVERS = (
     "kube-proxy-2",
     "node-2",
 )
-"""What is killed and stays away for some steps; one at a time."""
+"""Servers that are killed and stay down for some steps, one at a time."""
 WEIGHTS = {
     "launch": 14,
     "rerun": 5,
@@ -77,11 +76,11 @@ WEIGHTS = {
     "kill_cell": 3,
     "delete_notebook": 3,
 }
-"""Servers die so rarely that runs come to something meanwhile."""
+"""The weights of actions: servers die rarely, so that runs can progress in between."""
 EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}
-"""The same where there are few steps."""
+"""The same for a plan of few steps."""
 ON_TASKS = {
     *("tell", "finish", "stop", "kill_task", "kill_program", "kill_shim", "delete_pod"),
     *("force_pod", "delete_job", "meddle", "die_stopping", "die_reading"),
 }
-"""What happens to tasks, or to a run that has some."""
+"""Actions on tasks, or on a run with tasks."""

@@ -1,7 +1,7 @@
-"""The servers of two nodes under chaos: killed, away for some steps, started again.
+"""The servers of two nodes under chaos: killed, down for some steps, started again.
 
-Promises that no more than one is away at a time, and that one which ended by itself because another
-was away is started again, as whatever looks after a node's servers does. Owns which are away.
+At most one is down at a time. A server that ended because another was down is started again, as a
+node's supervisor does. This module tracks which servers are down.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kubenode.processes import children, members, namespace_of
 from support.kube.operator_modes import Process
 
 SHAKEN, AFTERMATH = 15.0, 60.0
-"""Seconds after a server is back in which nothing is waited for, and in which what needs it may
-still stumble.
+"""Seconds after a server returns in which the test waits for nothing, and its clients may still
+fail.
 """
 LOST = gluster.BRICKS[-1]
 KEPT = (
@@ -35,7 +35,7 @@ KEPT_THERE = ("containerd", "kubelet", "kube-proxy")
 
 
 class Servers:
-    """Those of a cluster's two nodes, and the operators beside it."""
+    """The servers of a cluster's two nodes, and the operators on this machine."""
 
     def __init__(
         self, cluster: Cluster, operators: list[Process], note: Callable[[str], None]
@@ -49,19 +49,19 @@ class Servers:
 
     @property
     def shaken(self) -> bool:
-        """Whether something is away, or was a moment ago."""
+        """Whether a server is down, or was a moment ago."""
         return self._stumbles(SHAKEN)
 
     @property
     def stumbling(self) -> bool:
-        """Whether a client may find that something is away."""
+        """Whether a client may notice that a server is down."""
         return self._stumbles(AFTERMATH)
 
     def _stumbles(self, seconds: float) -> bool:
         return bool(self._away) or time.monotonic() < self._back + seconds
 
     def lose(self, server: str, until: int, which: int) -> None:
-        """Kill a server, which is back at a later step; `which` of several."""
+        """Kill a server until a later step; `which` selects one of several."""
         self.restore()
         self._away, self._until = server, until
         if server == "operator":
@@ -75,7 +75,7 @@ class Servers:
             node.stop(name, "KILL")
 
     def tend(self, step: int) -> None:
-        """Start what was away for long enough, and what ended meanwhile."""
+        """Start servers that were down for long enough, and those that ended meanwhile."""
         if self._away and step >= self._until:
             self.restore()
         self.keep()
@@ -86,8 +86,8 @@ class Servers:
                 operator.begin()
 
     def keep(self) -> None:
-        """Start the servers that ended by themselves, also long after another was away: a scheduler
-        ends when it learns that a pod which it bound again had been bound before.
+        """Restart servers that ended by themselves, even long after another was down: a scheduler
+        ends if it learns that a pod which it bound was bound before.
         """
         for server, (node, name) in self._kept.items():
             lost = self._away == SECOND and node.name == SECOND
@@ -97,7 +97,7 @@ class Servers:
                 self._start(server)
 
     def restore(self) -> None:
-        """Start what is away."""
+        """Start the servers that are down."""
         server, self._away = self._away, ""
         if not server:
             return
@@ -116,13 +116,13 @@ class Servers:
     def _regain(self) -> None:
         try:
             self._cluster.regain()
-        except NodeError as error:  # what it needs was not up again yet: the next step tries
+        except NodeError as error:  # what it needs was not up again yet: the next step retries
             self._note(f"{SECOND} does not start: {error}")
             self._away = SECOND
         self._back = time.monotonic()
 
     def settle(self) -> None:
-        """Bring everything up, and wait until it is."""
+        """Start every server, and wait until all work."""
         self.restore()
 
         def up() -> bool:
@@ -141,7 +141,9 @@ class Servers:
         )
 
     def _brick(self) -> int:
-        """The server of the replica that is lost: always the same, so that two stay whole."""
+        """Return the server of the replica that is lost: always the same one, so that two stay
+        complete.
+        """
         name = str(gluster.brick(LOST))
         for pid in members(namespace_of(self.node.pid)):
             with suppress(OSError):
@@ -152,13 +154,13 @@ class Servers:
 
     def _start(self, server: str) -> None:
         node, name = self._kept[server]
-        with suppress(NodeError):  # it ended at once, for want of another: the next step tries
+        with suppress(NodeError):  # it ended because another is down: the next step retries
             node.start_again(name)
 
-    # -- what runs in pods -------------------------------------------------------------------------
+    # -- processes of pods -------------------------------------------------------------------------
 
     def shims(self) -> Iterator[tuple[int, str]]:
-        """The processes that keep pods, and the ids of their sandboxes."""
+        """Return the shim processes of pods, and the ids of their sandboxes."""
         inside = {namespace_of(node.pid) for node in self._cluster.nodes()}
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
@@ -168,17 +170,17 @@ class Servers:
                     yield int(entry), words[words.index("-id") + 1]
 
     def shim_of(self, pid: int) -> int:
-        """The shim that keeps this first process of a container; 0 when there is none."""
+        """Return the shim of this first process of a container; 0 if there is none."""
         found = (shim for shim, _id in self.shims() if pid in children(shim))
         return next(found, 0)
 
     def sandboxes(self, namespace: str) -> set[str]:
-        """The ids of what containerd keeps for pods of a namespace."""
+        """Return the ids of containerd's sandboxes for pods of a namespace."""
         asked = f'labels."io.kubernetes.pod.namespace"=={namespace}'
         words = ["ctr", "--namespace=k8s.io", "containers", "ls", "-q", asked]
         said = (node.run(words, timeout=60) for node in self._cluster.nodes())
         return {each for words in said for each in words.split()}
 
     def folder(self, path: Path) -> Path:
-        """A folder of the node, as this machine reaches it."""
+        """Return a folder of the node, as this machine reaches it."""
         return Path(f"/proc/{self.node.pid}/root", re.sub("^/", "", str(path)))

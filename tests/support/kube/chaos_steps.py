@@ -1,6 +1,5 @@
-"""How each step of chaos on Kubernetes is done: verbs, words to programs, deaths, the end.
-
-No step waits until what it broke has recovered. Looks at runs through `Room`.
+"""The steps of chaos on Kubernetes: verbs, words to programs, deaths, the end. No step waits for
+the recovery from its own fault. Steps read runs through `Room`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from tfcluster_magic.spec import Lifecycle, Mode, Phase, Replicas, ReplicaSet, R
 SMALL = Resources(memory="100Mi")
 SERVES = Resources(memory="1Gi")
 AT_ONCE = 4
-"""Records that are deleted at the same time, in the end."""
+"""Records deleted at the same time at the end."""
 PACE = 0.6
-"""Seconds at most to the next step; it comes at once when a record has changed."""
+"""Maximum seconds to the next step, which starts at once when a record has changed."""
 
 
 class Chaos(WithNotebook):
-    """The room, and all that may happen in it. `in_graph` allows servers of TensorFlow, too."""
+    """The room and its chaos actions; `in_graph` also allows TensorFlow servers."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Chaos(WithNotebook):
         self._in_graph = in_graph
 
     def do(self, step: Step) -> None:
-        """Let a step happen; one that needs tasks, where there are none, is a launch."""
+        """Perform a step; a step that needs tasks becomes a launch if there are none."""
         self.story.append(f"{time.monotonic():.2f} {step}")
         self.servers.tend(step.number)
         self.notebook.tend(step.number)
@@ -93,7 +92,7 @@ class Chaos(WithNotebook):
             self._settle(step.cluster, result["made"]["uid"])
 
     def _settle(self, cluster: str, uid: str) -> None:
-        """Wait until a run is up, waits for room, or is over."""
+        """Wait until a run runs, waits for resources, or has ended."""
 
         def settled() -> bool:
             seen = self.place_of(cluster).records.seen.get(uid)
@@ -120,14 +119,14 @@ class Chaos(WithNotebook):
         (result,) = self.clients({"lives": 8.0, **wish})
         if result.get("made", "") is None:
             self.until(lambda: run.metadata.uid not in self._there(place), f"{name} is gone")
-            if step.draws[1] < 0.7 and not self.servers.shaken:  # else its number is used
+            if step.draws[1] < 0.7 and not self.servers.shaken:  # otherwise its number is used
                 shutil.rmtree(self.output(place, run), ignore_errors=True)
 
     def _there(self, place: Any) -> set[str]:
         return {each.metadata.uid for each in place.records.every()}
 
     def _at_once(self, step: Step) -> None:
-        """Several clients want the same at the same time."""
+        """Send the same request from several clients at once."""
         launch = self.wish(step.cluster, "launch", spec=self._spec(step))
         stop = self.wish(step.cluster, "stop")
         wishes = [launch, launch, stop, {**stop, "reason": "twice"}]
@@ -139,15 +138,15 @@ class Chaos(WithNotebook):
         if doomed:
             self.doom(self.place_of(step.cluster), doomed.metadata.name)
 
-    # -- what happens to tasks ---------------------------------------------------------------------
+    # -- actions on tasks --------------------------------------------------------------------------
 
     def _tell(self, step: Step) -> None:
-        """One of the programs is told to do something."""
+        """Send a word to one of the programs."""
         if (run := self.newest(step.cluster)) and (there := self.members_of(run)):
             self.say(step.pick(0, there), step.pick(1, WORDS))
 
     def _finish(self, step: Step) -> None:
-        """All trainers come to their end."""
+        """Let all trainers finish."""
         if run := self.newest(step.cluster):
             for member in self.members_of(run):
                 if not member.task.startswith("ps"):
@@ -201,7 +200,7 @@ class Chaos(WithNotebook):
             self.kubectl(self.place_of(step.cluster), "delete", "job", name, "--wait=false")
 
     def _meddle(self, step: Step) -> None:
-        """A stranger writes to a record."""
+        """Write to a record as another client."""
         run = self.newest(step.cluster)
         if run is None or run.status.phase.is_final:
             return
@@ -213,7 +212,7 @@ class Chaos(WithNotebook):
         done = self.kubectl(self.place_of(step.cluster), *words, *filter(None, which[1:]))
         assert not (done and which[0] is wish), "somebody changed what was launched"
 
-    # -- what happens to servers and clients -------------------------------------------------------
+    # -- actions on servers and clients ------------------------------------------------------------
 
     def _lose(self, step: Step) -> None:
         by_action = {f"lose_{server.replace('-', '_')}": server for server in SERVERS}
@@ -221,11 +220,11 @@ class Chaos(WithNotebook):
         self.servers.lose(by_action[step.action], step.number + away, int(step.draws[0] * 6))
 
     def _cut(self, step: Step) -> None:
-        """The operator loses every connection that it has."""
+        """Cut every connection of the operator."""
         self.place_of(step.cluster).relay.cut()
 
     def _die_launching(self, step: Step) -> None:
-        """The client is killed or interrupted while it launches; its user tries again at once."""
+        """Kill or interrupt a client while it launches; its user retries at once."""
         launch = self.wish(step.cluster, "launch", spec=self._spec(step))
         how = "kill" if step.draws[1] < 0.5 else "interrupt"
         (result,) = self.clients({**launch, "dies": 1 + int(step.draws[0] * 14), "how": how})
@@ -245,7 +244,7 @@ class Chaos(WithNotebook):
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Whatever happened: a stop ends everything, each name can be launched, all goes away."""
+        """Check that a stop ends every run, each name can be launched again, and nothing stays."""
         self.story.append("the end")
         self.servers.settle()
         self.until(self._has_stopped, "every run is over")
@@ -282,7 +281,7 @@ class Chaos(WithNotebook):
         self.check()
 
     def _has_stopped(self) -> bool:
-        """Whether every run is over; those that are not are asked to stop, as nobody may have."""
+        """Return whether every run has ended; ask the others to stop, as no client may have."""
         left = [run for place in self.places for run in place.records.every()]
         left = [run for run in left if run.status.released_at is None]
         asked = [r for r in left if r.spec.stop is None and not r.status.phase.is_final]

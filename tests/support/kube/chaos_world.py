@@ -1,7 +1,7 @@
-"""Users' runs on a real cluster under chaos, and the promises that hold whatever happens to them.
+"""Users' runs on a real cluster under chaos, and their invariants.
 
-Owns two namespaces, in the second of which little fits at a time; their operators, which reach the
-API server through relays that can be cut; and the witnesses of all that becomes of their runs.
+This module manages two namespaces, the second with few resources; their operators, which reach the
+API server through relays that can be cut; and the observers of all runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tfcluster_magic.spec import Phase, TFCluster
 from tfcluster_magic.spec.names import task_name
 
 LIVES = 25.0
-"""Seconds after which a client that waits for what is away is killed."""
+"""Seconds after which a client that waits for a server is killed."""
 KINDS = "pods,jobs,services,configmaps,networkpolicies,pvc,endpointslices"
 
 
@@ -54,7 +54,7 @@ class Place:
 
 
 def through(relay: Relay, kubeconfig: str, to: Path) -> str:
-    """A kubeconfig of the same account that goes through a relay."""
+    """Return a kubeconfig of the same account that connects through a relay."""
     said = json.loads(Path(kubeconfig).read_text())
     said["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{relay.port}"
     to.touch(mode=0o600)
@@ -63,12 +63,12 @@ def through(relay: Relay, kubeconfig: str, to: Path) -> str:
 
 
 class Room(Asking):
-    """Runs by name; what a launch has promised has to be on record."""
+    """Runs by name; each run whose launch was answered must have a record."""
 
     def __init__(
         self, cluster: Cluster, namespaces: list[Kubectl], folder: Path, policy: str
     ) -> None:
-        """`namespaces` are furnished; `policy` is what the operators know of the cluster."""
+        """Use `namespaces`, which are furnished; `policy` is the operators' cluster policy."""
         super().__init__({**os.environ, "KUBECONFIG": namespaces[0].kubeconfig})
         self.changed = threading.Event()
         self.places = [self._place(each, folder / each.namespace, policy) for each in namespaces]
@@ -91,7 +91,7 @@ class Room(Asking):
         return Place(kubectl, operator, relay, Records(api, kubectl.namespace, self.changed))
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait for a condition, while something keeps the servers."""
+        """Wait for a condition, and meanwhile restart servers that ended."""
 
         def holds() -> object:
             self.servers.keep()
@@ -100,7 +100,7 @@ class Room(Asking):
         super().until(holds, what)
 
     def close(self) -> None:
-        """End what is not the cluster's, and bring back what is."""
+        """End the test's own processes, and start the cluster's again."""
         try:
             self.servers.settle()
         finally:
@@ -111,21 +111,21 @@ class Room(Asking):
                 place.operator.stop()
                 place.relay.end()
 
-    # -- acting ------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def place_of(self, cluster: str) -> Place:
-        """Half of the names are used in each namespace."""
+        """Return the namespace of a name; each has half of the names."""
         number = CLUSTERS.index(cluster.partition("-")[0])
         return self.places[number * len(self.places) // len(CLUSTERS)]
 
     def wish(self, cluster: str, verb: str, **more: Any) -> dict[str, Any]:
-        """A wish of the user of this name."""
+        """Return a request of the user of this name."""
         place = self.place_of(cluster)
         base = {"verb": verb, "ref": cluster, "namespace": place.name, "lives": LIVES}
         return {**base, **more}
 
     def clients(self, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
-        """What becomes of these wishes; nobody fails for another reason than that it may."""
+        """Run these requests and return the results; check that failures have an allowed reason."""
         calm = not self.servers.stumbling
         results = self.ask(*wishes)
         for wish, result in zip(wishes, results, strict=True):
@@ -137,19 +137,19 @@ class Room(Asking):
         return results
 
     def doom(self, place: Place, name: str) -> None:
-        """Somebody wants the run of this name to be gone: nobody promises that it is there."""
+        """Note that a run was asked to be deleted, so that its record need not exist."""
         self.wanted_gone.add((place.name, name))
         self.doomed |= {uid for uid, of in self.made.items() if of == (place.name, name)}
 
     def members_of(self, run: TFCluster) -> list[Member]:
-        """The tasks of a run that have a process."""
+        """Return the tasks of a run that have a process."""
         return sorted(
             (each for each in self.members.now() if each.uid == run.metadata.uid),
             key=lambda each: (each.task, each.pid),
         )
 
     def say(self, member: Member, word: str) -> None:
-        """Tell a program something."""
+        """Send a word to a program."""
         self.note(f"{member.uid[:8]} {member.task}: {word}")
         with suppress(OSError):  # it has ended meanwhile
             hidden = Path(f"/proc/{member.pid}/root", f"{WORD}.new")
@@ -158,7 +158,7 @@ class Room(Asking):
             hidden.rename(hidden.with_suffix(""))
 
     def kubectl(self, place: Place, *words: str) -> bool:
-        """Whether kubectl did something."""
+        """Run kubectl; return whether it succeeded."""
         try:
             place.kubectl(*words, "--request-timeout=5s", seconds=30)
         except NodeError as error:
@@ -167,10 +167,10 @@ class Room(Asking):
         self.note(" ".join(words))
         return True
 
-    # -- promises ----------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """What holds at any time."""
+        """Check the invariants that always hold."""
         problems = [*self.members.problems, *(w for p in self.places for w in p.records.problems)]
         for place in self.places:
             broken = re.findall(r"^.*(?:the turn failed|a reader failed|Traceback).*$",
@@ -179,13 +179,13 @@ class Room(Asking):
         assert not problems, problems
 
     def check_nothing_is_lost(self) -> None:
-        """Every launch that was answered has its record, unless somebody deleted that."""
+        """Check that every launch that was answered has its record, unless deleted."""
         there = {r["metadata"]["uid"] for p in self.places for r in p.kubectl.every("tfcluster")}
         lost = self.made.keys() - self.doomed - there
         assert not lost, {uid: self.made[uid] for uid in lost}
 
     def check_output(self, place: Place, run: TFCluster) -> None:
-        """What a run that has succeeded printed is all in /log."""
+        """Check that all lines of a successful run are in /log."""
         folder = self.output(place, run)
         uid, counts = run.metadata.uid, run.spec.replicas.counts
         for task_type in types_served_by_ps(run):
@@ -196,14 +196,14 @@ class Room(Asking):
                 assert found[-LINES:] == lines, (str(told), found)
 
     def output(self, place: Place, run: TFCluster) -> Path:
-        """Where a run's output lies, as this machine reaches it."""
+        """Return the folder of a run's output, as this machine reaches it."""
         claim = place.kubectl.get("pvc", "log")
         volume = place.kubectl.get("pv", claim["spec"]["volumeName"])
         folder = self.servers.folder(Path(volume["spec"]["hostPath"]["path"]))
         return folder / run.metadata.cluster / str(run.metadata.run)
 
     def check_nothing_left(self) -> None:
-        """What holds when every run is deleted: nothing of them is anywhere."""
+        """Check that nothing of the runs is left after all are deleted."""
         uids = {uid for place in self.places for uid in place.records.seen}
         for place in self.places:
             self.until(lambda place=place: not _objects(place), f"{_objects(place)} are gone")  # type: ignore[misc]
@@ -217,25 +217,25 @@ class Room(Asking):
             )
 
     def failed_turns(self) -> dict[str, str]:
-        """What each operator counts."""
+        """Return each operator's count of failed turns."""
         return {place.name: _failed(place.operator.port) for place in self.places}
 
     def newest(self, cluster: str) -> TFCluster | None:
-        """The newest run of this name."""
+        """Return the newest run of this name."""
         return self.place_of(cluster).records.newest(cluster)
 
     def over(self, cluster: str) -> bool:
-        """Whether nothing of this name runs."""
+        """Return whether no run of this name is active."""
         run = self.newest(cluster)
         return run is None or run.status.released_at is not None
 
     def is_in(self, cluster: str, *phases: Phase) -> bool:
-        """Whether the newest run of a name is in one of these phases."""
+        """Return whether the newest run of a name is in one of these phases."""
         run = self.newest(cluster)
         return run is not None and run.status.phase in phases
 
     def tell(self) -> None:
-        """What became of each run, and what the operators said last."""
+        """Return a report of each run, and the end of the operators' logs."""
         for place in self.places:
             for seen in place.records.seen.values():
                 self.story.append(f"{seen.run.metadata.name} {seen.run.metadata.uid}")

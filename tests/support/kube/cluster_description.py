@@ -1,7 +1,7 @@
-"""What a cluster under test can do, as its description (TOML) says: tests know nothing else of it.
+"""The features of a cluster under test, from its description (TOML), the only source for tests.
 
-Our own node writes its description when it starts; for another cluster a person writes one. A word
-that nobody reads is an error, because a misspelt one would leave tests out without a trace.
+The project's own node writes its description when it starts; for another cluster you write one. An
+unknown word is an error, because a misspelt one would skip tests silently.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kubenode.errors import NodeError
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # what tomllib was called before; pytest needs it there too
+    import tomli as tomllib  # the name of tomllib before Python 3.11; pytest needs it there too
 
-# What tests may need, and what else the description must say then.
+# Features that tests may need, and the other words that each requires.
 ABILITIES: dict[str, tuple[str, ...]] = {
-    "network-policy": (),  # a NetworkPolicy is enforced
+    "network-policy": (),  # NetworkPolicies are enforced
     "rwx": ("storage-class",),  # a claim that pods on several nodes write to
     "ingress": ("ingress-class", "ingress-address"),
     "gateway": ("gateway-class", "ingress-address"),
-    "registry": (),  # images of this clone can be pushed to where the nodes pull from
-    "quota": (),  # ResourceQuota is enforced
-    "node-inside": (),  # servers of the nodes may be stopped and started: our own node alone
+    "registry": (),  # images of this clone can be pushed to a registry of the nodes
+    "quota": (),  # ResourceQuotas are enforced
+    "node-inside": (),  # servers of the nodes can be stopped: only on the project's node
     "two-nodes": (),  # pods run on more than one node
-    "kwok": (),  # fake nodes; it and the next two are options of our own node (kubenode up --with)
+    "kwok": (),  # fake nodes; an option of the project's node, as metrics (kubenode up --with)
     "volcano": (),
-    "metrics": (),  # metrics.k8s.io tells what pods use
+    "metrics": (),  # metrics.k8s.io reports the use of pods
 }
 TEXTS = ("storage-class", "ingress-class", "gateway-class", "ingress-address")
 IMAGES = ("busybox", "notebook")
@@ -39,7 +39,7 @@ IMAGES = ("busybox", "notebook")
 
 @dataclass(frozen=True)
 class Description:
-    """What a cluster can do, and how its parts are called."""
+    """The features of a cluster, and the names of its parts."""
 
     can: frozenset[str] = frozenset()
     storage_class: str = ""
@@ -53,7 +53,7 @@ def described(path: Path) -> Description:
     """Read a description.
 
     Raises:
-        NodeError: it cannot be read, or has a word that means nothing, or lacks one that is needed.
+        NodeError: it cannot be read, has an unknown word, or lacks a required one.
     """
     try:
         said: dict[str, Any] = tomllib.loads(path.read_text())
@@ -94,10 +94,10 @@ def _missing(said: dict[str, Any]) -> list[str]:
 
 
 def chosen() -> tuple[str, Description] | None:
-    """The cluster of a person, by KUBECONFIG and CLUSTER; None stands for our own node.
+    """Return the user's cluster, by KUBECONFIG and CLUSTER; None means the project's own node.
 
     Raises:
-        NodeError: CLUSTER is there without KUBECONFIG, or is no description.
+        NodeError: CLUSTER is set without KUBECONFIG, or is not a description.
     """
     kubeconfig, description = os.environ.get("KUBECONFIG", ""), os.environ.get("CLUSTER", "")
     if not description:

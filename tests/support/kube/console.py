@@ -1,4 +1,4 @@
-"""The admin console of the hub on Kubernetes, as somebody's page and token ask it."""
+"""The admin console of the hub on Kubernetes, as a page and a token use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAYS = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 
 class Console:
-    """The console's API as somebody's page asks it."""
+    """The console's API as a page calls it."""
 
     def __init__(self, visitor: Visitor) -> None:
         self.visitor = visitor
@@ -29,13 +29,13 @@ class Console:
         self.xsrf = found.group(1) if found else ""
 
     def ask(self, method: str, path: str, xsrf: str = "", **words: Any) -> requests.Response:
-        """One request of the page's script."""
+        """Send a request of the page's script."""
         headers = {"X-XSRFToken": xsrf or self.xsrf, "Sec-Fetch-Mode": "cors"}
         url = f"{self.visitor.url}services/admin/api/{path}"
         return self.visitor.session.request(method, url, headers=headers, timeout=120, **words)
 
     def rows(self, query: str = "") -> dict[str, Object]:
-        """What the table shows, as owner/name."""
+        """Return the rows of the table, as owner/name."""
         answer = self.ask("GET", f"clusters?{query}")
         assert answer.status_code == 200, answer.text
         told = answer.json()
@@ -56,12 +56,12 @@ class Console:
 
 @pytest.fixture(scope="module")
 def console(hub: Hub) -> Console:
-    """The console, open in an administrator's browser."""
+    """Open the console in an administrator's browser."""
     return Console(hub.newcomer("admin", "--admin"))
 
 
 def token(visitor: Visitor, scopes: list[str]) -> str:
-    """A token that somebody made on the hub's page for tokens."""
+    """Create a token on the hub's page for tokens."""
     body = {"note": "a test", "scopes": scopes}
     answer = visitor.ask("POST", f"hub/api/users/{visitor.name}/tokens", json=body)
     assert answer.status_code == 201, answer.text

@@ -1,7 +1,7 @@
-"""Commands of a page of docs/, run as somebody types them who follows it.
+"""Commands of a page of docs/, run as a user types them who follows it.
 
-Promises that what runs is what the page says, in one shell, in its order, and that a word which is
-put in the place of another stands on the page; the first command that fails fails the test.
+They run as on the page, in one shell and in its order. A word that is replaced must occur on the
+page. The first command that fails fails the test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def commands(page: str, heading: str) -> list[str]:
-    """The console blocks below a heading of docs/<page>, each as the text of a shell."""
+    """Return the console blocks below a heading of docs/<page>, each as a shell script."""
     text = (paths.ROOT / "docs" / page).read_text()
     section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     blocks = [each.split("\n```", 1)[0] for each in section.split("```console\n")[1:]]
@@ -27,9 +27,8 @@ def commands(page: str, heading: str) -> list[str]:
 
 
 def run(text: str, kubectl: Kubectl, folder: Path, instead: Mapping[str, str]) -> str:
-    """Run the text in `folder` at the root of a clone; what it prints.
-
-    `instead` has words of the page that a site replaces by its own, and the site's.
+    """Run the script in `folder` at the root of a clone; return its output. `instead` maps words of
+    the page to those of the test's cluster.
     """
     for word, own in instead.items():
         assert word in text, f"the page does not say {word!r} any more:\n{text}"

@@ -1,7 +1,5 @@
-"""Runs that wait or fail, one for each cause: what Kubernetes says then, and what the status says.
-
-`follow` looks at both and keeps the moments, so that a test can say how long the one was known
-before the other.
+"""Runs that wait or fail, one for each cause, with Kubernetes' message and the run's. `follow`
+reads both and records the times, so that a test can compare them.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from tfcluster_magic.spec import (
     Volume,
 )
 
-SMALL = Resources(memory="64Mi")  # without a limit of cores: Python starts in no time
+SMALL = Resources(memory="64Mi")  # without a limit of cores Python starts fast
 NEVER = "(?!)"
 SLEEP = "import time\ntime.sleep(600)\n"
 SERVE = """import json, os, socket, time
@@ -50,25 +48,25 @@ FLOW = "import tensorflow\n"
 
 @dataclass
 class Case:
-    """A run, what Kubernetes says when it knows the cause, and what its status must say then."""
+    """A run, Kubernetes' message once it knows the cause, and the message expected in the status."""
 
     spec: Spec
     known: str
     told: str
     second: bool = False
-    """In the namespace with bounds."""
+    """Whether it is in the namespace with limits."""
     final: str = ""
-    """The phase in which it ends, where it does."""
+    """The final phase, if it ends."""
 
 
 @dataclass
 class Seen:
-    """When something was first seen, in seconds that only grow."""
+    """The times at which a message was first seen (monotonic seconds)."""
 
     known: dict[str, float] = field(default_factory=dict)
-    """The end of the first look that showed it."""
+    """The end of the first read that had the message."""
     not_told: dict[str, float] = field(default_factory=dict)
-    """The beginning of the last look that did not show it in the status."""
+    """The start of the last read whose status lacked the message."""
     told: set[str] = field(default_factory=set)
     said: dict[str, str] = field(default_factory=dict)
 
@@ -76,7 +74,7 @@ class Seen:
 def wish(
     tmp_path: Path, image: str, text: str, *, serves: bool = False, **more: Any
 ) -> Callable[..., Spec]:
-    """Makes specs of a program with tasks that ask for little."""
+    """Return a function that makes specs of a program with small tasks."""
     file = tmp_path / "program.py"
     file.write_text(text)
     base = spec_of(file)
@@ -95,7 +93,7 @@ def wish(
 
 
 def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
-    """Write a run that was admitted just now."""
+    """Write a run that was just admitted."""
     cluster, _dash, number = run.rpartition("-")
     api.create(path("tfclusters", tenant.name), custom_resource.write(cluster, int(number), spec))
     now = time.time()
@@ -105,7 +103,7 @@ def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
 
 
 def look(api: Api, namespace: str) -> tuple[dict[str, str], dict[str, Object]]:
-    """What Kubernetes says of each run's objects, and each run's status."""
+    """Read Kubernetes' messages on each run's objects, and each run's status."""
     runs = api.every(path("tfclusters", namespace)).items
     statuses = {each["metadata"]["name"]: each.get("status", {}) for each in runs}
     words = dict.fromkeys(statuses, "")
@@ -119,14 +117,14 @@ def look(api: Api, namespace: str) -> tuple[dict[str, str], dict[str, Object]]:
 
 
 def words_of(status: Object) -> str:
-    """Everything that a status says to people."""
+    """Return every text in a status for users."""
     tasks = [f"{each['name']}: {each.get('message', '')}" for each in status.get("attention", ())]
     events = [each["message"] for each in status.get("events", ())]
     return "\n".join([status.get("message", ""), *tasks, *events])
 
 
 def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool:
-    """Look once; whether every cause was told."""
+    """Read once; return whether every cause was reported."""
     before = time.monotonic()
     words, statuses = look(api, namespace)
     now = time.monotonic()
@@ -142,7 +140,7 @@ def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool
 
 
 def cases(tmp_path: Path, image: str, busybox: str) -> dict[str, Case]:
-    """Every cause, by the name of its run; `image` has Python and no TensorFlow."""
+    """Return every cause, by the name of its run; `image` has Python and no TensorFlow."""
     sleeps = wish(tmp_path, image, SLEEP)
     private = image.replace("registry:5000", registry.PRIVATE)
     volume = Pods(volumes=(Volume(claim="nowhere", path="/more"),))

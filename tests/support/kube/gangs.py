@@ -1,6 +1,5 @@
-"""Fake nodes with little room, a user whose tasks run there, and what is said on the namespace.
-
-The operator is a process of its own for that user, so that each test has the policy that it needs.
+"""Fake nodes with few resources, a user whose tasks run there, and annotations of the namespace.
+The operator is a separate process for that user, so that each test has its own policy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec
 
 NODES = 4
 CORES = 8
-"""Of each node; tasks of five cores have one each, three of two cores fit on one together."""
+"""Cores of each node: it fits one task of five cores, or three tasks of two cores."""
 POOL: Object = {
     "nodeSelector": {"type": "kwok"},
     "tolerations": [{"key": kwok.KEY, "operator": "Exists"}],
@@ -38,7 +37,7 @@ VOLCANO = ("volcano", "kwok", "node-inside")
 def there(
     cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tenant]:
-    """Fake nodes, and a user whose tasks run on them: an operator of their own looks after that."""
+    """Create fake nodes and a user whose tasks run there, with an operator of its own."""
     assert cluster.own
     kwok.fake_nodes(cluster.own.first, NODES, str(CORES), "32Gi")
     tenant = new_tenant()
@@ -57,7 +56,7 @@ def there(
 
 @pytest.fixture(autouse=True)
 def left_clean(there: Tenant) -> Iterator[None]:
-    """No test leaves runs behind that take the next one's room."""
+    """End the runs of a test, so that the next one has all resources."""
     yield
     there.kubectl("delete", "tfclusters", "--all")
     wait_until(
@@ -66,7 +65,7 @@ def left_clean(there: Tenant) -> Iterator[None]:
 
 
 def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
-    """Start the operator anew with other words of its policy."""
+    """Restart the operator with other words of its policy."""
     assert isinstance(tenant.operator, Process)
     tenant.operator.stop()
     said = policy(cluster, **{**POOL, **more})
@@ -76,14 +75,14 @@ def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that nobody runs: fake pods only say that they do."""
+    """Return a program that never runs: fake pods only report that they do."""
     file = tmp_path / "waits.py"
     file.write_text("pass\n")
     return file
 
 
 def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
-    """A cluster whose tasks ask for so many cores each."""
+    """Return a spec of a cluster whose tasks request this number of cores each."""
     each = Resources(cpu=cpu, memory="1Gi")
     tasks = ReplicaSet(
         worker=Replicas(count=workers, resources=each), ps=Replicas(count=ps, resources=each)
@@ -92,7 +91,7 @@ def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
 
 
 def stop(tenant: Tenant, *names: str) -> None:
-    """End runs, and wait until they gave everything back."""
+    """End runs, and wait until they released all resources."""
     for name in names:
         body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
         tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)
@@ -101,10 +100,10 @@ def stop(tenant: Tenant, *names: str) -> None:
 
 
 def hosts(tenant: Tenant, name: str) -> list[str]:
-    """The nodes of the tasks of a run, of each task one."""
+    """Return the node of each task of a run."""
     return [n for pod in tenant.pods(name) if (n := pod["spec"].get("nodeName"))]
 
 
 def annotate(cluster: UnderTest, tenant: Tenant, *marks: str) -> None:
-    """Say on the namespace how its tasks are placed, as an administrator does."""
+    """Set the annotation for the placement of tasks, as an administrator does."""
     cluster.kubectl("annotate", "namespace", tenant.name, *marks, "--overwrite")

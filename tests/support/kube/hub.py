@@ -1,8 +1,8 @@
 """The hub under test, from k8s/overlays/hub-ingress with this clone's images, and its users.
 
-`hub` installs it once for all processes of a run. `Hub.newcomer` is a person with a browser's
+`hub` installs it once for all processes of a test run. `Hub.newcomer` is a user with a browser's
 cookies, `Hub.api` an administrator's script. A test that ends or restarts the hub or its proxy
-takes the turn of all (`Hub.alone`).
+takes the exclusive lock (`Hub.alone`).
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ PASSWORD = "four words of a tester"
 
 @dataclass
 class Hub:
-    """The hub as a Deployment, and what an administrator does with it."""
+    """The hub as a Deployment, and an administrator's actions on it."""
 
     kubectl: Kubectl
     address: str
     turn: Turn
 
     def url(self, where: str = "", prefix: str = PREFIX) -> str:
-        """The URL of a path below the base_url, through the ingress controller."""
+        """Return the URL of a path below the base_url, through the ingress controller."""
         return f"{self.address}{prefix}{where}"
 
     def api(self, method: str, where: str, body: object = None) -> requests.Response:
-        """Ask the hub's API as an administrator's script does."""
+        """Call the hub's API as an administrator's script does."""
         with requests.Session() as session:
             session.trust_env = False
             return session.request(
@@ -66,22 +66,22 @@ class Hub:
             )
 
     def new_user(self, prefix: str = "user") -> str:
-        """A user of the hub who has no namespace yet."""
+        """Create a user of the hub without a namespace."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         assert self.api("POST", f"users/{name}").status_code == 201
         return name
 
     def invited(self, prefix: str = "user", *words: str) -> tuple[str, str]:
-        """Somebody new, and the code of the link that an administrator gives them."""
+        """Create a user, and return the code of the administrator's link."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         said = self.commanded("accounts", "invite", name, *words)
         return name, said.strip().rpartition("code=")[2]
 
     def newcomer(self, prefix: str = "user", *words: str) -> Visitor:
-        """Somebody who came by an administrator's link, has set a password and has signed in."""
+        """Return a new user who came by an administrator's link, set a password and signed in."""
         name, code = self.invited(prefix, *words)
         visitor = Visitor(self.url())
-        visitor.session.trust_env = False  # proxies of this machine cannot know the cluster
+        visitor.session.trust_env = False  # this machine's proxies cannot reach the cluster
         assert visitor.get(f"hub/set-password?code={code}").status_code == 200
         typed = {"code": code, "password": PASSWORD, "again": PASSWORD}
         answer = visitor.session.post(
@@ -92,24 +92,24 @@ class Hub:
         return visitor
 
     def namespace(self, user: str) -> Kubectl:
-        """The namespace of a user."""
+        """Return the namespace of a user."""
         return self.kubectl.within(f"tfcluster-u-{safe_slug(user, max_length=48)}")
 
     def spawn(self, user: str, **options: str) -> float:
-        """Ask for a server; the moment at which that was (time.monotonic)."""
+        """Request a server; return the time of the request (time.monotonic)."""
         began = time.monotonic()
         answer = self.api("POST", f"users/{user}/server", options or None)
         assert answer.status_code in (201, 202), answer.text
         return began
 
     def server(self, user: str) -> Object | None:
-        """The server of a user as the hub's API tells it; None when there is none."""
+        """Return the server of a user from the hub's API; None if there is none."""
         found: Object = self.api("GET", f"users/{user}").json()
         server: Object | None = found["servers"].get("")
         return server
 
     def ready(self, user: str, seconds: float = 180) -> float:
-        """Wait until the server of a user is ready; the moment at which it was."""
+        """Wait until the server of a user is ready; return the time."""
 
         def is_so() -> bool:
             server = self.server(user)
@@ -122,7 +122,7 @@ class Hub:
         return time.monotonic()
 
     def told(self, user: str, until: Callable[[str], bool] | None = None) -> list[str]:
-        """The sentences of the progress page, to its end, or to the first that is looked for."""
+        """Return the messages of the progress page, to its end or to a given one."""
         said = []
         with requests.Session() as session:
             session.trust_env = False
@@ -142,16 +142,16 @@ class Hub:
         wait_until(lambda: self.server(user) is None, f"the server of {user} stops", seconds=60)
 
     def commanded(self, *words: str) -> str:
-        """What a command of `python -m tfcluster_magic.hub` prints in the hub's own pod."""
+        """Run a command of `python -m tfcluster_magic.hub` in the hub's pod; return its output."""
         command = ("python", "-m", "tfcluster_magic.hub", *words)
         return self.kubectl("exec", "deploy/hub", "--", *command)
 
     def alone(self) -> None:
-        """Wait until no other test uses the hub, and let none begin until this one ends."""
+        """Wait until no other test uses the hub, and block new ones until this one ends."""
         self.turn.alone()
 
     def is_healthy(self, prefix: str = PREFIX) -> bool:
-        """Whether the hub's health page answers below a base_url."""
+        """Return whether the hub's health page answers below a base_url."""
         try:
             with requests.Session() as session:
                 session.trust_env = False
@@ -166,7 +166,7 @@ class Hub:
         wait_until(lambda: self.is_healthy(prefix), what, seconds=seconds, every=0.2)
 
     def log(self) -> str:
-        """What the hub has written."""
+        """Return the hub's log."""
         return self.kubectl("logs", "deploy/hub", "--tail=-1")
 
 

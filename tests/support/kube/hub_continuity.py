@@ -1,7 +1,7 @@
-"""Somebody who works at the hub while an administrator does something to it: is all as it was?
+"""A check that a user at work at the hub notices nothing while an administrator changes it.
 
-`begin` has a kernel with a variable and a cluster that goes on. `is_unharmed` asks, with the
-cookies that the browser had then, for everything that must not have noticed.
+`begin` starts a kernel with a variable and a cluster that runs on. `is_unharmed` checks them with
+the cookies that the browser had then.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ kept = "as it was"
 
 @dataclass(frozen=True)
 class Standing:
-    """What ran when it began."""
+    """The state at the start."""
 
     hub: Hub
     visitor: Visitor
     kernel: str
     pods: Mapping[str, str]
-    """The uid and starts of each pod, by its name."""
+    """The uid and start count of each pod, by its name."""
 
     def is_unharmed(self) -> bool:
-        """Whether the browser is signed in, and its kernel and the same pods run.
+        """Return whether the browser is signed in, and its kernel and the same pods run.
 
         Raises:
-            AssertionError: something is gone that waiting does not bring back.
+            AssertionError: something is lost that waiting does not restore.
         """
         found = _pods(self.hub, self.visitor)
         assert found == self.pods, f"{found} instead of {self.pods}"
@@ -50,7 +50,7 @@ class Standing:
 
 
 def begin(hub: Hub, visitor: Visitor) -> Standing:
-    """Have a kernel, and a cluster that has begun, beside a notebook that answers."""
+    """Start a kernel and a cluster, with a notebook that answers."""
     own = f"user/{visitor.name}"
     kernel = visitor.kernel(own)
     said = visitor.execute(own, kernel, CELL)

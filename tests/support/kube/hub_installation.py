@@ -1,7 +1,7 @@
-"""Installs the hub of this clone on the tests' cluster: k8s/overlays/hub-* with images of now.
+"""Installation of this clone's hub on the tests' cluster: k8s/overlays/hub-* with current images.
 
-`rendered` says what an administrator would apply, `apply` applies it. The hub has a service beside
-its own, whose token `hubs.Hub.api` uses; everything else is as the overlays have it.
+`rendered` returns the objects that an administrator would apply, `apply` applies them. The hub has
+a further service, whose token `hubs.Hub.api` uses; everything else is as in the overlays.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 NAMESPACE = "tfcluster-hub"
 STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
-"""Claims of the hub, and folders of node-1 on which they lie."""
+"""Claims of the hub, and their folders on node-1."""
 ROOM = "24m"
-"""Of the volume of archives: a user's data can be more."""
+"""Size of the volume of archives, less than a user's data can be."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
@@ -48,12 +48,12 @@ services = c.JupyterHub.services.get_value([])
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
 OWN_DISK = "tests-own-disk"
-"""A group whose claims are of the class of this name, which test_console_usage.py makes."""
+"""A group with claims of this storage class, which test_console_usage.py creates."""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 
 def policy(cluster: UnderTest) -> str:
-    """What users get on the cluster of the tests."""
+    """Return the policy for users on the cluster of the tests."""
     notebook = cluster.description.images["notebook"]
     small = {"name": "small", "cpu": 0.01, "memory": "256Mi", "memoryLimit": "2Gi"}
     storage = {"class": cluster.description.storage_class, "workspace": "200Mi"}
@@ -86,10 +86,10 @@ def rendered(
     ingress: Sequence[Object] = (),
     pool: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """What `kubectl kustomize k8s/overlays/hub-<way>` says for the tests' cluster.
+    """Return the output of `kubectl kustomize k8s/overlays/hub-<way>` for the tests' cluster.
 
     `settings` are more lines of hub-settings, `files` more files of hub-config with their text,
-    `ingress` operations that change the Ingress, `pool` the nodes of all but notebooks, by
+    `ingress` operations that change the Ingress, `pool` the nodes of all pods but notebooks, by
     `nodeSelector` and `tolerations`.
     """
     copy = folder / f"hub-{way}-{prefix.strip('/').replace('/', '-')}"
@@ -134,7 +134,7 @@ def _pushed(cluster: UnderTest, name: str) -> str:
 
 def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
     known = cluster.description
-    # The node's own disk, as a site would have it: a database does not belong on GlusterFS.
+    # The node's own disk, as on a real cluster: a database should not be on GlusterFS.
     state = {
         "op": "add",
         "path": "/spec/storageClassName",
@@ -151,7 +151,7 @@ def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
 
 
 def _placed(pool: Mapping[str, Any]) -> Sequence[Object]:
-    """The patch by which every Deployment runs on these nodes alone."""
+    """Return the patch by which every Deployment runs only on these nodes."""
     if not pool:
         return []
     inside = "/spec/template/spec"
@@ -165,7 +165,7 @@ def _patch(kind: str, name: str, *operations: Object) -> Object:
 
 
 def apply(cluster: UnderTest, text: str) -> None:
-    """Apply what `rendered` says, and wait until its four Deployments are ready."""
+    """Apply `rendered`, and wait until its four Deployments are ready."""
     every = ["apply", "--server-side", "--force-conflicts", "-f", "-"]
     cluster.kubectl(*every, stdin=text, seconds=180)
     inside = cluster.kubectl.within(NAMESPACE)
@@ -174,14 +174,14 @@ def apply(cluster: UnderTest, text: str) -> None:
 
 
 def reapply(cluster: UnderTest, text: str) -> None:
-    """As `apply`, but for the policy, to which tests beside add what their groups have."""
+    """Apply like `apply`, but keep the policy, which other tests extend for their groups."""
     every = yaml.safe_load_all(text)
     kept = [each for each in every if each["metadata"]["name"] != "tfcluster-hub-policy"]
     apply(cluster, yaml.safe_dump_all(kept))
 
 
 def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
-    """A volume on the disk of node-1, for a claim of the hub, with an empty folder of its own."""
+    """Return a volume on the disk of node-1 for a claim of the hub, with an empty folder."""
     assert cluster.own
     folder = disk(claim)
     cluster.own.first.run(["install", "-d", "-o1000", "-g100", "-m700", folder])
@@ -205,12 +205,12 @@ def own_disk(cluster: UnderTest, claim: str = STATE) -> Object:
 
 
 def disk(claim: str) -> str:
-    """The folder of node-1 on which a claim of the hub lies."""
+    """Return the folder of node-1 for a claim of the hub."""
     return f"/var/lib/tfcluster/{claim}"
 
 
 def bring_secrets(cluster: UnderTest) -> str:
-    """Run the documented command; what it tells an administrator."""
+    """Run the documented command; return its output for the administrator."""
     environment = {**os.environ, "KUBECONFIG": cluster.kubectl.kubeconfig}
     words = [sys.executable, "-m", "tfcluster_magic.hub", "secrets"]
     made = subprocess.run(

@@ -1,8 +1,8 @@
-"""kubectl as a function: what tests ask of a cluster, in a namespace, as JSON.
+"""kubectl as a function: it returns objects of a cluster, in a namespace, from JSON.
 
-Every failure holds the server's own words; a wait that ends in vain tells what the object and the
-last events said. It never repeats a call that failed. Objects that tests ask for again and again
-are read without kubectl, whose start costs a tenth of a second of a core.
+Every failure contains the server's own message; a wait that times out includes the object and the
+last events. A failed call is never repeated. Objects that tests read often are read without
+kubectl, whose start takes a tenth of a second of a core.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ READ = {
     "service": "services",
     "tfcluster": "tfclusters",
 }
-"""What is read without kubectl, by either word."""
+"""Kinds that are read without kubectl, by either name."""
 READ |= {plural: plural for plural in READ.values()}
 CLUSTER_WIDE = {"namespaces", "nodes", "persistentvolumes"}
 SILENT = 60.0
-"""Seconds after which a log that sends nothing is given up."""
+"""Seconds after which a log without new data is closed."""
 
 
 @cache
@@ -57,18 +57,18 @@ def _api(kubeconfig: str) -> Api:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig, in a namespace; in the kubeconfig's own where it is empty."""
+    """kubectl with a kubeconfig, in a namespace; in the kubeconfig's own if it is empty."""
 
     program: Path
     kubeconfig: str
     namespace: str = ""
 
     def within(self, namespace: str) -> Kubectl:
-        """The same in another namespace."""
+        """Return the same kubectl for another namespace."""
         return replace(self, namespace=namespace)
 
     def __call__(self, *arguments: str, stdin: str = "", seconds: float = 120) -> str:
-        """Run `kubectl <arguments>` and return what it prints.
+        """Run `kubectl <arguments>` and return its output.
 
         Raises:
             NodeError: it failed.
@@ -76,23 +76,23 @@ class Kubectl:
         return run(self.words(*arguments), stdin=stdin, timeout=seconds)
 
     def words(self, *arguments: str) -> list[str]:
-        """The command line, for a caller that wants to start it."""
+        """Return the command line, for a caller that starts it."""
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         return [str(self.program), f"--kubeconfig={self.kubeconfig}", *where, *arguments]
 
     def answers(self) -> bool:
-        """Whether the API server answers now."""
+        """Return whether the API server answers now."""
         words = self.words("get", "--raw", "/readyz", "--request-timeout=5s")
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
     def apply(self, *manifests: Object | str) -> None:
         """Apply objects, given as dicts or as YAML text."""
         texts = (each if isinstance(each, str) else json.dumps(each) for each in manifests)
-        # A stream that begins with "{" is JSON alone to older versions of kubectl.
+        # Older versions of kubectl read a stream that begins with "{" as JSON only.
         self("apply", "-f", "-", stdin="".join(f"---\n{text}\n" for text in texts))
 
     def refused(self, *manifests: Object | str) -> str:
-        """Apply what the cluster has to refuse, and return its words."""
+        """Apply objects that the cluster must refuse, and return its message."""
         try:
             self.apply(*manifests)
         except NodeError as error:
@@ -100,7 +100,7 @@ class Kubectl:
         raise AssertionError(f"The cluster accepted what it has to refuse: {manifests}")
 
     def get(self, kind: str, name: str) -> Object:
-        """One object.
+        """Return one object.
 
         Raises:
             NodeError: there is none.
@@ -114,7 +114,7 @@ class Kubectl:
         return found
 
     def every(self, kind: str, selector: str = "") -> Sequence[Object]:
-        """The objects of a kind that carry the labels of `selector`."""
+        """Return the objects of a kind with the labels of `selector`."""
         try:
             if kind in READ:
                 return _api(self.kubeconfig).every(self._path(kind), labelSelector=selector).items
@@ -128,18 +128,19 @@ class Kubectl:
         resource = READ[kind]
         namespace = "" if resource in CLUSTER_WIDE else self.namespace or "default"
         where = path(resource, namespace, name, part)
-        # The product knows no Deployments.
+        # The product does not use Deployments.
         return where.replace("/api/v1", "/apis/apps/v1", 1) if resource == "deployments" else where
 
     @property
     def api(self) -> Api:
-        """The same account's connection, which reads nothing before it writes, as kubectl does."""
+        """Return the same account's connection, which, like kubectl, does not read before it
+        writes.
+        """
         return _api(self.kubeconfig)
 
     def wait_until_furnished(self) -> None:
-        """Wait until the namespace has its service account: pods are refused before.
-
-        A controller manager that had lost the API server is back only when its Lease has run out.
+        """Wait until the namespace has its service account: pods are refused before. A controller
+        manager that lost the API server returns only when its Lease has expired.
         """
         words = ("wait", "--for=create", "serviceaccount/default", "--timeout=120s")
         self(*words, seconds=150)
@@ -149,7 +150,7 @@ class Kubectl:
         self("delete", kind, name, *options)
 
     def logs(self, pod: str, *options: str) -> str:
-        """What a pod has printed."""
+        """Return the output of a pod."""
         if options or "/" in pod:
             return self("logs", pod, *options)
         try:
@@ -159,11 +160,11 @@ class Kubectl:
             raise NodeError(f"log of {pod}: {error}") from error
 
     def exec(self, pod: str, *command: str, seconds: float = 120) -> str:
-        """Run a command in a pod and return what it prints."""
+        """Run a command in a pod and return its output."""
         return self("exec", pod, "--", *command, seconds=seconds)
 
     def succeeds(self, pod: str, *command: str, seconds: float = 120) -> bool:
-        """Whether a command in a pod ends with 0."""
+        """Return whether a command in a pod exits with 0."""
         words = self.words("exec", pod, "--", *command)
         return succeeds(words, seconds=seconds)
 
@@ -178,7 +179,7 @@ class Kubectl:
         """Wait until `condition` of an object is true, and return the object.
 
         Raises:
-            NodeError: it was not in time; the message has the object's status and the last events.
+            NodeError: the time is over; the message has the object's status and the last events.
         """
         found: Object = {}
 
@@ -211,7 +212,7 @@ class Kubectl:
         )
 
     def events(self, name: str = "") -> str:
-        """What was told last, one line each; about the object called `name` only, when given."""
+        """Return the last events, one line each; only those of the object `name` if it is given."""
         about = [f"--field-selector=involvedObject.name={name}"] if name else []
         columns = "LAST:.lastTimestamp,ABOUT:.involvedObject.name,REASON:.reason,SAID:.message"
         try:
@@ -229,11 +230,11 @@ class Kubectl:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod says that it is ready."""
+    """Return whether a pod reports that it is ready."""
     return condition(pod, "Ready") == "True"
 
 
 def condition(found: Object, kind: str) -> str:
-    """The status of one of an object's conditions, such as "True"; empty when it has none."""
+    """Return the status of one of an object's conditions, such as "True"; empty if it has none."""
     every = found.get("status", {}).get("conditions") or []
     return next((each["status"] for each in every if each["type"] == kind), "")

@@ -1,8 +1,8 @@
-"""JupyterLab on this machine in front of a cluster, with a tenant's kubeconfig, as on a laptop.
+"""JupyterLab on this machine connected to a cluster, with a tenant's kubeconfig, as on a laptop.
 
-Promises what the Lab of the browser tests promises (`support.ui.lab_server`), so that their tests
-pass on it unchanged: runs of a test are gone after it, with their output. A laptop does not see
-that: a pod of the tenant that mounts /log removes it.
+It behaves as the Lab of the browser tests (`support.ui.lab_server`), so that their tests pass on it
+unchanged: the runs of a test are deleted after it, with their output. A laptop does not see the
+output: a pod of the tenant that mounts /log removes it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ KEEPER = "keeper"
 
 
 class KubernetesLab(LabServer):
-    """A Lab whose runs are those of a tenant.
+    """A Lab whose runs are a tenant's.
 
     Args:
-        folder: everything of it lies below.
+        folder: the parent of all its folders.
         assets: folder of the built labextension.
-        tenant: in whose namespace they are; its user has moved in.
-        kubeconfig: that user's, which KUBECONFIG names.
+        tenant: the namespace of the runs; its user has moved in.
+        kubeconfig: the user's, which KUBECONFIG names.
     """
 
     def __init__(self, folder: Path, assets: Path, tenant: Tenant, kubeconfig: Path) -> None:
@@ -37,12 +37,14 @@ class KubernetesLab(LabServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of any Lab of the tests, with the two words that docs/kubernetes.md names."""
+        """Return the environment of a test Lab, with the two variables from docs/kubernetes.md."""
         ours = {"TFCLUSTER_BACKEND": "kubernetes", "KUBECONFIG": str(self.kubeconfig)}
         return super().environment | ours
 
     def start(self) -> None:
-        """Start it once a pod of the tenant runs: what the first task needs is on the node then."""
+        """Start it after a pod of the tenant runs, so that the node has the images for the first
+        task.
+        """
         kube = self.tenant.kubectl
         if not kube("get", "pod", KEEPER, "--ignore-not-found", "-o", "name"):
             kube.apply(tenants.notebook(self.tenant.image, KEEPER))
@@ -50,7 +52,7 @@ class KubernetesLab(LabServer):
         super().start()
 
     def delete(self, name: str) -> None:
-        """Delete a run with its output once nothing of it runs."""
+        """Delete a run with its output once it has ended."""
         self.manager.wait(name, 60, until=Until.RELEASED)
         self.manager.delete(name)
         wait_until(lambda: not self.tenant.left_of(name), f"{name} is gone", seconds=120)

@@ -1,9 +1,8 @@
 """The operator under test, and namespaces of users as the hub makes them.
 
 `operator` installs the custom resource and the operator from `k8s/`, in the image of this clone,
-once for all tests. With TFCLUSTER_KUBE_OPERATOR=process it runs as a process beside the tests, one
-for each tenant's namespace and for nothing else: on a cluster that others use, and while the
-operator itself is being written.
+once for all tests. With TFCLUSTER_KUBE_OPERATOR=process it runs as a process next to the tests, one
+for each tenant's namespace: for a shared cluster, and for work on the operator itself.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ VARIABLE = "TFCLUSTER_KUBE_OPERATOR"
 SYSTEM = "tfcluster-system"
 CLAIMS = ("data", "log", "workspace")
 OF_RUNS = ("pod", "job", "service", "configmap", "networkpolicy", "pvc", "endpointslice")
-"""The kinds of what a run owns."""
+"""The kinds of a run's objects."""
 SMALL = Resources(memory="1Gi")  # a limit of cores would make each start of Python take seconds
 
 
 @dataclass
 class Tenant:
-    """A user's namespace, and the operator that looks after it."""
+    """A user's namespace, with its operator."""
 
     kubectl: Kubectl
     operator: Process | Installed
@@ -59,7 +58,7 @@ class Tenant:
         return self.kubectl.namespace
 
     def let(self, user: str) -> None:
-        """Give an account what the owner of this namespace may do."""
+        """Give an account the rights of this namespace's owner."""
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}
         group = "rbac.authorization.k8s.io"
         role = {"apiGroup": group, "kind": "Role", "name": "tfcluster-user"}
@@ -76,32 +75,34 @@ class Tenant:
         )
 
     def status(self, name: str) -> Object:
-        """The status of a run, by the names that it has in Python."""
+        """Return the status of a run, by its Python names."""
         return _status(self.kubectl.get("tfcluster", name))
 
     def wait(
         self, name: str, condition: Callable[[Object], object], what: str, seconds: float = 240
     ) -> Object:
-        """Wait until something is true of a run's status, and return that."""
+        """Wait until a condition holds for a run's status, and return the status."""
         found = self.kubectl.wait(
             "tfcluster", name, lambda run: condition(_status(run)), what, seconds
         )
         return _status(found)
 
     def phase(self, name: str, phase: str, seconds: float = 240) -> Object:
-        """Wait until a run is in this phase, and return its status; another end is an error."""
+        """Wait until a run is in this phase, and return its status; another final phase is an
+        error.
+        """
         final = {"Succeeded", "Failed", "Stopped"}
         status = self.wait(name, lambda s: s.get("phase") in {phase, *final}, phase, seconds)
         assert status["phase"] == phase, status
         return status
 
     def pods(self, name: str, task_type: str = "") -> list[Object]:
-        """The pods of a run."""
+        """Return the pods of a run."""
         more = f",tfcluster.dev/task-type={task_type}" if task_type else ""
         return list(self.kubectl.every("pod", f"tfcluster.dev/name={name}{more}"))
 
     def left_of(self, name: str) -> list[str]:
-        """Everything in the namespace that belongs to a run, as kind/name."""
+        """Return all objects of a run in the namespace, as kind/name."""
         chosen = f"tfcluster.dev/name={name}"
         owned = ((kind, each) for kind in OF_RUNS for each in self.kubectl.every(kind, chosen))
         found = [f"{kind}/{each['metadata']['name']}" for kind, each in owned]
@@ -116,7 +117,7 @@ def _status(run: Object) -> Object:
 def spec_of(
     source: str | Path, *arguments: str, workers: int = 1, ps: int = 0, **more: Any
 ) -> Spec:
-    """A wish to run a program of this clone, with tasks that ask for little."""
+    """Return a spec for a program of this clone, with small tasks."""
     taken, _warnings = program.snapshot(
         str(source), arguments=arguments, workspace=Path("/nonexistent"), cwd=paths.ROOT
     )
@@ -143,17 +144,17 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
 
 
 def policy(cluster: UnderTest, **more: Any) -> str:
-    """What tasks get on the cluster of the tests; `more` are other words of the policy."""
+    """Return the policy for tasks on the cluster of the tests; `more` are other words of it."""
     said = {
         "defaultImage": cluster.description.images["notebook"],
         "defaultCpu": 0.01,
         "priorityClass": "tfcluster-task",
         "annotations": ["tests.tfcluster.dev/*"],
         "storageClass": cluster.description.storage_class,
-        # A process tries that in the tenant's own namespace, which takes it most of a minute.
+        # A process tests that in the tenant's own namespace, which takes most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
-        # Where the node has Volcano, too, only test_gangs.py asks for it.
+        # If the node also has Volcano, only test_gangs.py uses it.
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
     }
@@ -161,8 +162,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
 
 
 def dns(cluster: UnderTest) -> Object:
-    """Return `dns` for a policy: on our own node the server's address, as for a node-local cache;
-    on another cluster the pods that most clusters have.
+    """Return `dns` for a policy: on the project's own node the server's address, as for a
+    node-local cache; on another cluster the pods that most clusters have.
     """
     return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
 
@@ -177,7 +178,7 @@ def dns_patches(cluster: UnderTest) -> list[Object]:
 
 
 def tenancy(name: str, storage_class: str) -> list[Object]:
-    """What a user's namespace is made of."""
+    """Return the objects of a user's namespace."""
     labels = {
         "pod-security.kubernetes.io/enforce": "restricted",
         "tfcluster.dev/tenant": "true",
@@ -227,7 +228,7 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
 def installed(
     cluster: UnderTest, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed | None:
-    """The operator for all namespaces; None when it shall run as a process for each."""
+    """The operator for all namespaces; None if it runs as a process for each."""
     if not as_processes():
         assert cluster.own, "the operator's image can be brought to our own node alone"
         folder = folder_of_all(request.config)
@@ -246,7 +247,7 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Whether the operator shall run beside the tests; asked before a test clears the variables."""
+    """Whether the operator runs next to the tests; read before a test clears the variables."""
     return _AS_PROCESSES
 
 
@@ -257,7 +258,9 @@ _AS_PROCESSES = os.environ.get(VARIABLE) == "process"
 def new_tenant(
     cluster: UnderTest, installed: Installed | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Tenant]]:
-    """Makes users' namespaces, each looked after by the operator; removes them without waiting."""
+    """Return a function that creates users' namespaces with an operator; remove them without
+    waiting.
+    """
     made: list[Tenant] = []
 
     def make() -> Tenant:
@@ -278,8 +281,8 @@ def new_tenant(
 
     yield make
     for tenant in made:
-        # Or the namespace stays Terminating: it waits for its pods before it deletes a Job, and a
-        # Job that counts failures by index keeps a failed pod until it could make the next.
+        # Otherwise the namespace stays Terminating: it waits for its pods before it deletes a Job,
+        # and a
         tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
         if isinstance(tenant.operator, Process):
             tenant.operator.stop()
@@ -290,5 +293,5 @@ def new_tenant(
 
 @pytest.fixture(scope="session")
 def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A user's namespace that tests share: each launches runs of its own names."""
+    """A user's namespace that tests share, each with its own names of runs."""
     return new_tenant()

@@ -1,4 +1,4 @@
-"""The operator as a test has it: a process beside the tests, or a Deployment of the cluster."""
+"""The two modes of the operator in tests: a process next to the tests, or a Deployment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Process:
-    """The operator beside the tests, for one namespace."""
+    """The operator as a process next to the tests, for one namespace."""
 
     namespace: str
     kubeconfig: str
@@ -31,10 +31,10 @@ class Process:
     program: subprocess.Popen[bytes] | None = None
     port: int = 0
     offset: int = 0
-    """Where in its log the present process begins."""
+    """Position in its log at which the current process begins."""
 
     def start(self) -> float:
-        """Start it; seconds until it was ready."""
+        """Start it; return the seconds until it was ready."""
         began = time.monotonic()
         self.begin()
 
@@ -46,7 +46,7 @@ class Process:
         return time.monotonic() - began
 
     def begin(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start it without waiting."""
         log = self.folder / "operator.log"
         words = [sys.executable, "-m", "tfcluster_magic.operator", f"--namespace={self.namespace}"]
         words += [f"--policy={self.folder}/policy.yaml", "--health-port=0", "--identity=tests"]
@@ -61,7 +61,7 @@ class Process:
         return self.program is not None and self.program.poll() is None
 
     def is_ready(self) -> bool:
-        """Whether it leads, and has seen everything."""
+        """Return whether it is the leader and its caches are complete."""
         found = [line for line in self._said().splitlines() if "health on port" in line]
         if found:
             self.port = int(found[0].rpartition(" ")[2])
@@ -71,25 +71,25 @@ class Process:
         return (self.folder / "operator.log").read_bytes()[self.offset :].decode()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it, and wait until it has ended."""
+        """Stop it, and wait until it has ended."""
         if self.program is not None and self.program.poll() is None:
             self.program.send_signal(how)
             self.program.wait(30)
 
     def log(self) -> str:
-        """What it has written so far."""
+        """Return its log so far."""
         return (self.folder / "operator.log").read_text()
 
 
 @dataclass
 class Installed:
-    """The operator as a Deployment, for all namespaces, also those of other processes of tests."""
+    """The operator as a Deployment, for all namespaces, also those of other test processes."""
 
     kubectl: Kubectl
     turn: Turn
 
     def start(self) -> float:
-        """Start it; seconds until it was ready."""
+        """Start it; return the seconds until it was ready."""
         began = time.monotonic()
         self.kubectl("scale", "deployment/operator", "--replicas=1")
         self.kubectl("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
@@ -97,7 +97,7 @@ class Installed:
         return time.monotonic() - began
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it when nobody else needs it now, and wait until it has ended; SIGKILL gives it no
+        """Stop it once no other test needs it, and wait until it has ended; SIGKILL leaves it no
         time.
         """
         self.turn.alone()
@@ -106,12 +106,12 @@ class Installed:
         self.kubectl("delete", "pod", "-l", "app=tfcluster-operator", *options)
 
     def log(self) -> str:
-        """What it has written so far."""
+        """Return its log so far."""
         return self.kubectl("logs", "-l", "app=tfcluster-operator", "--tail=-1")
 
 
 def answers(address: str) -> bool:
-    """Whether somebody answers there that all is well."""
+    """Return whether the health endpoint there answers."""
     try:
         with urllib.request.urlopen(address, timeout=2) as reply:
             return bool(reply.status == 200)

@@ -1,4 +1,4 @@
-"""A relay before the API server that a test can cut, close, or fill with silence."""
+"""A relay in front of the API server that a test can cut, close or silence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 class Relay:
-    """Forwards connections to an address, byte by byte, as long as the test lets it."""
+    """A relay that forwards connections to an address, byte by byte, until the test stops it."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = host, port
@@ -18,14 +18,14 @@ class Relay:
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self.silent = threading.Event()
-        """While it is set nothing is forwarded, and nobody is told."""
+        """While set, nothing is forwarded, and no side notices."""
         self.closed = threading.Event()
-        """While it is set new connections end at once."""
+        """While set, new connections end at once."""
         self._ended = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """End every connection of now."""
+        """End all current connections."""
         with self._lock:
             going, self._open = self._open, []
         for each in going:
@@ -33,7 +33,7 @@ class Relay:
                 each.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """Forward nothing any more."""
+        """Stop the relay."""
         self._ended = True
         self._server.close()
         self.cut()

@@ -1,4 +1,4 @@
-"""Users' namespaces as the hub makes them and tenancy furnishes them, and who asks for what."""
+"""Users' namespaces as the hub creates and tenancy furnishes them, and requests by accounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Furnished:
         return self.kubectl.namespace
 
     def marks(self) -> dict[str, str]:
-        """The annotations of the namespace, `furnished` for `tfcluster.dev/furnished`."""
+        """Return the annotations of the namespace, `furnished` for `tfcluster.dev/furnished`."""
         found = self.kubectl.get("namespace", self.name)["metadata"]["annotations"]
         return {key.rpartition("/")[2]: value for key, value in found.items()}
 
@@ -41,12 +41,12 @@ class Furnished:
 
 
 def as_(account: str) -> str:
-    """The option by which kubectl speaks as somebody else."""
+    """Return kubectl's option for acting as another account."""
     return f"--as={account}"
 
 
 def namespace(user: str, name: str = "") -> Object:
-    """A user's namespace as the hub makes it."""
+    """Return a user's namespace as the hub creates it."""
     labels = {
         "tfcluster.dev/tenant": "true",
         "tfcluster.dev/hub": HOME,
@@ -58,7 +58,7 @@ def namespace(user: str, name: str = "") -> Object:
 
 
 def move_in(hub: Hub, user: str) -> Furnished:
-    """A user with a namespace that tenancy has furnished, in so many seconds; claims are bound."""
+    """Create a user, and wait until tenancy has furnished the namespace and claims are bound."""
     hub.kubectl("create", "-f", "-", as_(HUB), stdin=json.dumps(namespace(user)))
     began = time.monotonic()
     found = Furnished(user, hub.kubectl.within(f"tfcluster-u-{user}"), 0.0)
@@ -75,7 +75,7 @@ def move_in(hub: Hub, user: str) -> Furnished:
 
 
 def of_user(image: str, name: str = "notebook") -> Object:
-    """A notebook pod as the hub makes it, which only listens."""
+    """Return a notebook pod as the hub creates it, which only listens."""
     made = notebook(image, name)
     made["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kubespawner"
     made["spec"]["priorityClassName"] = "tfcluster-notebook"

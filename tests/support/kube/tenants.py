@@ -1,7 +1,7 @@
 """The user of a tenant's namespace: an account with the user's rights, notebook pods, a kubeconfig.
 
-`operators.new_tenant` makes the namespace; here somebody moves in. The rights are those of
-k8s/base/user.yaml, as a Role of the namespace, so that no test changes what is cluster-wide.
+`operators.new_tenant` creates the namespace; this module adds its user. The rights are those in
+k8s/base/user.yaml, as a Role of the namespace, so that no test changes cluster-wide objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
 API = "rbac.authorization.k8s.io"
 TASKS = {"matchLabels": {"app.kubernetes.io/managed-by": "tfcluster-operator"}}
 CLIENT = {"port": 2230, "endPort": 2249, "protocol": "TCP"}
-"""Where In-Graph servers reach the client of a strategy, as docs/kubernetes.md tells."""
+"""The port at which In-Graph servers reach a strategy's client, as in docs/kubernetes.md."""
 CARRIED = "/tmp/carried"
 CELLS = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -37,14 +37,14 @@ for cell in CELLS:
 
 
 def user_rules() -> Sequence[Object]:
-    """The rights that k8s/base gives to a user."""
+    """Return the rights of a user in k8s/base."""
     said = yaml.safe_load((ROOT / "k8s" / "base" / "user.yaml").read_text())
     rules: Sequence[Object] = said["rules"]
     return rules
 
 
 def rights(rules: Sequence[Object], namespace: str, account: str = ACCOUNT) -> list[Object]:
-    """An account of `namespace`, and a Role with these rules that is bound to it."""
+    """Return an account of `namespace`, and a Role with these rules that is bound to it."""
     head = {"name": account}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     return [
@@ -61,8 +61,8 @@ def rights(rules: Sequence[Object], namespace: str, account: str = ACCOUNT) -> l
 
 
 def move_in(kube: Kubectl) -> None:
-    """Give a tenant's namespace its user, whose notebooks may reach what they ask; return when the
-    operator serves it.
+    """Add a user to a tenant's namespace, with notebooks that may connect where they need; return
+    when the operator serves it.
     """
     kube.apply(
         *rights(user_rules(), kube.namespace),
@@ -82,7 +82,9 @@ def move_in(kube: Kubectl) -> None:
 
 
 def notebook(image: str, name: str = POD, **more: Any) -> Object:
-    """A pod as the hub starts it for the user: their account, their volumes, and no more rights."""
+    """Return a pod as the hub starts it for the user: with their account and volumes, without more
+    rights.
+    """
     made = workloads.pod(
         name,
         image,
@@ -104,9 +106,8 @@ def notebook(image: str, name: str = POD, **more: Any) -> Object:
 
 
 def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
-    """Put files and folders into a pod, below CARRIED: each with the path that it gets there.
-
-    The package of this clone goes so, because the node may have started with an older image.
+    """Copy files and folders into a pod, below CARRIED, each to its given path. The package of this
+    clone is copied too, because the node may have started with an older image.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
@@ -118,12 +119,12 @@ def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
 
 
 def our_package() -> tuple[Path, str]:
-    """The package of this clone, for `carry`; PYTHONPATH=CARRIED then means it."""
+    """Return the package of this clone, for `carry`; PYTHONPATH=CARRIED then selects it."""
     return ROOT / "tfcluster_magic", "tfcluster_magic"
 
 
 def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what was compiled, and what other tests need."""
+    """Leave out compiled files, and files of other tests."""
     parts = Path(entry.name).parts
     others = parts[:1] == ("tests",) and (
         parts[1:2] not in ((), ("conftest.py",), ("support",), ("unit",))
@@ -133,8 +134,8 @@ def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def run_cells(kube: Kubectl, cells: Sequence[str], folder: Path) -> str:
-    """What cells print in the notebook pod, run one after the other by one kernel; `folder` is
-    one of the test's own.
+    """Run cells one by one in one kernel of the notebook pod; return their output. `folder` is one
+    of the test's own.
     """
     script = folder / "cells.py"
     script.write_text(CELLS.replace("in CELLS", f"in {list(cells)!r}"))
@@ -144,7 +145,7 @@ def run_cells(kube: Kubectl, cells: Sequence[str], folder: Path) -> str:
 
 
 def kubeconfig(kube: Kubectl, where: Path, *, seconds: int = 3600, account: str = ACCOUNT) -> Path:
-    """A kubeconfig of a namespace's user, as on a laptop, with a token that expires."""
+    """Return a kubeconfig of a namespace's user, as on a laptop, with a token that expires."""
     said = json.loads(kube("config", "view", "--raw", "--minify", "-o", "json"))
     token = kube("create", "token", account, f"--duration={seconds}s").strip()
     server: Object = said["clusters"][0]["cluster"]
@@ -152,7 +153,7 @@ def kubeconfig(kube: Kubectl, where: Path, *, seconds: int = 3600, account: str 
 
 
 def write_kubeconfig(server: Object, user: Object, namespace: str, where: Path) -> Path:
-    """A kubeconfig for one server and one user."""
+    """Write a kubeconfig for one server and one user."""
     context = {"cluster": "tests", "user": "user", "namespace": namespace}
     said = {
         "apiVersion": "v1",

@@ -1,8 +1,7 @@
-"""TLS at the ingress controller of our own node: certificates for host names, browsers that come by
-them, and what is shown to whom.
+"""TLS at the ingress controller of the project's own node: certificates for hosts, and browsers.
 
-The authority is the cluster's own. Nothing outside of this process is changed: where a browser goes
-for a host name is said to that browser alone.
+The authority is the cluster's own. Nothing outside this process is changed: a browser gets the
+address of a host name directly.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class Entrance:
     """The controller's port for TLS, on 127.0.0.1."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        """Open a door to it, whose log has a name of its own; it closes with the node."""
+        """Open a port to it with a log of its own name; it closes with the node."""
         self.door = open_door(cluster.first, f"tls-{name}", ingress.TLS_PORT)
         self._pki = Pki(cluster.first)
         self.authority = self._pki.folder / "ca.crt"
 
     def secret(self, kube: Kubectl, name: str, host: str) -> str:
-        """Make a certificate for a host and a Secret with it; the certificate, as PEM."""
+        """Create a certificate for a host and a Secret with it; return the certificate as PEM."""
         self._pki.issue(name, f"/CN={host}", [f"DNS:{host}"])
         files = {"tls.crt": self._pki.folder / f"{name}.crt"}
         files["tls.key"] = self._pki.folder / f"{name}.key"
@@ -47,7 +46,7 @@ class Entrance:
         return _alike(files["tls.crt"].read_text())
 
     def shown(self, host: str) -> str:
-        """The certificate that is shown to who asks for a host, whoever signed it, as PEM."""
+        """Return the certificate that the controller shows for a host, by any signer, as PEM."""
         lenient = ssl.create_default_context()
         lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
         with (
@@ -62,7 +61,7 @@ def _alike(pem: str) -> str:
 
 
 class Secure(Visitor):
-    """A browser that trusts the entrance's authority alone, and no proxy of this machine."""
+    """A browser that trusts only the entrance's authority, and uses no proxy of this machine."""
 
     def __init__(self, url: str, entrance: Entrance) -> None:
         super().__init__(url)
@@ -70,11 +69,13 @@ class Secure(Visitor):
         self.session.verify = str(entrance.authority)
 
     def socket(self, path: str, **words: Any) -> Any:
-        """A websocket over TLS."""
+        """Open a websocket over TLS."""
         return super().socket(path, sslopt={"ca_certs": str(self.session.verify)}, **words)
 
     def answers(self, path: str, **headers: str) -> bool:
-        """Whether a page is there, with these headers; one by another's certificate is not."""
+        """Return whether a page exists with these headers; another authority's certificate is
+        refused.
+        """
         try:
             found = self.get(path)
         except requests.RequestException:
@@ -82,7 +83,7 @@ class Secure(Visitor):
         return found.status_code == 200 and headers.items() <= found.headers.items()
 
     def finds(self, host: str, entrance: Entrance) -> None:
-        """Go by a door for what is for https://<host>, as a line in /etc/hosts would have it."""
+        """Resolve https://<host> to the entrance, as a line in /etc/hosts would."""
         self.session.mount(f"https://{host}/", _Through(host, entrance.door))
 
 

@@ -1,8 +1,8 @@
-"""Kubeflow's training operator 1.9.4, alive beside a cluster of the tests.
+"""Kubeflow's training operator 1.9.4, running next to a cluster of the tests.
 
-It is built from its Go module and runs as a process beside the cluster, as our own may. Nobody
-reaches its webhook, so it validates nothing; but it works only when the certificates that it keeps
-in a Secret are where a pod would have them, which is one folder for the whole machine.
+It is built from its Go module and runs as a process, as the product's operator may. Its webhook is
+not reachable, so it validates nothing; but it works only if the certificates in its Secret are at a
+pod's path, which is one folder for the whole machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WEBHOOK = "validator.training-operator.kubeflow.org"
 
 
 def install(kubectl: Kubectl) -> None:
-    """Build it, unless it is in the cache, and make what it needs on the cluster.
+    """Build it, unless it is in the cache, and create the objects that it needs.
 
     Raises:
         NodeError: it cannot be built, or the API does not serve TFJobs.
@@ -46,7 +46,7 @@ def install(kubectl: Kubectl) -> None:
     kubectl = kubectl.within(_HOME)
     (resource,) = build.resources(_MODULE, "crds")
     kubectl("apply", "-f", str(resource), "--server-side", "--force-conflicts")
-    # `kubectl wait` fails on one that is so new that it has no conditions
+    # `kubectl wait` fails for a new object without conditions
     wait_until(lambda: _is_established(kubectl.api), "the API serves TFJobs", seconds=60, every=0.2)
     admission = {"apiVersion": "admissionregistration.k8s.io/v1", "webhooks": []}
     secret = {"name": _SECRET, "namespace": _HOME}
@@ -63,7 +63,7 @@ def _is_established(api: Api) -> bool:
 
 @contextmanager
 def running(kubectl: Kubectl, *flags: str) -> Iterator[None]:
-    """Run it with these flags, for all namespaces; it acts when this begins.
+    """Run it with these flags, for all namespaces, until the block ends.
 
     Raises:
         NodeError: it does not work in time.
@@ -94,7 +94,7 @@ def running(kubectl: Kubectl, *flags: str) -> Iterator[None]:
 
 
 def _certificates(api: Api) -> bool:
-    """Bring what is in its Secret to where a pod would have it mounted."""
+    """Copy the certificates from its Secret to the path where a pod would mount them."""
     found = api.get(path("secrets", _HOME, _SECRET)).get("data") or {}
     _CERTIFICATES.mkdir(parents=True, exist_ok=True)
     for name, content in found.items():

@@ -1,4 +1,4 @@
-"""The cluster that tests run on, as fixtures give it."""
+"""The cluster under test, as fixtures give it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.kube.kubectl import Kubectl
 
 @dataclass(frozen=True)
 class UnderTest:
-    """The cluster under test; `own` is our node, None on a person's cluster."""
+    """The cluster under test; `own` is the project's node, None on a user's cluster."""
 
     kubectl: Kubectl
     description: Description

@@ -1,4 +1,4 @@
-"""Every cause for which a task waits or ends: how to make it, and when Kubernetes has said it."""
+"""Every cause for which a task waits or ends: how to produce it, and Kubernetes' message."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from support.kube.waiting_claims import (
 
 
 def container(requests: Object, limits: Object | None = None) -> Object:
-    """What a container asks for."""
+    """Return the resources of a container."""
     return {"resources": {"requests": requests, "limits": limits or {}}}
 
 
 def quota(**hard: str) -> Object:
-    """A ResourceQuota."""
+    """Return a ResourceQuota."""
     named = {key.replace("_", "."): value for key, value in hard.items()}
     return {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"},
@@ -35,7 +35,7 @@ def quota(**hard: str) -> Object:
 
 
 def limit_range(**rules: Any) -> Object:
-    """A LimitRange for containers."""
+    """Return a LimitRange for containers."""
     return {
         "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "sizes"},
         "spec": {"limits": [{"type": "Container", **rules}]},
@@ -43,7 +43,7 @@ def limit_range(**rules: Any) -> Object:
 
 
 def webhook(namespace: str) -> Object:
-    """An admission webhook whose server is down, for pods of one namespace only."""
+    """Return an admission webhook whose server is down, for pods of one namespace only."""
     where = {"service": {"name": "nobody", "namespace": namespace, "path": "/"}}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -107,7 +107,7 @@ SLOWLY = ("sh", "-c", "trap '' TERM; sleep 300")
 
 
 def causes(busybox: str) -> dict[str, Cause]:
-    """Every cause by its name."""
+    """Return every cause by its name."""
     unscheduled = pod_says("Unschedulable", "nodes are available")
     pulls = pod_says("ImagePullBackOff", "Failed to pull")
     private = busybox.replace("registry:5000", registry.PRIVATE)

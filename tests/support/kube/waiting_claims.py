@@ -1,4 +1,4 @@
-"""Causes for which a task waits for its claims, and the form in which every cause is written."""
+"""Causes for which a task waits for its claims, and the form of every cause."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Said = Callable[[Object], bool]
 
 @dataclass(frozen=True)
 class Cause:
-    """How to make one cause: the pod, what lies beside it, and when Kubernetes has said it."""
+    """How to produce one cause: the pod, its other objects, and Kubernetes' message."""
 
     said: Said
-    """Of what was recorded, whether it is there yet."""
+    """Return whether the recorded objects show the cause yet."""
     pod: Object = field(default_factory=dict)
     container: Object = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Cause:
 
 
 def job_says(*words: str) -> Said:
-    """An event of the Job contains all the words."""
+    """Return a check that an event of the Job contains all the words."""
     return lambda seen: any(
         all(word in event["message"] for word in words)
         for job_ in seen["jobs"]
@@ -43,7 +43,7 @@ def job_says(*words: str) -> Said:
 
 
 def pod_says(*words: str) -> Said:
-    """A condition, a state or an event of a pod contains all the words."""
+    """Return a check that a condition, a state or an event of a pod contains all the words."""
     return lambda seen: any(
         all(
             word in json.dumps([pod["status"], seen["events"].get(pod["metadata"]["uid"])])
@@ -54,7 +54,7 @@ def pod_says(*words: str) -> Said:
 
 
 def claim(name: str, mode: str = "ReadWriteMany", **more: Any) -> Object:
-    """A claim."""
+    """Return a claim."""
     asked = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}, **more}
     metadata = {"name": name}
     return {
@@ -63,12 +63,12 @@ def claim(name: str, mode: str = "ReadWriteMany", **more: Any) -> Object:
 
 
 def mounting(**source: Any) -> Object:
-    """The part of a pod that mounts one volume."""
+    """Return the part of a pod that mounts one volume."""
     return {"volumes": [{"name": "v0", **source}]}
 
 
 def of_claim(name: str) -> Object:
-    """The part of a pod that mounts a claim."""
+    """Return the part of a pod that mounts a claim."""
     return mounting(persistentVolumeClaim={"claimName": name})
 
 
@@ -80,7 +80,7 @@ MOUNT = {"volumeMounts": [{"name": "v0", "mountPath": "/more"}]}
 
 
 def claim_causes() -> dict[str, Cause]:
-    """Every cause that lies in a claim, by its name."""
+    """Return every cause in a claim, by its name."""
     unscheduled = pod_says("Unschedulable", "nodes are available")
     return {
         "claim-missing": Cause(
@@ -164,7 +164,7 @@ def claim_causes() -> dict[str, Cause]:
 
 
 def _attach(kube: Kubectl) -> None:
-    """Be the driver of the disk: it is attached where it was asked for first."""
+    """Act as the disk's driver: the disk is attached where it was first requested."""
 
     def attachments() -> list[Object]:
         return list(json.loads(kube("get", "volumeattachments", "-o", "json"))["items"])

@@ -12,7 +12,7 @@ WEB = 8080  # httpd below serves here
 
 
 def spec(image: str, *command: str, **more: Any) -> Object:
-    """What a pod of one container says; `more` are other fields of the container."""
+    """Return the spec of a pod with one container; `more` are other fields of the container."""
     container = {
         "name": "main",
         "image": image,
@@ -36,7 +36,7 @@ def spec(image: str, *command: str, **more: Any) -> Object:
 
 
 def pod(name: str, image: str, *command: str, **more: Any) -> Object:
-    """A pod labelled `app=<name>`; it sleeps unless a command is given."""
+    """Return a pod labelled `app=<name>`; it sleeps unless a command is given."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -46,18 +46,18 @@ def pod(name: str, image: str, *command: str, **more: Any) -> Object:
 
 
 def web(name: str, image: str, path: str = "", text: str = "hello") -> Object:
-    """A pod that answers `text` at `/<path>/` of its port WEB."""
+    """Return a pod that answers `text` at `/<path>/` of its port WEB."""
     serve = f'mkdir -p "/tmp/w/{path}" && echo "{text}" >"/tmp/w/{path}/index.html" && '
     return pod(name, image, "sh", "-c", f"{serve} exec httpd -f -p {WEB} -h /tmp/w")
 
 
 def fetch(host: str) -> list[str]:
-    """The command by which a pod asks another's port WEB; it gives up after two seconds."""
+    """Return the command that requests another pod's port WEB; it times out after two seconds."""
     return ["timeout", "2", "wget", "-qO-", f"http://{host}:{WEB}/"]
 
 
 def job(name: str, template: Object, count: int = 1, **more: Any) -> Object:
-    """An Indexed Job whose pods all run at once; `more` are other fields of the Job's spec."""
+    """Return an Indexed Job whose pods all run at once; `more` are other fields of its spec."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -74,7 +74,7 @@ def job(name: str, template: Object, count: int = 1, **more: Any) -> Object:
 
 
 def service(name: str, app: str, port: int, **more: Any) -> Object:
-    """A Service for the pods labelled `app`; `more` are other fields of its spec."""
+    """Return a Service for the pods labelled `app`; `more` are other fields of its spec."""
     ports = [{"name": "main", "port": port, "targetPort": WEB}]
     return {
         "apiVersion": "v1",
@@ -85,7 +85,7 @@ def service(name: str, app: str, port: int, **more: Any) -> Object:
 
 
 def ingress(path: str, kind: str) -> list[Object]:
-    """An Ingress for a path."""
+    """Return an Ingress for a path."""
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     rule = {"http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
     return [

@@ -1,4 +1,4 @@
-"""What tests of the server extension say: answers of routes, and what a page hears."""
+"""Calls of the server extension in tests: answers of routes, and events of a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN_EVENT = "https://tfcluster.dev/events/run/v1"
 
 @dataclass
 class Answer:
-    """What a route answered."""
+    """The answer of a route."""
 
     status: int
     content_type: str
@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The answer, which is JSON."""
+        """Return the answer's JSON."""
         return json.loads(self.text)
 
 
@@ -37,7 +37,7 @@ Launch = Callable[..., Awaitable[TFCluster]]
 
 
 def assert_problem(answer: Answer, status: int, *words: str) -> None:
-    """The answer is a problem in the form of RFC 9457, with these words, and no traceback."""
+    """Check that the answer is an RFC 9457 problem with these words, without a traceback."""
     assert answer.status == status, answer
     assert answer.content_type == "application/problem+json"
     told = answer.json
@@ -49,7 +49,7 @@ def assert_problem(answer: Answer, status: int, *words: str) -> None:
 
 
 class Events:
-    """What a page hears."""
+    """The events that a page receives."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -58,7 +58,7 @@ class Events:
     async def until(
         self, true: Callable[[dict[str, Any]], bool], within: float = 90.0
     ) -> dict[str, Any]:
-        """The next event of which something is true."""
+        """Return the next event for which a condition holds."""
         deadline = asyncio.get_running_loop().time() + within
         while True:
             left = deadline - asyncio.get_running_loop().time()
@@ -70,7 +70,7 @@ class Events:
                     return event
 
     async def phase(self, *phases: str) -> dict[str, Any]:
-        """The next event of a run in one of these phases."""
+        """Return the next event of a run in one of these phases."""
         return await self.until(
             lambda e: e["run"] is not None and e["run"]["cluster"]["status"]["phase"] in phases
         )

@@ -1,4 +1,4 @@
-"""Posts of a page that launches, and what it is told."""
+"""POST requests of a page that launches, and their answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root(jp_root_dir: Path) -> Path:
 
 @pytest.fixture
 def post(jp_fetch: Callable[..., Awaitable[HTTPResponse]], service: Service, root: Path) -> Post:
-    """Posts JSON; gives the status and the JSON of the answer."""
+    """Return a function that posts JSON and returns the status and the answer's JSON."""
 
     async def send(*path: str, **body: object) -> tuple[int, Any]:
         answer = await jp_fetch(
@@ -51,5 +51,5 @@ def ended(service: Service, name: str) -> TFCluster:
 
 
 def wrong(told: Any) -> dict[str, str]:
-    """The problems of a plan by the input that they are about."""
+    """Return the problems of a plan by their input."""
     return {p["option"]: p["allowed"] for p in told["problems"]}

@@ -1,4 +1,4 @@
-"""What a stream of logs has told: its items, and the lines in them."""
+"""The items of a log stream, and the lines in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real boards of a server: folders with events for them, and what they show."""
+"""Real boards of a server: folders with events for them, and their pages."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tfcluster_magic.server.service import Service
 
 
 def logs(folder: Path, name: str = "1") -> Path:
-    """A folder with the events of one run below it."""
+    """Create a folder with the events of one run below it."""
     ev.event_file(folder / name).write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     return folder
 
 
 @pytest.fixture(autouse=True)
 def no_board_is_left(service: Service) -> Iterator[None]:
-    """The boards of a test end with it."""
+    """End the boards of a test with it."""
     yield
     service.manager.boards.stop()
 
 
 async def opened(ask: Ask, **wish: Any) -> dict[str, Any]:
-    """The board that is opened."""
+    """Return the board that is opened."""
     answer = await ask("api/tensorboards", "POST", wish)
     assert answer.code == 201, answer.body
     return json.loads(answer.body)
 
 
 async def loaded(ask: Ask, page: str) -> HTTPResponse:
-    """The page as a browser gets it in the end: one that says "starting" loads itself again."""
+    """Return the page as a browser finally gets it: a page that says "starting" reloads itself."""
     answer = await ask(page)
     while answer.code == 202:
         await asyncio.sleep(0.1)

@@ -1,6 +1,6 @@
-"""A tiny HTTP server in the place of a TensorBoard, which tells what reached it.
+"""A tiny HTTP server in place of a TensorBoard, which reports the requests that reach it.
 
-    python recorder.py REGISTRY_FILE FOLDER PREFIX
+  python recorder.py REGISTRY_FILE FOLDER PREFIX
 
 It registers itself as the board on FOLDER, as `tensorboard/child_process.py` does.
 """
@@ -21,7 +21,7 @@ PREFIX = sys.argv[3]
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Paths below the prefix: `echo` and what a test of the proxy needs."""
+    """Paths below the prefix: `echo` and those of the tests of the proxy."""
 
     protocol_version = "HTTP/1.1"
     go = threading.Event()
@@ -29,7 +29,7 @@ class Recorder(BaseHTTPRequestHandler):
     got: ClassVar[list[int]] = [0]
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         if not self.path.startswith(f"{PREFIX}/"):
@@ -66,7 +66,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"", 302, Location=query.replace("PORT", str(self.server.server_port)))
 
     def page_greedy(self, _query: str) -> None:
-        """Everything by which a board could speak for the origin."""
+        """Answer with every header by which a board could act for the origin."""
         self.answer(
             b"x",
             Set_Cookie="of-the-board=1",
@@ -82,7 +82,7 @@ class Recorder(BaseHTTPRequestHandler):
         )
 
     def page_slow(self, _query: str) -> None:
-        """A first piece, and a second once `go` was asked for."""
+        """Send a first piece, and a second after a request for `go`."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -98,7 +98,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"")
 
     def page_big(self, query: str) -> None:
-        """So many MiB, as far as they are taken."""
+        """Send this number of MiB until the client stops reading."""
         size, piece = int(query) << 20, bytes(1 << 16)
         self.send_response(200)
         self.send_header("Content-Length", str(size))
@@ -112,7 +112,7 @@ class Recorder(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def page_take(self, _query: str) -> None:
-        """Counts what comes, and waits for `go` before it takes the rest."""
+        """Count the bytes received, and wait for `go` before reading the rest."""
         self.got[0] = 0
         for piece in self.pieces():
             self.got[0] += len(piece)
@@ -132,7 +132,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def pieces(self):
-        """The request's body, piece by piece."""
+        """Yield the request's body, piece by piece."""
         if self.headers.get("Transfer-Encoding") == "chunked":
             while size := int(self.rfile.readline(), 16):
                 yield self.rfile.read(size)

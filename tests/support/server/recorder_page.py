@@ -1,4 +1,4 @@
-"""The page of a recorder in a TensorBoard's place: it tells what reached it."""
+"""The page of a recorder in a TensorBoard's place, which reports the requests that reach it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Page:
 def recorder(
     service: Service, jp_root_dir: Path, jp_base_url: str, own_folders: Path
 ) -> Iterator[Page]:
-    """A server that tells what reached it, registered as the board on a folder."""
+    """Start a recorder, registered as the board on a folder."""
     folder = jp_root_dir / "logs"
     folder.mkdir()
     file = RegistryEntry(registry_folder(None), str(folder)).file("json")
@@ -50,7 +50,7 @@ def recorder(
 
 @pytest.fixture
 def fetch(http_server_client: Any, jp_auth_header: dict[str, str], recorder: Page) -> Fetch:
-    """Asks for a path of the recorder's page, with the server's token unless `plain`."""
+    """Return a function that gets a path of the recorder's page, with the token unless `plain`."""
 
     async def ask(path: str = "/", plain: bool = False, **words: Any) -> HTTPResponse:
         headers = ({} if plain else jp_auth_header) | words.pop("headers", {})
@@ -61,7 +61,7 @@ def fetch(http_server_client: Any, jp_auth_header: dict[str, str], recorder: Pag
 
 
 def echoed(answer: HTTPResponse) -> tuple[dict[str, Any], dict[str, str]]:
-    """What reached the recorder, and its headers by lower-case name."""
+    """Return what reached the recorder, and its headers by lower-case name."""
     assert answer.code == 200, answer.body
     told = json.loads(answer.body)
     return told, {name.lower(): value for name, value in told["headers"]}

@@ -1,4 +1,4 @@
-"""Every route of the extension, walked, and an authorizer that lets nobody change anything."""
+"""All routes of the extension, and an authorizer that allows no changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jupyter_server.auth import Authorizer, User
 from jupyter_server.base.handlers import JupyterHandler
 
 PARTS = ("digits-1", "0123456789abcdef")
-"""What may stand for the parts of a path that vary."""
+"""Values for the variable parts of a path."""
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ReadOnly(Authorizer):
-    """Lets everybody look, and do nothing to clusters."""
+    """An authorizer that lets users read, but not change clusters."""
 
     def is_authorized(
         self, handler: JupyterHandler, user: User, action: str, resource: str
@@ -26,7 +26,7 @@ class ReadOnly(Authorizer):
 
 
 def routes(web_app: Any) -> Iterator[tuple[str, type]]:
-    """Every route of the extension as the server has it: its pattern and its handler."""
+    """Return every route of the extension in the server: its pattern and its handler."""
     for group in web_app.default_router.rules:
         for rule in group.target.rules:
             handler = rule.target
@@ -35,7 +35,7 @@ def routes(web_app: Any) -> Iterator[tuple[str, type]]:
 
 
 def ways(web_app: Any) -> list[tuple[str, str, Any]]:
-    """Every path with every method that its handler has, and the function that answers."""
+    """Return every path with each method of its handler, and the function that answers."""
     found = []
     for pattern, handler in routes(web_app):
         path = example(pattern)
@@ -47,7 +47,7 @@ def ways(web_app: Any) -> list[tuple[str, str, Any]]:
 
 
 def example(pattern: str) -> str:
-    """A path that the route takes."""
+    """Return a path that matches the route."""
     path = pattern.rstrip("$")
     while group := re.search(r"\((?:\?:)?([^()]*)\)\??", path):
         given = next((p for p in (*PARTS, group[1]) if re.fullmatch(group[1], p)), None)

@@ -1,4 +1,4 @@
-"""What axe says about screens of JupyterLab."""
+"""Axe's findings about screens of JupyterLab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERIOUS = {"serious", "critical"}
 
 
 class Findings:
-    """What axe says about one screen after the other, each in both themes and with a picture."""
+    """Axe's findings about one screen after the other, each in both themes and with a picture."""
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
@@ -21,8 +21,8 @@ class Findings:
         self.all: list[str] = []
 
     def look(self, selector: str, name: str) -> None:
-        """Check the parts of the page that the selector finds; it stays in the second theme, with
-        which the next look begins.
+        """Check the parts of the page that match the selector; the page stays in the second theme,
+        with which the next call begins.
         """
         for theme in self._themes:
             self._lab.theme(theme)

@@ -1,9 +1,8 @@
-"""What browser tests stand on, whatever world their Lab is in front of: Chromium, pages, pictures.
+"""The base of browser tests for any backend of their Lab: Chromium, pages, pictures.
 
-Promises that a page knows nothing of another test, that a test fails on an error in its console,
-and that the last picture is kept, and a trace when it fails. The fixtures are imported by the
-conftest of this folder and by the Kubernetes suite; who makes the Lab and the `profile` says the
-importer.
+A page shares nothing with another test. A test fails on an error in its page's console, its last
+picture is kept, and so is a trace if it fails. The conftest of this folder and the Kubernetes suite
+import the fixtures, and provide the Lab and the `profile`.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from .page import SHOTS, LabPage
 ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "tfcluster_magic" / "labextension"
 PATIENCE = 60_000
-"""Milliseconds in which anything must have appeared, on a machine that is busy with others."""
+"""Timeout in milliseconds for any element on a busy machine."""
 BUILDING = 60.0
-"""Seconds that a build beside the tests may take."""
+"""Timeout in seconds for a build that runs at the same time."""
 FAILED = pytest.StashKey[bool]()
 STORED = "cookies,local_storage,indexeddb,service_workers,file_systems"
-"""What a page may leave in a profile, in the words of Chromium's protocol."""
+"""Data that a page may leave in a profile, in the terms of Chromium's protocol."""
 SIZE = {"width": 1280, "height": 800}
 TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
-"""Whether pages are traced: a build machine does it when it tries a test again (tools/suite.py)."""
+"""Whether pages are traced: a build machine does so when it retries a test (tools/suite.py)."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Note for the fixtures below whether the test itself failed."""
+    """Record for the fixtures below whether the test itself failed."""
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
@@ -49,7 +48,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def assets(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the built labextension: a rebuild meanwhile changes no test."""
+    """A folder with a copy of the built labextension, so that a rebuild changes no test."""
     built = pytestconfig.getoption("labextension", BUILT)
     folder = tmp_path_factory.mktemp("labextensions")
     copy = folder / "tfcluster-labextension"
@@ -58,21 +57,20 @@ def assets(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _copied(built: Path, copy: Path) -> bool:
-    """Copy what is built; whether it is whole. A build that runs now replaces it."""
+    """Copy the build; return whether it is complete. A running build replaces it."""
     shutil.rmtree(copy, ignore_errors=True)
     try:
         shutil.copytree(built, copy)
         entry = json.loads((copy / "package.json").read_text())["jupyterlab"]["_build"]["load"]
-    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in one of its own
+    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in an error of its own
         return False
     return (copy / entry).is_file()
 
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[BrowserContext]:
-    """The machine's Chromium with a profile in `folder`: it fetches and compiles JupyterLab once.
-
-    An empty page stays open in it, for a browser may end with its last page.
+    """Start Chromium with a profile in `folder`, so that it loads and compiles JupyterLab only
+    once. An empty page stays open in it, because a browser may end with its last page.
     """
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tools" / "browser.py")
     assert spec is not None and spec.loader is not None
@@ -98,13 +96,13 @@ def chromium(folder: Path) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """The machine's Chromium."""
+    """Start the machine's Chromium."""
     with chromium(tmp_path_factory.mktemp("profile")) as profile:
         yield profile
 
 
 def picture(item: pytest.Item, folder: str) -> Path:
-    """Where a test's pictures go, but for what follows in their names."""
+    """The path of a test's pictures without the end of their names."""
     test = re.sub(r"\W+", "-", item.name.removeprefix("test_")).strip("-")
     (SHOTS / folder).mkdir(parents=True, exist_ok=True)
     return SHOTS / folder / test
@@ -112,7 +110,7 @@ def picture(item: pytest.Item, folder: str) -> Path:
 
 @pytest.fixture
 def shots(request: pytest.FixtureRequest) -> Path:
-    """Where this test's pictures go, but for what follows in their names."""
+    """The path of this test's pictures without the end of their names."""
     return picture(request.node, request.node.path.stem.removeprefix("test_"))
 
 
@@ -120,9 +118,8 @@ def shots(request: pytest.FixtureRequest) -> Path:
 def context(
     profile: BrowserContext, request: pytest.FixtureRequest, shots: Path
 ) -> Iterator[BrowserContext]:
-    """A profile without cookies, storage and pages of another test.
-
-    The trace is kept if the test fails (playwright show-trace FILE), where there is one.
+    """A profile without cookies, storage and pages of another test. If the test fails and has a
+    trace, it is kept (playwright show-trace FILE).
     """
     origins: set[str] = set()
 
@@ -146,7 +143,7 @@ def context(
 
 
 def _forget(profile: BrowserContext, empty: Page, origins: set[str]) -> None:
-    """Leave nothing in a profile but what it has fetched."""
+    """Delete everything in a profile except the cache."""
     profile.set_offline(False)
     profile.unroute_all()
     profile.clear_cookies()
@@ -159,7 +156,7 @@ def _forget(profile: BrowserContext, empty: Page, origins: set[str]) -> None:
 
 @pytest.fixture
 def open_page(context: BrowserContext, shots: Path) -> Iterator[Callable[..., LabPage]]:
-    """Opens a page on a JupyterLab; each is checked for errors in its console at the end."""
+    """Return a function that opens a page on a JupyterLab; check the console of each at the end."""
     opened: list[LabPage] = []
 
     def open_lab(server: LabServer, *, load: bool = True) -> LabPage:

@@ -1,7 +1,7 @@
-"""Environments with another Jupyter than that of the tests, made by pip, kept in build/jupyter.
+"""Environments with another Jupyter than the tests', made by pip and kept in build/jupyter.
 
-Promises the product as it is in the checkout, with exactly the named Jupyter, and a new environment
-when that changes. Owns build/jupyter.
+An environment has the product as in the checkout, and exactly the named Jupyter; a change of that
+makes a new one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KERNEL = ["ipykernel>=6.29", "ipywidgets>=8.1,<9"]
 
 
 def python_of(name: str) -> Path:
-    """The interpreter of the environment `name`, made if need be."""
+    """Return the interpreter of the environment `name`, which is created if missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*JUPYTERS[name], *KERNEL, *project["dependencies"]]
     digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
@@ -38,7 +38,7 @@ def python_of(name: str) -> Path:
         _run(sys.executable, "-m", "venv", str(folder))
         _run(str(python), "-m", "pip", "install", "--quiet", *wanted)
         stamp.write_text(digest)
-    # The checkout itself, as an editable install has it.
+    # The checkout itself, like an editable install.
     (site,) = (folder / "lib").glob("python*/site-packages")
     (site / "tfcluster.pth").write_text(f"{ROOT}\n")
     return python

@@ -1,7 +1,7 @@
-"""Flows of the page in JupyterLab that hold wherever runs are, and the parts of it that they use.
+"""Flows of the page in JupyterLab for any backend, and the parts of the page that they use.
 
-Each is one for the browser tests, on this machine, and one for the Kubernetes suite. None knows
-where runs are, so what comes later is waited for, also after a click.
+Each flow has one test on this machine and one in the Kubernetes suite. No flow depends on the
+backend, so each waits for later changes, also after a click.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LOAD = "%load_ext tfcluster_magic\n"
 
 
 def row(lab: LabPage, name: str) -> Locator:
-    """The row of a run."""
+    """Return the row of a run."""
     return lab.sidebar.locator(f".tfc-RunRow[data-run='{name}']")
 
 
 def launch_sleeping(lab: LabPage, name: str) -> None:
-    """A run that goes on until it is stopped, known to the page."""
+    """Launch a run that goes on until it is stopped, and wait until the page shows it."""
     lab.server.launch("sleep.py", workers=2, ps=0, name=name)
     lab.server.manager.wait(name, 180, until=Until.READY)
     expect(row(lab, f"{name}-1")).to_have_attribute("data-phase", "Running")
 
 
 def open_logs(lab: LabPage, name: str, **more: str) -> Locator:
-    """Open the tab; gives its lines."""
+    """Open the tab; return its lines."""
     lab.execute("tfcluster:logs", name=name, **more)
     return lab.page.get_by_role("log", name=f"Output of {name}")
 
 
 def tab(lab: LabPage) -> Locator:
-    """The whole tab in front."""
+    """Return the whole tab in front."""
     return lab.page.locator(".tfc-LogsWidget:visible")
 
 
 def copied(lab: LabPage, log: Locator) -> list[str]:
-    """All lines that are shown, by the keyboard."""
+    """Copy all lines by the keyboard and return them."""
     log.focus()
     lab.page.keyboard.press("Control+a")
     lab.page.keyboard.press("Control+c")
@@ -54,18 +54,18 @@ def copied(lab: LabPage, log: Locator) -> list[str]:
 
 
 def output_of(run: TFCluster) -> list[dict[str, Any]]:
-    """The output of a cell that launched this run, as a notebook keeps it."""
+    """Return the output of a cell that launched this run, as a notebook stores it."""
     data = run_bundle(run)
     return [{"output_type": "display_data", "data": data, "metadata": {}}]
 
 
 def card(lab: LabPage) -> Locator:
-    """The cards of the notebook in front."""
+    """Return the cards of the notebook in front."""
     return lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .tfc-RunCard")
 
 
 def launch_the_active_cell(lab: LabPage) -> None:
-    """Launch the cell in front from the form, and read what it printed."""
+    """Launch the cell in front from the form, and check its output."""
     lab.notebook("%%tfcluster launch --workers 9\nprint('from a cell')", kernel=False)
     lab.cell().locator(".cm-content").click()
     form = opened(lab)
@@ -80,14 +80,14 @@ def launch_the_active_cell(lab: LabPage) -> None:
 
 
 def insert_the_line(lab: LabPage) -> None:
-    """Insert the form's line into a notebook, where it launches the same, and copy it."""
+    """Insert the form's line into a notebook, launch the same there, and copy it."""
     lab.notebook("%load_ext tfcluster_magic", name="examples/own.ipynb")
     lab.run_cell()
     form = opened(lab)
     form.get_by_label("Path of the program").fill("hello.py")
     expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
     form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # before the line below it is that of now
+    form.get_by_role("button", name="Copy").click()  # wait until the line below it is current
     expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
     copied = lab.page.evaluate("navigator.clipboard.readText()")
     assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
@@ -104,7 +104,7 @@ def insert_the_line(lab: LabPage) -> None:
 
 
 def launch_what_fails(lab: LabPage) -> None:
-    """Launch a program that fails from the form, read why below it, and delete the run."""
+    """Launch a program that fails from the form, read the reason below it, and delete the run."""
     form = opened(lab)
     form.get_by_label("Path of the program").fill("fail.py")
     launch(form)
@@ -120,7 +120,7 @@ def launch_what_fails(lab: LabPage) -> None:
 
 
 def rerun(lab: LabPage) -> None:
-    """Rerun from the sidebar, and see the run in a shell."""
+    """Rerun from the sidebar, and list the run in a shell."""
     lab.server.launch("hello.py", workers=1, ps=0, name="hi")
     lab.server.manager.wait("hi", 180)
     expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
@@ -164,7 +164,7 @@ def launch_the_copied_line(lab: LabPage) -> None:
 
 
 def count_in_the_status_bar(lab: LabPage) -> None:
-    """Count what is active in the status bar until it ends."""
+    """Check the count of active runs in the status bar until it ends."""
     item = lab.page.locator("#jp-main-statusbar").get_by_role("button", name="1 cluster")
     lab.server.launch("sleep.py", workers=2, ps=0, name="digits")
     expect(item).to_have_text("1 cluster · 2 tasks")
@@ -175,7 +175,7 @@ def count_in_the_status_bar(lab: LabPage) -> None:
 
 
 def tell_a_failure_once(lab: LabPage) -> None:
-    """Read of a failure in a notification, show the run, and reload."""
+    """Check that one notification reports a failure, show the run, and reload."""
     lab.server.launch("fail.py", workers=1, ps=0, name="broken")
     toast = lab.page.locator(".Toastify__toast").filter(has_text="broken-1 failed")
     expect(toast).to_contain_text("the data set is empty")
@@ -188,7 +188,7 @@ def tell_a_failure_once(lab: LabPage) -> None:
 
 
 def read_all_tasks(lab: LabPage) -> None:
-    """Read the output of all tasks, choose one, and copy its lines."""
+    """Read the output of all tasks, select one, and copy its lines."""
     lab.server.launch("hello.py", workers=3, name="hi")
     log = open_logs(lab, "hi-1")
 
@@ -201,7 +201,7 @@ def read_all_tasks(lab: LabPage) -> None:
     lab.theme("dark")
     lab.screenshot("tasks-dark")
     expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # where a name server is slow, the task says that before
+    lines = copied(lab, log)  # with a slow name server the task prints about it first
     assert lines[-1] == "worker-1 | hello from worker-1"
     assert all(line.startswith("worker-1 | ") for line in lines)
 

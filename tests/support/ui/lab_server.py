@@ -1,9 +1,8 @@
-"""A real JupyterLab for browser tests, as a process of its own, and the runs that live beside it.
+"""A real JupyterLab for browser tests, as its own process, and the runs on the same machine.
 
-Promises folders of its own (settings, state, workspace), the extension as it was built when the
-tests began (a rebuild meanwhile changes nothing), and that after `clean` no run, kernel,
-TensorBoard or setting of a test is left, after `close` no process. Owns everything below its
-folder.
+It has its own folders (settings, state, workspace), and the extension as built when the tests
+began, so that a rebuild changes nothing. After `clean` no run, kernel, TensorBoard or setting of a
+test is left, and after `close` no process.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from . import workspace
 
 BIN = Path(sys.executable).parent
 START = 90.0
-"""Seconds until JupyterLab answers, on a machine that is busy with others."""
+"""Seconds until JupyterLab answers on a busy machine."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_")
 
 
 class LabServer:
-    """JupyterLab on a free port of this machine; it keeps its port when it is started again.
+    """JupyterLab on a free port of this machine, which it keeps when it restarts.
 
     Args:
-        folder: everything of it lies below.
+        folder: the parent of all its folders.
         assets: folder of the built labextension.
         base_url: with slashes at both ends.
-        python: in whose environment Jupyter is; without it, in that of the tests.
+        python: the interpreter of Jupyter's environment; the tests' own by default.
         program: `jupyterlab` or `notebook`.
     """
 
@@ -65,8 +64,8 @@ class LabServer:
         self.root = folder / "workspace"
         self.state = folder / "state"
         self.settings = folder / "settings"
-        self.limits = folder / "limits.json"  # what a hub allows its user
-        self.enabled = True  # the server extension
+        self.limits = folder / "limits.json"  # the hub's limits for its user
+        self.enabled = True  # whether the server extension is on
         self._process: subprocess.Popen[bytes] | None = None
         self.manager = ClusterManager(
             state_dir=str(self.state),
@@ -80,12 +79,12 @@ class LabServer:
 
     @property
     def url(self) -> str:
-        """Where it answers, with a slash at the end."""
+        """The URL, with a slash at the end."""
         return f"http://127.0.0.1:{self.port}{self.base_url}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What it is started with; a shell with these variables sees the same runs."""
+        """Return its environment; a shell with these variables sees the same runs."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         folders = {
             "HOME": "home",
@@ -101,13 +100,13 @@ class LabServer:
         return {
             **kept,
             **{name: str(self.folder / where) for name, where in folders.items()},
-            "JUPYTER_PREFER_ENV_PATH": "0",  # its own configuration goes first
+            "JUPYTER_PREFER_ENV_PATH": "0",  # its own configuration comes first
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "LANGUAGE": "en",
         }
 
     def start(self) -> None:
-        """Start it, on the port it had before, and wait until it answers."""
+        """Start it, on its earlier port, and wait until it answers."""
         assert self._process is None, "it runs"
         (self.folder / "home").mkdir(exist_ok=True)
         named = self.folder / "config" / "jupyter_server_config.d" / "tfcluster_magic.json"
@@ -160,16 +159,16 @@ class LabServer:
             self.start()
 
     def stop(self) -> None:
-        """End it; kernels end with it, runs go on."""
+        """End it; kernels end with it, runs continue."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGABRT)  # it writes where each thread is
+            self._process.send_signal(signal.SIGABRT)  # it prints the stack of each thread
             self._process.wait()
-            # What Jupyter Server does when a page was still loading; anything else is ours.
+            # Messages of Jupyter Server if a page was still loading; any other is the product's.
             known = "in _shutdown" in self.said() and "anyio/_backends" in self.said()
             assert known, f"JupyterLab did not end in 30 s:\n{self.said()}"
         finally:
@@ -177,11 +176,11 @@ class LabServer:
 
     @property
     def log(self) -> Path:
-        """The file of what it prints."""
+        """The file of its output."""
         return self.folder / "lab.log"
 
     def said(self) -> str:
-        """The end of what it printed."""
+        """Return the end of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
 
     def _answers(self) -> bool:
@@ -191,7 +190,7 @@ class LabServer:
             return False
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """One request to `<base_url><path>` with the token; gives the JSON of the answer."""
+        """Send a request to `<base_url><path>` with the token; return the answer's JSON."""
         request = urllib.request.Request(
             self.url + path,
             method=method,
@@ -201,10 +200,10 @@ class LabServer:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
 
-    # -- runs, as code and a shell have them -------------------------------------------------------
+    # -- runs, by code and a shell -----------------------------------------------------------------
 
     def launch(self, program: str | None = None, *arguments: str, **options: Any) -> TFCluster:
-        """Launch as code beside the Lab does; `program` is a path in the workspace."""
+        """Launch as code on the same machine does; `program` is a path in the workspace."""
         where = None if program is None else str(self.root / program)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.environment.items():
@@ -213,7 +212,7 @@ class LabServer:
             return self.manager.launch(where, list(arguments), **{"grace": 2.0, **options})
 
     def shell(self, *words: str) -> str:
-        """`tfcluster WORDS` as a shell beside the Lab runs it; gives what it prints."""
+        """Run `tfcluster WORDS` as a shell on the same machine does; return its output."""
         done = subprocess.run(
             [str(BIN / "tfcluster"), *words],
             cwd=self.root,
@@ -227,14 +226,14 @@ class LabServer:
         return done.stdout
 
     def delete(self, name: str) -> None:
-        """Delete a run with its output once nothing of it runs."""
+        """Delete a run with its output once it has ended."""
         self.manager.wait(name, 180, until=Until.RELEASED)
         self.manager.delete(name, with_logs=True)
 
-    # -- the end of a test, the end of all ---------------------------------------------------------
+    # -- the end of a test, and of all tests -------------------------------------------------------
 
     def clean(self) -> None:
-        """End what a test started and forget what it set."""
+        """End what a test started and reset its settings."""
         if self._process is not None:
             for session in self.ask("GET", "api/sessions"):
                 self._forget(f"api/sessions/{session['id']}")
@@ -252,7 +251,7 @@ class LabServer:
             self.manager.stop(run.metadata.name, "the test is over")
         for run in runs:
             self.delete(run.metadata.name)
-        # Numbers of runs are used once: each test counts from 1 again.
+        # Run numbers are used once, so that each test counts from 1 again.
         (self.state / "hours.json").unlink(missing_ok=True)
         shutil.rmtree(self.root / "log", ignore_errors=True)
 
@@ -260,7 +259,7 @@ class LabServer:
         try:
             answer = self.ask("GET", "tfcluster/api/tensorboards")
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # the extension is disabled
+            if error.code != 404:  # the extension is off
                 raise
             return []
         boards: list[dict[str, Any]] = answer["tensorboards"]
@@ -274,7 +273,7 @@ class LabServer:
                 raise
 
     def close(self) -> None:
-        """End all of it; nothing may be left."""
+        """End all its processes, and check that none is left."""
         try:
             self.clean()
         finally:
@@ -297,7 +296,7 @@ class LabServer:
 def _carries(pid: int, mark: bytes) -> bool:
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
+    except OSError:  # ended, or another user's
         return False
 
 

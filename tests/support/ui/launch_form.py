@@ -1,4 +1,4 @@
-"""The launch form as a person uses it in a browser."""
+"""The launch form as a user fills it in in a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAUNCH = "Launch a TFCluster"
 
 @pytest.fixture
 def form(lab: LabPage) -> Locator:
-    """The form, opened by its command, after the server has said what there is."""
+    """Return the form, opened by its command, after the server has sent its options."""
     return opened(lab)
 
 
@@ -28,6 +28,6 @@ def button(form: Locator) -> Locator:
 
 
 def launch(form: Locator) -> None:
-    """Press the button once nothing stands against it."""
+    """Click the button once the form has no problems."""
     expect(button(form)).not_to_have_attribute("aria-disabled", "true")
     button(form).click()

@@ -1,7 +1,7 @@
-"""JupyterLab in a browser, in the words of a person: open a notebook, run a cell, choose a theme.
+"""JupyterLab in a browser, by a user's actions: open a notebook, run a cell, choose a theme.
 
-Promises to return when what was asked for is there. Holds no knowledge of a single screen of ours:
-the tests of a screen find its parts by role and name.
+A method returns when its result is visible. Nothing here depends on a screen of the product: the
+tests of a screen find its parts by role and name.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class LabPage:
 
     Args:
         page: a page of playwright, for everything that has no method here.
-        server: the Lab behind it.
-        shots: where screenshots of this test go; `-<name>.png` is added.
+        server: its Lab.
+        shots: path of this test's screenshots; `-<name>.png` is added.
     """
 
     def __init__(self, page: Page, server: LabServer, shots: Path) -> None:
@@ -42,22 +42,21 @@ class LabPage:
     # -- the whole page ----------------------------------------------------------------------------
 
     def load(self, path: str = "lab", *, reset: bool = True, origin: str | None = None) -> None:
-        """Open (again) JupyterLab and wait until all of it is there; `reset` forgets the layout."""
+        """Open JupyterLab (again) and wait until it is complete; `reset` forgets the layout."""
         query = f"?token={self.server.token}" + ("&reset" if reset else "")
         self.page.goto((origin or self.server.url) + path + query)
         self.restored()
-        if reset:  # what a new layout opens by itself, and takes the focus
+        if reset:  # a new layout opens it by itself, and it takes the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
 
     def reload(self) -> None:
-        """As F5 does; the layout is restored."""
+        """Reload as F5 does; the layout is restored."""
         self.page.reload()
         self.restored()
 
     def layout_saved(self, *tabs: str) -> None:
-        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names.
-
-        It does so a moment after the last change, and the tabs' own state before that.
+        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names. It
+        does so a moment after the last change, and saves the tabs' own state before that.
         """
 
         def saved() -> str:
@@ -71,14 +70,13 @@ class LabPage:
         wait_until(are_saved, lambda: f"{tabs} are saved: {saved()}", every=0.1)
 
     def restored(self) -> None:
-        """Wait until JupyterLab has put everything in its place."""
-        # A second tab is sent on to a workspace of its own meanwhile: this waits beyond that.
+        """Wait until JupyterLab has restored its layout."""
+        # A second tab is redirected to its own workspace meanwhile: this waits for longer.
         self._until("() => window.jupyterapp?.restored")
 
     def _until(self, found: str, patience: float | None = None) -> None:
-        """Wait until this gives something, and if that is a promise, for its end.
-
-        So it must not be an async function: what that gives is something from the first.
+        """Wait until this expression gives a value, and if that is a promise, for its end. So it
+        must not be an async function, whose promise would be a value from the first.
         """
         self.page.wait_for_function(found, timeout=patience)
 
@@ -90,7 +88,7 @@ class LabPage:
         )
 
     def execute_later(self, command: str, **arguments: Any) -> None:
-        """Run a command that asks something: its end is not waited for."""
+        """Run a command that opens a dialog, without waiting for its end."""
         self.page.evaluate(
             "([id, args]) => { void window.jupyterapp.commands.execute(id, args); }",
             [command, arguments],
@@ -112,7 +110,7 @@ class LabPage:
         expect(self.page.locator(f"body[data-jp-theme-light='{light}']")).to_be_attached()
 
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
-        """Keep a picture of the page, or of a part of it, under build/screenshots."""
+        """Save a picture of the page, or of a part of it, under build/screenshots."""
         path = self._shots.with_name(f"{self._shots.name}-{name}.png")
         if of is None:
             self.page.screenshot(path=path)
@@ -125,11 +123,11 @@ class LabPage:
         """JupyterLab's modal dialog."""
         return self.page.locator(".jp-Dialog")
 
-    # -- our sidebar -------------------------------------------------------------------------------
+    # -- the product's sidebar ---------------------------------------------------------------------
 
     @property
     def sidebar(self) -> Locator:
-        """TFCluster's sidebar, shown if it was not."""
+        """Return TFCluster's sidebar, opened if it was not."""
         found = self.page.locator("#tfcluster-sidebar")
         if not found.is_visible():
             self.execute("tfcluster:open-sidebar")
@@ -150,7 +148,7 @@ class LabPage:
         kernel: bool = True,
         metadata: Mapping[str, object] | None = None,
     ) -> Locator:
-        """Write and open a notebook of these cells; without `kernel`, none is waited for."""
+        """Write and open a notebook with these cells; without `kernel`, do not wait for one."""
         workspace.notebook(self.server.root / name, cells or [""], outputs, metadata)
         self.open(name)
         found = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
@@ -160,18 +158,18 @@ class LabPage:
         return found
 
     def idle(self) -> None:
-        """Wait until the notebook's kernel has nothing to do."""
-        # The indicator on the screen says "idle" before the kernel is there, too.
+        """Wait until the notebook's kernel is idle."""
+        # The indicator on the screen says "idle" even before the kernel has started.
         context = "window.jupyterapp?.shell.currentWidget?.sessionContext"
         for found in ("ready", "session?.kernel?.info", "session?.kernel?.status === 'idle'"):
             self._until(f"() => {context}?.{found}", 60_000)
 
     def cell(self, number: int = 0) -> Locator:
-        """A code cell of the notebook in front, counted from 0."""
+        """Return a code cell of the notebook in front, counted from 0."""
         return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number)
 
     def run_cell(self, number: int = 0, *, wait: bool = True) -> Locator:
-        """Run a cell with Shift+Enter; gives its output area, after its end unless not `wait`."""
+        """Run a cell with Shift+Enter; return its output area, after its end unless not `wait`."""
         cell = self.cell(number)
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Shift+Enter")
@@ -181,14 +179,14 @@ class LabPage:
         return cell.locator(".jp-Cell-outputArea")
 
     def run(self, source: str) -> Locator:
-        """Run a cell's text in a new notebook; gives the output area."""
+        """Run a cell's text in a new notebook; return the output area."""
         self.notebook(source)
         return self.run_cell()
 
-    # -- what a test must know of the page ---------------------------------------------------------
+    # -- the state of the page ---------------------------------------------------------------------
 
     def pwned(self) -> object:
-        """What a script that came from a program or a name has left behind: must be None."""
+        """Return the trace of a script injected by a program or a name: it must be None."""
         return self.page.evaluate("() => window.__pwned ?? null")
 
     def setting(self, plugin: str, **values: object) -> None:

@@ -1,7 +1,7 @@
-"""What a page's console said: every error of a page is an error of the test.
+"""The console of a page: every error in it is an error of the test.
 
-`ALLOWED` are messages that JupyterLab itself or the browser says, each with when it does. A test of
-a fault names what it provokes with `Console.allow`.
+`ALLOWED` are messages of JupyterLab itself or of the browser, each with its circumstances. A test
+of a fault names the expected errors with `Console.allow`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from playwright.sync_api import ConsoleMessage, Error, Page
 
 ALLOWED = {
-    # Notebook 7.2, of a file that has no checkpoint
+    # Notebook 7.2, for a file without a checkpoint
     r"reading 'last_modified'[\s\S]*static/notebook/",
-    # Notebook 7.6, when settings are loaded before those of its shortcuts
+    # Notebook 7.6, if settings load before those of its shortcuts
     r"reading 'schema'[\s\S]*static/notebook/notebook_core",
     # Jupyter Server, asked for its kernels in the moment in which one starts: the new one has no
     # `last_activity` yet (its list_kernels passes over KeyError, not over TraitError)
@@ -23,8 +23,8 @@ AWAY = (
     r"Failed to fetch|ERR_|WebSocket|NetworkError|Connection lost|503 \(|Load failed"
     r"|404 .*/api/kernels/"
 )
-"""What the browser and JupyterLab itself say in the console while a server is away, and when one is
-back that has not its kernels any more.
+"""Messages of the browser and JupyterLab in the console while a server is down, and after its
+return without its kernels.
 """
 OURS = "tfcluster-labextension"
 
@@ -39,12 +39,12 @@ class Console:
         page.on("console", self._message)
 
     def allow(self, pattern: str) -> None:
-        """Errors with this in their text or address are what the test provokes."""
+        """Allow errors with this in their text or address, which the test provokes."""
         self._allowed.append(re.compile(pattern))
 
     @property
     def errors(self) -> list[str]:
-        """Everything that nobody allowed."""
+        """Return every error that is not allowed."""
         return [e for e in self._errors if not any(p.search(e) for p in self._allowed)]
 
     def _page_error(self, error: Error) -> None:
@@ -52,7 +52,7 @@ class Console:
 
     def _message(self, message: ConsoleMessage) -> None:
         where = message.location
-        # A warning that foretells errors: our extension was built for another JupyterLab than this.
+        # A warning that precedes errors: the extension was built for another JupyterLab than this.
         unfit = "Unsatisfied version" in message.text and OURS in where["url"]
         if message.type == "error" or unfit:
             self._errors.append(f"{message.text} ({where['url']}:{where['lineNumber']})")

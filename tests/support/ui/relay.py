@@ -1,7 +1,7 @@
-"""A wire between the browser and a JupyterLab that can be cut and mended.
+"""A connection between the browser and a JupyterLab that can be cut and restored.
 
-While it is cut, nothing passes in either direction and nobody is told, as when a laptop leaves its
-network: connections stay open, new ones are taken and never answered. Owns its port and threads.
+While it is cut, nothing passes in either direction and neither side notices, as when a laptop
+leaves its network: connections stay open, new ones are accepted and never answered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 class Relay:
-    """Listens on a free port of this machine and passes everything on to `port`."""
+    """A relay that listens on a free port of this machine and forwards everything to `port`."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -24,11 +24,11 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """From now on, nothing arrives."""
+        """Forward nothing from now on."""
         self._whole.clear()
 
     def mend(self) -> None:
-        """What was held back arrives, and everything after it."""
+        """Forward everything again, first the data since the cut."""
         self._whole.set()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The folder that a Lab of the browser tests shows: small programs, and notebooks on demand.
+"""The folder of a Lab in the browser tests: small programs, and notebooks on demand.
 
-Programs say what a test can wait for, and do one thing each. They start at once, without
+Each program does one thing and prints texts for which a test can wait. They start at once, without
 TensorFlow; real trainings are in `examples/`.
 """
 
@@ -65,7 +65,7 @@ PROGRAMS = {
 
 
 def prepare(root: Path) -> None:
-    """Write the programs, and the examples beside them."""
+    """Write the programs and the examples."""
     root.mkdir(parents=True)
     for name, text in PROGRAMS.items():
         (root / name).write_text(text)
@@ -82,8 +82,8 @@ def notebook(
 ) -> None:
     """Write a notebook of code cells, with these outputs (nbformat 4) for the first of them.
 
-    With the `metadata` of one that JupyterLab has saved, it is as JupyterLab leaves one, which it
-    does not change when it opens it.
+    With the `metadata` of a notebook that JupyterLab has saved, JupyterLab does not change it when
+    it opens it.
     """
     written = [
         {
