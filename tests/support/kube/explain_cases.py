@@ -48,7 +48,7 @@ FLOW = "import tensorflow\n"
 
 @dataclass
 class Case:
-    """A run, Kubernetes' message once it knows the cause, and the message expected in the status."""
+    """A run, Kubernetes' message when it knows the cause, and the expected status message."""
 
     spec: Spec
     known: str

@@ -1,4 +1,4 @@
-"""The operator's ledgers: each run once, whatever is deleted or restarted, and budgets by them."""
+"""The operator's ledgers: each run counts once, whatever is deleted or restarted; and budgets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfcluster_magic.spec import TFCluster
 
 @pytest.fixture
 def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
-    """An operator that keeps ledgers, before a namespace of ada's."""
+    """An operator that keeps ledgers, with a namespace of ada's."""
     monkeypatch.setattr(accounting, "LEDGER_PERIOD", 0.02)
     monkeypatch.setattr(accounting, "LEDGER_DELAY", 0.1)
     yield (made := Book(world))
@@ -35,7 +35,7 @@ def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
 
 
 def held(world: World, name: str) -> float:
-    """Core-seconds that a run's record says."""
+    """Return the core-seconds in a run's record."""
     cluster: TFCluster = custom_resource.read(world.run(name))
     run = ledger.accounted_run(cluster)
     assert run is not None
@@ -43,13 +43,13 @@ def held(world: World, name: str) -> float:
 
 
 def finish(world: World, name: str) -> None:
-    """The run's one worker is done."""
+    """Let the run's one worker succeed."""
     world.pod(f"{name}-worker", "succeeded", 0, f"{name}-worker-0-first")
     world.wait(name, lambda status: status.get("releasedAt"))
 
 
 def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, book: Book) -> None:
-    """Two writes for each run; what it held is in the ledger of its user, group and cluster."""
+    """Each run causes two ledger writes; its hours count for its user, group and cluster."""
     up(world)
     wait_until(lambda: list(book.kept.begun.values()))
     assert book.kept.days == {}
@@ -66,7 +66,7 @@ def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, 
 def test_a_short_run_is_written_down_once(
     world: World, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty that begin at once do not wait for their ledgers; budgets count them, though."""
+    """Fifty runs that start at once do not wait for their ledgers, but budgets count them."""
     monkeypatch.setattr(accounting, "LEDGER_DELAY", 3600.0)
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
     up(world)
@@ -78,8 +78,8 @@ def test_a_short_run_is_written_down_once(
 
 
 def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
-    """A record that is deleted leaves its hours; an operator that begins anew counts nothing a
-    second time, and goes on from what is there.
+    """A deleted record leaves its hours; a new operator counts nothing twice, and continues from
+    the ledger.
     """
     up(world)
     finish(world, "digits-1")
@@ -101,8 +101,8 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
 
 
 def test_a_number_outlives_its_run(world: World, book: Book) -> None:
-    """The highest number of a name is kept and told when its run is deleted, also of one that never
-    held anything, and by an operator that begins anew.
+    """The highest number of a name stays known after its run is deleted, also for a run that never
+    used resources, and for a new operator.
     """
 
     def told() -> object:
@@ -119,13 +119,13 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
     wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
     assert book.keeper is not None
     keeper = book.keeper
-    wait_until(lambda: not keeper._numbers["a"])  # it is written down
+    wait_until(lambda: not keeper._numbers["a"])  # it has been written
     book.restart()
     wait_until(lambda: told() == {"digits": 1, "later": 4})
 
 
 def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, book: Book) -> None:
-    """Whoever takes the record away takes no hours with it."""
+    """Deleting a running run's record removes none of its hours."""
     up(world)
     wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
@@ -138,7 +138,7 @@ def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, boo
 def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
     world: World, book: Book
 ) -> None:
-    """What it held until the last operator acted, as far as that is known."""
+    """A run deleted without an operator counts until the last operator's turn, as far as known."""
     up(world)
     wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
@@ -151,7 +151,7 @@ def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
 
 
 def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
-    """A refusal of the API, or another writer, loses nothing and doubles nothing."""
+    """A refusal of the API or another writer loses no hours and counts none twice."""
     up(world)
     wait_until(lambda: book.kept.begun)
     down = Refusal(503, "ServiceUnavailable", "later")
@@ -159,7 +159,7 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
     finish(world, "digits-1")
     world.server.remove(f"{RUNS}/digits-1")
     other = json.loads(json.dumps(world.server.objects[LEDGER]))
-    world.server.put(LEDGER, other)  # its version is another now
+    world.server.put(LEDGER, other)  # its version changes
     world.server.refuses = lambda _method, _where: None
     wait_until(lambda: book.kept.counted)
     assert book.seconds() > 0
@@ -167,8 +167,8 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
 
 
 def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
-    """What runs counts before it is over, what is over after its record went; without a budget
-    nobody is asked.
+    """A budget counts running runs, and ended ones after their records are deleted; without a
+    budget nothing is checked.
     """
     up(world)
     assert book.told() == []
@@ -187,7 +187,7 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator tells of what is over, and a client adds what runs."""
+    """The operator publishes the hours of ended runs, and a client adds the running ones."""
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")
@@ -196,7 +196,7 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     assert book.keeper is not None
     wait_until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
     text = book.keeper.published_text("a")
-    assert text is book.keeper.published_text("a")  # made once
+    assert text is book.keeper.published_text("a")  # it is computed once
     both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
     told = hour_ledgers.read_account(text, both, time.time())
     assert told.group == "ml101"
@@ -208,7 +208,9 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
 
 
 def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
-    """Of an older installation, whose role does not have it: budgets count what is on record."""
+    """An operator without the right, from an older role, counts for budgets only the existing
+    records.
+    """
     book.end()
     no = Refusal(403, "Forbidden", "no")
     world.server.refuses = lambda _method, where: no if "/configmaps" in where else None
@@ -222,8 +224,8 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
-    """Beside what was held while somebody measured, and not before a task had its room; a cluster
-    without metrics tells nothing.
+    """The measured use is published next to the hours in which it was measured, and only once a
+    task runs; a cluster without metrics publishes none.
     """
     up(world)
     assert book.keeper is not None
@@ -240,7 +242,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     since = kube_held.bound_since(pod)
     assert since is not None
     meter.sample(0.0, since - 40.0)
-    assert meter.usage_of(uid) is None  # since when is not known
+    assert meter.usage_of(uid) is None  # the start of the measurement is unknown
     meter.sample(60.0, since + 20.0)
     meter.sample(100.0, since + 60.0)
     assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.requested_cores(pod)))
@@ -249,7 +251,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     (row,) = ledger.hours_rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.requested_cores(pod) / 3600, abs=1e-6)
-    wait_until(lambda: meter.usage_of(uid) is None)  # it is written down
+    wait_until(lambda: meter.usage_of(uid) is None)  # it has been written
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS_API) else None
     with pytest.raises(ApiError):
@@ -257,7 +259,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
 
 
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
-    """An operator of one namespace does not take the runs of another for deleted ones."""
+    """An operator of one namespace does not treat the runs of another as deleted."""
     up(world)
     wait_until(lambda: book.kept.begun)
     before = book.kept

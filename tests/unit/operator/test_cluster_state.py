@@ -1,4 +1,4 @@
-"""What the operator's caches keep of records."""
+"""The parts of records in the operator's caches."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tfcluster_magic.operator.cluster_state import REFUSED, trim_run
 
 
 def written(generation: int, phase: str, text: str = "print(1)\n" * 1000) -> dict[str, Any]:
-    """A record that somebody wrote by hand, in a phase."""
+    """Return a record that a user wrote by hand, in a phase."""
     head = {"name": "digits-1", "namespace": "ada", "uid": "1", "generation": generation}
     return {"metadata": head, "spec": {"program": {"inline": text}}, "status": {"phase": phase}}
 
 
 def test_a_program_written_by_hand_is_read_once() -> None:
-    """A change of status costs no checksum of the program; a changed spec is read again, and
-    nothing is kept of the text.
+    """A change of status computes no checksum of the program; a changed spec is read again, and the
+    text is not kept.
     """
     first = trim_run(written(1, "Starting"))
     again = trim_run(written(1, "Running"), first)
@@ -28,13 +28,13 @@ def test_a_program_written_by_hand_is_read_once() -> None:
 
 
 def test_a_record_of_an_earlier_release_keeps_its_program() -> None:
-    """Text that takes more in etcd than a launch may have is read when the record has a status."""
+    """Program text larger than a launch allows is accepted if the record has a status."""
     kept = trim_run(written(1, "Running", "print('a')\n" * 5900))
     assert kept["spec"]["program"]["sha256"]
 
 
 def test_a_refusal_of_many_problems_names_the_first_and_counts_the_rest() -> None:
-    """A record can have thousands of problems; its status says the first, in every language."""
+    """A record can have thousands of problems; its status lists the first, in every language."""
     found = written(1, "")
     found["spec"]["env"] = {f"TFCLUSTER_{n}": "x" for n in range(200)}
     del found["status"]

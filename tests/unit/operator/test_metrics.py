@@ -1,4 +1,4 @@
-"""What Prometheus is told by an operator that ran launches."""
+"""The Prometheus metrics of an operator that ran launches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Samples = dict[tuple[str, ...], float]
 
 
 def samples(world: World) -> Samples:
-    """Each number by its name and the values of its labels; of histograms count and sum."""
+    """Return each sample by its name and label values; for histograms count and sum."""
     assert world.controller is not None
     lease: Any = SimpleNamespace(leads=lambda: world.leads)
     text = controller_metrics(world.controller, lease)
@@ -33,7 +33,9 @@ def samples(world: World) -> Samples:
 
 
 def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
-    """Queue, first task, all tasks and giving back are observed once, the end by its reason."""
+    """The times of queue, first task, all tasks and release are observed once, the end with its
+    reason.
+    """
     up(world, workers=2, reclaim_after=0.0)
     wait_until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
     now = samples(world)
@@ -56,9 +58,9 @@ def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
 
 @pytest.mark.parametrize("record", ["gone", "ended", "active"])
 def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
-    """Pods are overdue a minute after their run had to give them back, or is gone."""
+    """Pods are overdue a minute after their run had to release them, or was deleted."""
     up(world, ps=1)
-    world.leads = False  # nobody acts
+    world.leads = False  # no operator acts
     if record == "gone":
         pod = copy.deepcopy(world.server.objects[POD])
         world.server.remove(f"{RUNS}/digits-1")
@@ -78,7 +80,7 @@ def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
 
 
 def test_labels_do_not_grow_with_runs(world: World) -> None:
-    """Twenty runs make as many series as one: no label names a user or a run."""
+    """Twenty runs have as many series as one: no label names a user or a run."""
     world.launch("digits-1")
     world.phase("digits-1", "Starting")
     before = samples(world)
@@ -89,12 +91,12 @@ def test_labels_do_not_grow_with_runs(world: World) -> None:
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(world: World) -> None:
-    """Every number that a panel or an alert names is told by the operator."""
+    """Every metric in a panel or an alert exists."""
     world.launch("digits-1")
     world.phase("digits-1", "Starting")
     told = {name for name, *_labels in samples(world)}
     told |= {f"{name.removesuffix('_count')}_bucket" for name in told if name.endswith("_count")}
-    told |= {"runs_ended_total"}  # once one has
+    told |= {"runs_ended_total"}  # exists after the first end
     monitoring = ROOT / "k8s" / "monitoring"
     for name in ("dashboard.json", "rules.yaml"):
         asked = set(re.findall(r"\btfcluster_([a-z_]+)", (monitoring / name).read_text()))

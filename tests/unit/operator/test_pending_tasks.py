@@ -1,4 +1,4 @@
-"""The operator's questions about tasks that are not up: few, remembered, and forgotten."""
+"""The operator's API requests about tasks that are not up: few, cached, and forgotten."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ RECORDED = DATA / "waiting"
 
 
 class RecordedApi:
-    """The API as it was when a cause was recorded, and how often it was asked."""
+    """The API as recorded for a cause, and the number of its requests."""
 
     def __init__(self, seen: dict[str, Any]) -> None:
         self.seen, self.reads, self.answers = seen, 0, True
 
     def every(self, where: str, **query: Any) -> Listing:
-        """The events of one object: nothing else is listed."""
+        """Return the events of one object; nothing else is listed."""
         self._count()
         assert where.endswith("/events")
         uid = str(query["fieldSelector"]).removeprefix("involvedObject.uid=")
         return Listing(self.seen["events"].get(uid, []), "1")
 
     def get(self, where: str, **_query: Any) -> dict[str, Any]:
-        """A claim."""
+        """Return a claim."""
         self._count()
         name = where.rpartition("/")[2]
         found = [each for each in self.seen["claims"] if each["metadata"]["name"] == name]
@@ -46,7 +46,7 @@ class RecordedApi:
         return claim
 
     def lines(self, where: str, **_query: Any) -> list[bytes]:
-        """The last lines of a pod's log."""
+        """Return the last lines of a pod's log."""
         self._count()
         return [line.encode() for line in self.seen["logs"][where.split("/")[-2]]]
 
@@ -57,7 +57,7 @@ class RecordedApi:
 
 
 class Place:
-    """An explainer before recorded objects, and a clock that the test moves."""
+    """An explainer with recorded objects, and a clock that the test moves."""
 
     def __init__(self, cause: str) -> None:
         self.seen = json.loads((RECORDED / f"{cause}.json").read_text())
@@ -76,7 +76,7 @@ class Place:
         self.summed_up += 1
 
     def sentences(self, run: int = 1, pods: list[Any] | None = None) -> list[str]:
-        """What is told of run `digits-<run>`."""
+        """Return the messages for run `digits-<run>`."""
         head = Metadata(
             name=f"digits-{run}",
             cluster="digits",
@@ -92,7 +92,7 @@ class Place:
 
 
 def test_a_quota_is_told_after_one_question() -> None:
-    """A Job's events are read once and remembered; a second later they are read again."""
+    """A Job's events are read once and cached; a second later they are read again."""
     place = Place("quota")
     assert "the quota small of this namespace is used up" in place.sentences()[0]
     assert place.api.reads == 1
@@ -104,7 +104,7 @@ def test_a_quota_is_told_after_one_question() -> None:
 
 
 def test_an_old_question_is_asked_less_often() -> None:
-    """What stays the same for minutes is read every ten seconds."""
+    """A state that lasts for minutes is read every ten seconds."""
     place = Place("quota")
     place.sentences()
     for _second in range(200):
@@ -118,7 +118,7 @@ def test_an_old_question_is_asked_less_often() -> None:
 
 
 def test_many_runs_share_a_few_reads() -> None:
-    """A hundred runs that wait ask no more than all are allowed together; each is told in turn."""
+    """A hundred waiting runs together keep the rate limit; each is explained in turn."""
     place = Place("quota")
     for run in range(1, 101):
         place.sentences(run)
@@ -132,7 +132,7 @@ def test_many_runs_share_a_few_reads() -> None:
 
 
 def pods_of(place: Place, count: int) -> list[Any]:
-    """As many pods as the first that was recorded, and a Job that has them."""
+    """Return as many pods as the first recorded one, and their Job."""
     pod, pods = place.seen["pods"][0], []
     for index in range(count):
         head = pod["metadata"]
@@ -144,7 +144,7 @@ def pods_of(place: Place, count: int) -> list[Any]:
 
 
 def test_six_hundred_pods_are_one_question() -> None:
-    """Pods of one state are asked once for all; what they mount is asked beside it."""
+    """Pods in one state cause one request for all, and one for their volumes."""
     place = Place("secret-file-missing")
     pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [
@@ -157,7 +157,7 @@ def test_six_hundred_pods_are_one_question() -> None:
 def test_many_pods_are_looked_through_now_and_then(
     tasks: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of 600 pods that start wakes their run: they are explained together, a few at once."""
+    """Each of 600 starting pods wakes their run: they are explained together, a few at once."""
     looked = []
 
     def count(*words: Any) -> list[Any]:
@@ -179,7 +179,7 @@ def test_many_pods_are_looked_through_now_and_then(
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:
-    """After a question that nobody answers none is asked for a while; what was known stays."""
+    """After a request without an answer there is none for a while; the last explanation stays."""
     place = Place("quota")
     known = place.sentences()
     place.api.answers = False
@@ -196,7 +196,7 @@ def test_an_api_that_does_not_answer_is_left_alone() -> None:
 
 
 def test_what_does_not_wait_is_forgotten() -> None:
-    """Nothing is kept of a run whose tasks need no explaining."""
+    """No data is kept for a run whose tasks need no explanation."""
     place = Place("quota")
     place.sentences()
     place.explainer.forget(("ada", "digits-1"))
@@ -208,14 +208,14 @@ def test_what_does_not_wait_is_forgotten() -> None:
 
 
 def test_a_claim_says_why_it_has_no_volume() -> None:
-    """A pod that waits for a claim leads to the claim and to what was said of that."""
+    """A pod that waits for a claim is explained by the claim and its events."""
     place = Place("claim-unbound-no-provisioner")
     assert "example.org/nobody" in place.sentences()[0]
     assert place.api.reads == 2
 
 
 def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
-    """Hundreds of nodes are not counted again and again for pods that only start."""
+    """Hundreds of nodes are not counted repeatedly for pods that only start."""
     starting, crowded = Place("image-missing"), Place("no-cpu")
     assert starting.sentences()
     assert starting.summed_up == 0
@@ -230,7 +230,7 @@ SESSION = "I] CreateSession still waiting for response from worker: /job:worker/
 
 
 class QuietPlace(Place):
-    """Three workers that are up, and what they print."""
+    """Three workers that are up, and their output."""
 
     def __init__(self, *logs: list[str]) -> None:
         super().__init__("running")
@@ -242,7 +242,7 @@ class QuietPlace(Place):
             each["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
 
     def quiet(self, pause: float = 10.0) -> dict[str, Quiet]:
-        """What is known of them."""
+        """Return the standstill of the workers."""
         head = Metadata(
             name="digits-1", cluster="digits", run=1, uid="u1", created_at=0, owner="ada"
         )
@@ -252,7 +252,7 @@ class QuietPlace(Place):
 
 
 def test_a_run_that_works_is_asked_once_a_pause() -> None:
-    """One task that works is enough: no other log is read, and that one again after the pause."""
+    """If one task works no other log is read, and its log again only after the pause."""
     place = QuietPlace(["step 1"], [QUIET], [QUIET])
     for _turn in range(20):
         place.quiet()
@@ -263,7 +263,9 @@ def test_a_run_that_works_is_asked_once_a_pause() -> None:
 
 
 def test_all_that_do_nothing_are_known() -> None:
-    """When no task works all are asked: since when, for whom they wait, and when that was read."""
+    """If no task works all logs are read: since when they wait, for which task, and the time of
+    reading.
+    """
     place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
     found = place.quiet()
     assert sorted(found) == ["worker-0", "worker-1", "worker-2"]
@@ -280,7 +282,7 @@ def test_all_that_do_nothing_are_known() -> None:
 
 
 def test_logs_that_nobody_reads_say_nothing() -> None:
-    """While the API does not answer nobody is said to do nothing."""
+    """While the API does not answer no task is reported as idle."""
     place = QuietPlace([QUIET])
     place.api.answers = False
     assert place.quiet() == {}

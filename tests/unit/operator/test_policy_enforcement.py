@@ -1,4 +1,4 @@
-"""When the check that NetworkPolicies are enforced is made again."""
+"""The times of the check that NetworkPolicies are enforced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcluster_magic.operator.reconcile.controller import Controller
 
 
 class Empty(KubeServer):
-    """A server that deletes collections too: there never is anything in them."""
+    """A server that deletes collections too, and has no objects in them."""
 
     def answer(self, method: str, path: str, body: Any, selector: str = "") -> Answer:
         if method == "DELETE":
@@ -34,8 +34,8 @@ def server() -> Iterator[KubeServer]:
 def test_a_check_that_failed_is_soon_made_again(
     server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A check that could not be made is tried again in a minute, not in the six hours for which a
-    good answer holds, and the answer that is known goes on being believed.
+    """A check that could not run is retried in a minute, not after the six hours for which a result
+    holds, and the known result stays valid.
     """
     monkeypatch.setattr(policy_enforcement, "AFTER_A_FAILURE", 0.05)
     record = {"data": {"enforced": "true"}}
@@ -53,7 +53,9 @@ def test_a_check_that_failed_is_soon_made_again(
 def test_a_check_whose_pod_went_with_its_node_told_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What becomes of the check's pods is no fault of the operator: it says so and tries again."""
+    """A check whose pods disappear is not an error of the operator: it reports that and tries
+    again.
+    """
     lost = "The container could not be located when the pod was terminated"
     server = Empty()
     check = EnforcementCheck(server.api(), "a", "image", lambda: True)
@@ -73,8 +75,8 @@ def test_a_check_whose_pod_went_with_its_node_told_nothing(
 
 
 def test_it_is_checked_where_tasks_run() -> None:
-    """The check's pods are for the nodes of the policy, as tasks are: where every node keeps others
-    away, no other pod would ever run, and launches wait for its answer.
+    """The check's pods run on the nodes of the policy, as tasks do: if every node repels other
+    pods, none would ever run, and launches wait for the result.
     """
     server, pool = Empty(), {"pool": "work"}
     allowed = {"key": "pool", "operator": "Equal", "value": "work", "effect": "NoSchedule"}

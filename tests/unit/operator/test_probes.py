@@ -1,4 +1,4 @@
-"""What the operator says of its own threads to the kubelet that asks."""
+"""The operator's answers to the kubelet's probes about its threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIES = "ignore::pytest.PytestUnhandledThreadExceptionWarning"
 
 
 class Operator:
-    """An operator that does not lead; where it is asked to, a question for that kills a thread."""
+    """An operator that does not lead; a request for its leadership kills a thread."""
 
     def __init__(self) -> None:
         self.server, self.breaks = KubeServer(), False
@@ -44,7 +44,7 @@ def operator() -> Iterator[Operator]:
 
 @pytest.mark.filterwarnings(DIES)
 def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
-    """A thread that takes turns and has died makes the operator unhealthy."""
+    """A thread for turns that died makes the operator unhealthy."""
     assert operator.controller.alive
     operator.controller.scheduler.begin = lambda: None  # type: ignore[method-assign]
     operator.controller.begin()
@@ -56,7 +56,7 @@ def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
 
 @pytest.mark.filterwarnings(DIES)
 def test_an_operator_that_publishes_no_more_is_not_alive(operator: Operator) -> None:
-    """So does the thread that publishes what can be asked for, or tries NetworkPolicies."""
+    """A dead thread for published options or the NetworkPolicy check also makes it unhealthy."""
     operator.controller.begin()
     assert operator.controller.alive
     operator.breaks = True

@@ -1,4 +1,4 @@
-"""Records that are no runs any more, because somebody changed their spec; a policy refuses none."""
+"""Records that became invalid because their spec was changed; a policy refuses none of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfcluster_magic.kube.objects.policy import Policy
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_whose_spec_became_wrong_ends(world: World, restarted: bool) -> None:
-    """A run that nobody can read any more fails with its problems: its Jobs are suspended, what
-    happened before is still told, and it is over when its tasks are gone.
+    """A run whose spec became invalid fails with its problems: its Jobs are suspended, its history
+    stays, and it ends once its tasks are gone.
     """
     up(world, ps=1)
     before = world.status("digits-1")
@@ -42,7 +42,7 @@ def test_a_run_whose_spec_became_wrong_ends(world: World, restarted: bool) -> No
 
 
 def test_a_record_that_was_never_a_run_touches_nobodys_job(world: World) -> None:
-    """What is refused while Queued is over at once, and a Job of its name is left alone."""
+    """A record that is refused while Queued ends at once; a Job of the same name is not touched."""
     other = {"metadata": {"labels": {"tfcluster.dev/name": "digits-1"}}, "spec": {}}
     other["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "tfcluster-operator"
     world.server.put(f"{JOBS}/digits-1-worker", other)
@@ -52,7 +52,7 @@ def test_a_record_that_was_never_a_run_touches_nobodys_job(world: World) -> None
 
 
 def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
-    """An operator with a stricter policy lets a run go on that has begun, where its output is."""
+    """An operator with a stricter policy lets a started run continue, with its output in place."""
     up(world, ps=1, reclaim_after=0.0)
     world.policy = Policy(images=("none/*",), default_image="none/x", max_tasks=1, log_path="/else")
     world.operate()
@@ -63,15 +63,15 @@ def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
 
 LINE = "print('step', step)  # of an ordinary program\n"
 OLD_TEXT = LINE * (65_400 // len(LINE))
-"""Less than 64 KiB, of which the quotation marks and ends of lines take more in etcd: no release
-that counts these takes it.
+"""Less than 64 KiB, but more in etcd because of quotation marks and line ends, so that a release
+which counts these refuses it.
 """
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: bool) -> None:
-    """Bounds that a release has made lower hold for launches alone: an operator that is upgraded
-    takes a running run as it is, also after a stop whose asker was told at length.
+    """Limits that a release has lowered apply only to launches: an upgraded operator accepts a
+    running run as it is, also after a stop with a long note.
     """
     up(world, ps=1, reclaim_after=0.0)
     if restarted:
@@ -92,14 +92,14 @@ def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: boo
 
 
 def test_a_new_record_of_that_size_is_refused(world: World) -> None:
-    """A record that no operator has taken has to keep the bounds of a launch."""
+    """A new record has to keep the limits of a launch."""
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": {"inline": OLD_TEXT}}})
     assert "64 KiB together" in world.phase("digits-1", "Failed")["message"]
 
 
 def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
-    """A program in the record with another checksum than is said is Failed before anything is made,
-    with the checksum that it has.
+    """A run whose program differs from its stated checksum is Failed before any object is created,
+    and the message has the real checksum.
     """
     spec = {"program": {"inline": "print(1)\n", "sha256": "0" * 64}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
@@ -111,8 +111,8 @@ def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
 
 
 def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
-    """The status of a run of a path without a checksum says that it may change, and how that is
-    avoided; of text in the record nothing has to be said.
+    """The status of a run of a path without a checksum warns that the program may change and how to
+    avoid that; for text in the record there is no warning.
     """
     where = {"program": {"path": "digits/train.py"}}
     world.server.put(f"{RUNS}/digits-1", {"spec": where})
@@ -135,7 +135,7 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program, and the run is one at every look, also of the next operator."""
+    """Caches keep no program, but a run with one is read as such by each turn and each operator."""
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
     wait_until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
@@ -147,7 +147,7 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
 
 
 def test_files_that_are_no_base64_are_named(world: World) -> None:
-    """What is wrong with a program inside the record is said as it is."""
+    """The problems of a program in the record are reported as they are."""
     program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})
     assert "base64" in world.phase("digits-1", "Failed")["message"]
@@ -164,7 +164,7 @@ def test_files_that_are_no_base64_are_named(world: World) -> None:
 def test_no_record_keeps_the_operator_from_the_others(
     world: World, notes: dict[str, str], spec: dict[str, Any]
 ) -> None:
-    """Whatever a tenant writes into one record, the runs of others are carried out."""
+    """No content of one tenant's record blocks the runs of others."""
     told = {"metadata": {"annotations": notes}, "spec": {"program": {"inline": "1"}, **spec}}
     world.server.put(f"{RUNS}/odd-1", told)
     world.operate()

@@ -1,4 +1,4 @@
-"""The operator before a server that keeps objects: pods are what a test says that they are."""
+"""The operator on a server that stores objects, with pods as the test writes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from tfcluster_magic.spec import Message
 
 
 def test_a_run_becomes_its_objects(world: World) -> None:
-    """A launch becomes a few objects, all its own but the ps' Job, which the workers' owns."""
+    """A launch becomes a few objects, all owned by it except the ps' Job, which the workers' Job
+    owns.
+    """
     up(world, workers=2, ps=1)
     assert world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"]
     run, worker = world.run("digits-1"), world.job("digits-1-worker")
@@ -34,7 +36,7 @@ def test_a_run_becomes_its_objects(world: World) -> None:
 
 
 def test_a_deleted_run_is_forgotten(world: World) -> None:
-    """A run that is deleted leaves nothing, and nothing is made for it any more."""
+    """A deleted run leaves nothing, and no object is created for it any more."""
     up(world, ps=1)
     world.server.remove(f"{RUNS}/digits-1")
     assert world.server.names("jobs") == world.server.names("pods") == []
@@ -44,11 +46,13 @@ def test_a_deleted_run_is_forgotten(world: World) -> None:
 
 
 def test_success_counts_from_the_end_of_the_work(world: World) -> None:
-    """A run that ended while no operator was there is over since then, and its ps goes at once."""
+    """A run that ended without an operator has the real time of its end, and its ps is reclaimed at
+    once.
+    """
     up(world, ps=1, reclaim_after=60.0)
     world.rest()
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
-    at = time.time() + 1.5  # what the recorded end says is older than the run
+    at = time.time() + 1.5  # the recorded end is older than the run
     world.say("digits-1", startedAt=at - 200, runningAt=at - 200, events=[])
     pod = copy.deepcopy(world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"])
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -61,7 +65,7 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
 
 
 def test_a_failure_ends_everything(world: World) -> None:
-    """A failed program fails the run, which names its last line and suspends what still runs."""
+    """A failed program fails the run, with its last line as message, and suspends other Jobs."""
     up(world, ps=1)
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     status = world.phase("digits-1", "Failed")
@@ -72,7 +76,9 @@ def test_a_failure_ends_everything(world: World) -> None:
 
 
 def test_a_group_restarts_by_its_lever(world: World) -> None:
-    """A lost worker of a group without ps: suspended, resumed when all pods are gone, attempt 2."""
+    """A group without ps that lost a worker is suspended, and resumed as attempt 2 once all pods
+    are gone.
+    """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
@@ -88,14 +94,14 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
         world.pod("digits-1-worker", "running", index)
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
     assert (status["attempt"], status["heals"]) == (2, 1)
-    world.operate()  # a fresh one sees the same
+    world.operate()  # a new operator sees the same
     time.sleep(1)
     assert world.status("digits-1")["restarts"] == status["restarts"]
     assert world.job("digits-1-worker")["spec"]["suspend"] is False
 
 
 def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
-    """A pod deleted in an active run gets the condition that says so, which its Job knows."""
+    """A pod deleted in an active run gets the condition that reports the disruption to its Job."""
     up(world, workers=2, ps=1)
     where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
     world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
@@ -108,7 +114,7 @@ def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
 
 
 def test_pods_of_a_lost_node_have_failed(world: World) -> None:
-    """A pod that is deleted on a node which does not answer is marked Failed, its cause Lost."""
+    """A pod that is deleted on a node which does not answer is marked Failed, with cause Lost."""
     up(world, workers=2, ps=1)
     world.server.put("/api/v1/nodes/node-1", node(ready=False))
     world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
@@ -119,12 +125,14 @@ def test_pods_of_a_lost_node_have_failed(world: World) -> None:
 
 
 def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
-    """A run finds objects of an earlier one of its name: it waits, says so, and adopts nothing."""
+    """A run that finds objects of an earlier one with its name waits, reports it, and adopts
+    nothing.
+    """
     up(world)
     world.rest()
     job = copy.deepcopy(world.job("digits-1-worker"))
     world.server.remove(f"{RUNS}/digits-1")
-    world.server.put(f"{JOBS}/digits-1-worker", job)  # the garbage collector has not come by yet
+    world.server.put(f"{JOBS}/digits-1-worker", job)  # the garbage collector has not run yet
     world.launch("digits-1")
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("message"))
@@ -135,7 +143,7 @@ def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
 
 
 def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
-    """An object of that name which is not this run's is told, and the run goes on without it."""
+    """An object with the name of a run's object is reported; the run goes on without its own."""
     service = "/api/v1/namespaces/a/services/digits-1"
     world.server.put(service, {"metadata": {"labels": {}}})
     world.launch("digits-1")
@@ -146,7 +154,7 @@ def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
 
 
 def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
-    """A run whose Job somebody deleted fails and says so; nobody makes a second one."""
+    """A run whose Job was deleted fails with that message; the Job is not created again."""
     up(world, ps=1)
     world.server.remove(f"{JOBS}/digits-1-ps")
     status = world.phase("digits-1", "Failed")
@@ -156,7 +164,7 @@ def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
 
 
 def test_a_resource_that_is_no_run_fails_with_its_problems(world: World) -> None:
-    """What cannot be read as a run is Failed with every problem, and nothing is made of it."""
+    """A record that cannot be read as a run is Failed with every problem; no object is created."""
     wrong = {"spec": {"replicas": {"worker": {"count": 0}}, "env": {"TF_CONFIG": "x"}}}
     world.server.put(f"{RUNS}/digits", wrong)
     status = world.phase("digits", "Failed")
@@ -171,7 +179,9 @@ def test_a_resource_that_is_no_run_fails_with_its_problems(world: World) -> None
 
 
 def test_a_refusal_is_told_and_tried_again(world: World) -> None:
-    """An object that the API does not take is told in the status, and taken when it does."""
+    """An object that the API refuses is reported in the status, and created once the API accepts
+    it.
+    """
     refusal = Refusal(403, "Forbidden", 'jobs.batch "x" is forbidden: exceeded quota: small')
     world.server.refuses = lambda method, path: (
         refusal if method == "POST" and path.endswith("/jobs") else None
@@ -183,7 +193,7 @@ def test_a_refusal_is_told_and_tried_again(world: World) -> None:
 
 
 def test_an_api_that_is_away_changes_nothing(world: World) -> None:
-    """While the API answers with errors nothing is lost, and afterwards the run goes on."""
+    """While the API answers with errors nothing is lost, and afterwards the run continues."""
     up(world, ps=1, reclaim_after=0.0)
     away = Refusal(503, "ServiceUnavailable", "the database is away")
     world.server.refuses = lambda method, _path: away if method == "PATCH" else None
@@ -195,7 +205,7 @@ def test_an_api_that_is_away_changes_nothing(world: World) -> None:
 
 
 def test_a_person_may_write_between_two_statuses(world: World) -> None:
-    """A stop that comes between two writes is no conflict: it is seen, and the run stops."""
+    """A stop that is written between two status writes is no conflict: the run stops."""
     up(world)
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend"))
@@ -204,18 +214,18 @@ def test_a_person_may_write_between_two_statuses(world: World) -> None:
 
 
 def test_another_writer_is_never_overwritten(world: World) -> None:
-    """A status that somebody else wrote is read again instead of being undone."""
+    """A status that another client wrote is read again instead of overwritten."""
     up(world)
     run = copy.deepcopy(world.run("digits-1"))
     run["status"]["heals"] = 2
-    with world.server.changed:  # before the operator can have heard of it
+    with world.server.changed:  # before the operator can have received it
         world.server.put(f"{RUNS}/digits-1", run)
         world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     assert world.phase("digits-1", "Failed")["heals"] == 2
 
 
 def test_who_does_not_lead_does_nothing(world: World) -> None:
-    """An operator that lost its Lease writes nothing and makes nothing."""
+    """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
     time.sleep(0.5)
@@ -232,7 +242,9 @@ class Says:
 
 
 def test_admission_is_asked_before_anything_is_made(world: World) -> None:
-    """A run waits with what for and its place, and fails with all problems when it is refused."""
+    """A run waits with its reason and place before objects are created; a refused one fails with
+    all its problems.
+    """
     world.admission = Says(Waiting(Message("TurnAfter", {"name": "digits-7"}), 3))
     world.operate()
     world.launch("digits-1")
@@ -248,7 +260,7 @@ def test_admission_is_asked_before_anything_is_made(world: World) -> None:
 def test_records_and_objects_go_in_their_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Objects of a run that is over go first, its record when keepFor is over."""
+    """The objects of a finished run are deleted first, its record after keepFor."""
     monkeypatch.setattr("tfcluster_magic.operator.reconcile.retention.OBJECTS_STAY", 1.0)
     up(world, keep_for=600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -257,13 +269,13 @@ def test_records_and_objects_go_in_their_time(
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
-    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # which is over
+    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # it has passed
     world.server.put(f"{RUNS}/digits-1", run)
     wait_until(lambda: world.server.names("tfclusters") == [])
 
 
 def test_statuses_are_written_together(world: World) -> None:
-    """A hundred pods that come up one by one are a few writes, and the last state is written."""
+    """A hundred pods that become ready one by one cause few writes, and the last is written."""
     world.launch("digits-1", workers=100)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     before = len(world.server.calls)
@@ -277,7 +289,7 @@ def test_statuses_are_written_together(world: World) -> None:
 
 
 def test_tasks_have_what_caches_leave_out(world: World) -> None:
-    """Environment, arguments and program are read again when the tasks of a run are made."""
+    """Environment, arguments and program are read again when the tasks of a run are created."""
     asked = spec()
     assert asked.program is not None
     program = replace(asked.program, arguments=("--epochs", "3"))

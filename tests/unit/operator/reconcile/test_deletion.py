@@ -1,4 +1,4 @@
-"""Records that are being deleted but stay, because a finalizer keeps them."""
+"""Records in deletion that a finalizer keeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def delete(world: World, propagation: str = "Background", *finalizers: str) -> N
 
 
 def ends(world: World) -> None:
-    """Do what Kubernetes does with the pods of suspended Jobs."""
+    """End pods of suspended Jobs, as Kubernetes does."""
     wait_until(
         lambda: all(world.job(name)["spec"].get("suspend") for name in world.server.names("jobs"))
     )
@@ -31,8 +31,8 @@ def ends(world: World) -> None:
 
 @pytest.mark.parametrize("kept", [(HOLD,), (HOLD, "orphan"), ("kubernetes.io/hold",)])
 def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str, ...]) -> None:
-    """If a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
-    says so and blames nobody, and its other objects go.
+    """When a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
+    reports the deletion without blame, and its other objects are deleted.
     """
     up(world, ps=1, workers=2)
     delete(world, "Background", *kept)
@@ -49,8 +49,8 @@ def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str,
 
 
 def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -> None:
-    """With `kubectl delete --cascade=foreground` Jobs and pods go before the record: the run counts
-    as stopped, and not as one that lost its Jobs.
+    """With `kubectl delete --cascade=foreground` Jobs and pods are deleted before the record: the
+    run counts as stopped, not as one that lost its Jobs.
     """
     up(world, ps=1)
     delete(world, "Foreground")
@@ -77,7 +77,9 @@ def test_a_record_deleted_while_no_operator_was_there(world: World) -> None:
 
 
 def test_the_servers_of_a_success_go_with_its_record(world: World) -> None:
-    """Parameter servers that a success keeps for reclaimAfter go at once when its record does."""
+    """Parameter servers that a success keeps for reclaimAfter end at once when its record is
+    deleted.
+    """
     up(world, ps=1, reclaim_after=3600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.phase("digits-1", "Succeeded")

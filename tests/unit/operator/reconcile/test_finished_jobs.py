@@ -1,4 +1,4 @@
-"""What runs leave behind when they end: Jobs that nobody may fill with pods any more."""
+"""Jobs of finished runs, which must create no more pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def suspended(world: World, *jobs: str) -> bool:
 
 
 def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
-    """A run that is stopped right after its Jobs were made lets neither of them make pods."""
+    """A run that is stopped right after its Jobs were created has both suspended before any pod."""
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     stop(world)
@@ -29,7 +29,7 @@ def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
 
 
 def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
-    """A run is not over before its Jobs make no more pods, and those that they made are gone."""
+    """A run has ended only when its Jobs create no more pods, and the created ones are gone."""
     world.server.notes_suspensions = False
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
@@ -47,8 +47,8 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
 
 
 def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> None:
-    """Of workers that just started again together their Job may have made pods that nobody has
-    seen: that their former ones have ended tells nothing of these.
+    """After a stop right after a group restart, the run waits for pods of the new attempt that are
+    in no cache yet: that the former ones have ended says nothing about these.
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
@@ -68,8 +68,8 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
-    """While nobody answers for a run's Service its tasks are called back all the same; its names
-    go when somebody does.
+    """If the API fails to delete a run's Service its tasks are stopped all the same; the Service is
+    deleted once the API answers.
     """
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
@@ -85,7 +85,7 @@ def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: s
 
 
 def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
-    """A Job that was made, and is in no cache yet, is suspended before its run is over."""
+    """A created Job that is in no cache yet is suspended before its run ends."""
     world.server.is_followed = False
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
@@ -99,7 +99,7 @@ def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
 
 
 def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
-    """With pods of parameter servers alone a stop suspends the workers' Job as well, at once."""
+    """If only parameter servers have pods, a stop suspends the workers' Job at once too."""
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     pod = world.pod("digits-1-ps", "running")
@@ -112,14 +112,16 @@ def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
 
 
 def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World) -> None:
-    """A run whose pods never came fails at startTimeout, and none may come afterwards."""
+    """A run that gets no pods fails at startTimeout, and none may appear afterwards."""
     world.launch("digits-1", ps=1, start_timeout=1.0)
     world.phase("digits-1", "Failed")
     wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
 def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: World) -> None:
-    """An operator that ended between the last word of a run and its deed leaves no Job at work."""
+    """If an operator ended between the last status of a run and its action, the next one suspends
+    the Jobs.
+    """
     up(world, ps=1)
     away = Refusal(503, "ServiceUnavailable", "away")
     for pod in ("digits-1-ps-0-first", "digits-1-worker-0-first"):
@@ -135,8 +137,8 @@ def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: Wo
 
 
 def test_success_suspends_no_job_before_its_time(world: World) -> None:
-    """After a success the parameter servers stay until they are reclaimed, and what has succeeded
-    is left alone.
+    """After a success the parameter servers stay until they are reclaimed, and tasks that succeeded
+    are left alone.
     """
     up(world, ps=1, reclaim_after=2.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -150,7 +152,9 @@ def test_success_suspends_no_job_before_its_time(world: World) -> None:
 
 @pytest.mark.parametrize("away", [True, False])
 def test_a_failure_counts_though_its_next_attempt_is_there(world: World, away: bool) -> None:
-    """A Job that was faster than the verdict hides no failure: the task failed, and is stopped."""
+    """A failure counts even if the Job has already started the next attempt: the task failed and is
+    stopped.
+    """
     up(world)
     if away:
         world.rest()

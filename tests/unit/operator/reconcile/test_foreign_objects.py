@@ -1,4 +1,4 @@
-"""Objects that have our labels and are nothing that the operator made."""
+"""Objects with a run's labels that the operator did not create."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 def test_a_job_that_is_none_of_the_runs_is_ignored_and_told(
     world: World, task_type: str | None
 ) -> None:
-    """A Job with a run's labels that is none of its Jobs is in nobody's way: the run goes on, says
-    so, and never touches it.
+    """A Job with a run's labels that is none of its Jobs does not block the run: it is reported and
+    never touched.
     """
     up(world, ps=1, reclaim_after=0.0)
     stranger = copy.deepcopy(world.job("digits-1-worker"))
@@ -36,7 +36,7 @@ def test_a_job_that_is_none_of_the_runs_is_ignored_and_told(
 
 
 def test_a_pod_that_is_no_task_is_ignored(world: World) -> None:
-    """A pod with a run's labels and without an index of its Job is never told to have failed."""
+    """A pod with a run's labels, but without an index of its Job, is never reported as failed."""
     up(world)
     (name,) = [n for n in world.server.names("pods") if n.startswith("digits-1-worker")]
     stranger = copy.deepcopy(world.server.objects[f"{PODS}/{name}"])

@@ -1,4 +1,4 @@
-"""What the operator says and does when the API does not take what it wants of a Job."""
+"""The operator's messages and retries when the API refuses to change a Job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ NO = Refusal(403, "Forbidden", 'admission webhook "guard" denied the request: no
 
 
 def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
-    """A Job that may not be suspended is told in the status of its run, which stops as soon as it
-    may be; the other Jobs are suspended meanwhile.
+    """A Job that cannot be suspended is reported in the status of its run, which stops as soon as
+    it can be; the other Jobs are suspended meanwhile.
     """
     up(world, ps=1)
     world.server.refuses = lambda method, path: (
@@ -29,7 +29,7 @@ def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
 
 
 def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
-    """A success whose parameter servers may not be suspended says so until they are gone."""
+    """A success whose parameter servers cannot be suspended reports that until they are gone."""
     up(world, ps=1, reclaim_after=0.0)
     world.server.refuses = lambda method, path: (
         NO if method == "PATCH" and path == f"{JOBS}/digits-1-ps" else None
@@ -44,7 +44,7 @@ def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
 
 
 def test_writes_are_counted_as_they_are(world: World) -> None:
-    """The count of status writes is that of the patches: turns that change nothing add none."""
+    """The count of status writes is the number of patches: turns that change nothing add none."""
     up(world)
     assert world.controller is not None
     measures, turns = world.controller.context.metrics, world.controller.turns

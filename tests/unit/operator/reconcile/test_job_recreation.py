@@ -1,4 +1,4 @@
-"""Workers that start together again though one of them was done: its Job would never start it."""
+"""Group restarts with a worker that has succeeded, which its Job would never start again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.polling import wait_until
 
 
 def succeed(world: World, index: int) -> None:
-    """A worker that is done, as its pod and its Job tell it."""
+    """Let a worker succeed in its pod and its Job."""
     job = copy.deepcopy(world.job("digits-1-worker"))
     job["status"] = {"completedIndexes": str(index), "startTime": "2026-11-21T20:00:00Z"}
     world.server.put(f"{JOBS}/digits-1-worker", job)
@@ -20,8 +20,8 @@ def succeed(world: World, index: int) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_group_restarts_with_those_that_were_done(world: World, restarted: bool) -> None:
-    """Workers that train together restart together, also with one that had ended well already: a
-    Job never starts that again, so it is made anew; all run, and the run says nothing was deleted.
+    """Workers that train together restart together, even with one that has succeeded: its Job would
+    never start it again, so the Job is recreated; all run, and the run reports no deletion.
     """
     up(world, workers=3)
     succeed(world, 1)

@@ -1,4 +1,4 @@
-"""What ended while no operator was there, and longer than Kubernetes keeps anything of it."""
+"""Runs that ended without an operator, longer ago than Kubernetes keeps their objects."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tfcluster_magic.kube.objects.run_objects import TTL_SECONDS
 
 
 def began(world: World, ago: float, name: str = "digits-1") -> None:
-    """The record of a run that came up so long ago."""
+    """Write the record of a run that started this long ago."""
     then = time.time() - ago
     events = [{**event, "at": then} for event in world.status(name)["events"]]
     world.say(name, startedAt=then, runningAt=then, events=events)
 
 
 def test_a_success_that_nobody_saw_is_one(world: World) -> None:
-    """A run whose Jobs Kubernetes took away, as it does an hour after a success, has succeeded; it
-    says that nobody saw when.
+    """A run whose Jobs Kubernetes deleted, as it does an hour after a success, has succeeded; its
+    message says that the time of its end was not observed.
     """
     up(world, ps=1)
     world.rest()
     began(world, ago=4 * 3600)
-    world.server.remove(f"{JOBS}/digits-1-worker")  # and with it the ps and all pods
+    world.server.remove(f"{JOBS}/digits-1-worker")  # also deletes the ps and all pods
     world.unwatched = 3 * 3600.0
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
@@ -38,8 +38,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
 
 @pytest.mark.parametrize("away", [0.0, 600.0])
 def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) -> None:
-    """A Job that went in a shorter time was deleted: the run fails, and says that nobody saw how
-    its tasks ended.
+    """A Job that disappeared earlier was deleted: the run fails, and its message says that the end
+    of its tasks was not observed.
     """
     up(world, ps=1)
     world.rest()
@@ -54,8 +54,8 @@ def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) ->
 
 
 def test_a_job_that_is_done_may_go(world: World) -> None:
-    """Workers whose Job Kubernetes took away after their success are no loss to the chief, which
-    goes on; before and after a restart of the operator.
+    """If Kubernetes deleted the workers' Job after their success, the chief continues, before and
+    after a restart of the operator.
     """
     up(world, chief=1)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -70,8 +70,8 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
 
 
 def test_what_was_never_started_was_not_stopped(world: World) -> None:
-    """A task that never had a pod is not counted as stopped, and gave nothing back, also for the
-    operator that comes after.
+    """A task that never had a pod is not counted as stopped or reclaimed, also by the next
+    operator.
     """
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
@@ -91,8 +91,8 @@ def test_what_was_never_started_was_not_stopped(world: World) -> None:
 
 
 def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World) -> None:
-    """A Job that somebody deletes while its tasks start and no operator is there stays away: its
-    pods may still run, and a second Job would run each task twice. The run says what happened.
+    """A Job that was deleted while its tasks start and no operator runs is not created again: its
+    pods may still run, and a second Job would run each task twice. The run reports the deletion.
     """
     world.launch("digits-1", workers=2, ps=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)
@@ -108,13 +108,13 @@ def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World)
 
 
 def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) -> None:
-    """An operator that ends between two Jobs of a run leaves the other to the next one."""
+    """If an operator ends between two Jobs of a run, the next operator creates the other."""
     world.launch("digits-1", chief=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     world.pod("digits-1-chief", "starting", 0)
     world.wait("digits-1", lambda s: s["counts"]["chief"].get("starting") == 1)
     world.rest()
-    world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never been
+    world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never existed
     world.operate()
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     assert world.status("digits-1")["phase"] == "Starting"

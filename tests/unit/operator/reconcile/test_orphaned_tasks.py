@@ -12,7 +12,7 @@ from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
 
 def orphan(world: World, name: str = "digits-1") -> None:
-    """What the garbage collector does when it is told to orphan: owners are forgotten first."""
+    """Orphan objects as the garbage collector does: remove their owners first."""
     uid = world.run(name)["metadata"]["uid"]
     for where, found in list(world.server.objects.items()):
         owners = found["metadata"].get("ownerReferences") or []
@@ -30,7 +30,7 @@ def left(world: World) -> list[str]:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
-    """Tasks of a run that was deleted without them end, also when no operator was there to see."""
+    """Tasks of a run that was deleted without them end, also if no operator ran at that time."""
     up(world, ps=1)
     if restarted:
         world.rest()
@@ -41,7 +41,7 @@ def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
 
 
 def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> None:
-    """A run does not wait for ever for tasks of an earlier one that nobody else would end."""
+    """A run does not wait forever for orphaned tasks of an earlier one."""
     up(world)
     world.rest()
     orphan(world)
@@ -54,7 +54,7 @@ def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> N
 
 
 def test_what_is_not_an_orphan_of_ours_is_left_alone(world: World) -> None:
-    """A Job without our uid or type, or with another owner, is never ended for want of a run."""
+    """A Job without the run's uid or type, or with another owner, is never stopped as an orphan."""
     up(world)
     mine = copy.deepcopy(world.job("digits-1-worker"))
     for key in ("uid", "resourceVersion", "creationTimestamp", "ownerReferences"):

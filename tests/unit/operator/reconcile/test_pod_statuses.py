@@ -1,4 +1,4 @@
-"""What the operator writes into the status of pods that Kubernetes knows too little of."""
+"""The operator's writes to pods whose status lacks information."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST, SECOND = (f"{PODS}/digits-1-worker-{index}-first" for index in range(2))
 
 @pytest.fixture
 def world(world: World) -> World:
-    """A run of two workers and a ps, whose workers somebody deleted while no operator was there."""
+    """A run of two workers and a ps, whose workers were deleted while no operator ran."""
     up(world, workers=2, ps=1)
     world.rest()
     for index in range(2):
@@ -30,7 +30,7 @@ def told(world: World, pod: str) -> list[str]:
 
 
 def test_a_pod_without_conditions_is_told_of(world: World) -> None:
-    """A pod that has no conditions yet gets its first one."""
+    """A pod without conditions gets its first one."""
     pod = copy.deepcopy(world.server.objects[FIRST])
     del pod["status"]["conditions"]
     world.server.put(FIRST, pod)
@@ -39,7 +39,7 @@ def test_a_pod_without_conditions_is_told_of(world: World) -> None:
 
 
 def test_a_pod_that_cannot_be_told_of_is_in_nobodys_way(world: World) -> None:
-    """What the API refuses to take of one pod is told of the others all the same."""
+    """A pod whose status the API refuses to change does not block the others."""
     invalid = Refusal(422, "Invalid", "no")
     world.server.refuses = lambda method, path: (
         invalid if method == "PATCH" and path == f"{FIRST}/status" else None

@@ -1,4 +1,4 @@
-"""What the operator deletes when a run's time is over: its own objects, and nobody else's."""
+"""The operator's deletions after a run's time: its own objects, and no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster_magic.spec.resource_form import format_time
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job that has the name of a run's Job, and is not the run's, outlives run and record."""
+    """A Job that has the name of a run's Job, but is not the run's, outlives run and record."""
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
     world.launch("digits-1", ps=1, keep_for=2.0)
@@ -30,8 +30,8 @@ def test_a_job_of_somebody_else_is_not_deleted(
 
 
 def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
-    """A status is about the newest spec, also where a change means nothing any more: else
-    `kubectl wait` takes none of its conditions for true. Nothing else of it changes.
+    """The status has the generation of the newest spec, even of a change without effect: otherwise
+    `kubectl wait` accepts none of its conditions. Nothing else in the status changes.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -50,14 +50,16 @@ def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
 def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator that has not seen yet that a run was deleted and made again removes nothing."""
+    """An operator that has not yet seen a deletion and recreation of a run deletes nothing of the
+    new one.
+    """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     world.wait("digits-1", lambda s: s.get("releasedAt"))
     assert world.controller is not None
     late = world.controller.context
     old = copy.deepcopy(world.run("digits-1"))
-    world.rest()  # what it knows stays as it is
+    world.rest()  # its caches stay as they are
     for path in (f"{RUNS}/digits-1", SERVICE):
         again = copy.deepcopy(world.server.objects[path])
         again["metadata"] |= {"uid": f"next {path}", "labels": {UID: f"next {RUNS}/digits-1"}}
@@ -71,8 +73,8 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
 def test_a_run_ends_where_the_operator_was_shut_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a namespace whose binding is gone a stop ends the tasks, and Jobs and record go in time;
-    what the operator may not look at any more is left to its owner.
+    """In a namespace without the binding a stop ends the tasks, and Jobs and record are deleted in
+    time; objects that the operator may not read are left to their owner.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     up(world)
@@ -94,7 +96,7 @@ def test_a_run_ends_where_the_operator_was_shut_out(
 def test_what_a_run_without_jobs_leaves_goes_as_well(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Objects of a run whose Jobs were never taken go in their time, and its record stays."""
+    """Objects of a run whose Jobs the API never accepted are deleted in time; its record stays."""
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     monkeypatch.setattr(retention, "SPREAD", 0.5)
     never = Refusal(422, "Invalid", "no such thing")
@@ -107,8 +109,8 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
 
 
 def test_the_oldest_ended_runs_make_room_for_new_ones(world: World) -> None:
-    """Where a quota counts TFClusters, those that ended first go before it is reached; what has not
-    ended stays, and so does everything where no quota counts them.
+    """If a quota counts TFClusters, those that ended first are deleted before it is reached; active
+    runs stay, and so does everything if no quota counts them.
     """
     now = time.time() - 100
     for number in range(1, 13):

@@ -1,4 +1,4 @@
-"""When the Service of a run is there: not while its tasks come and go one by one."""
+"""The time at which a run's Service exists: not while its tasks come and go one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.spec import TFCluster
 
 @dataclass
 class Run:
-    """A run of three workers at a server, by a clock that is turned by hand."""
+    """A run of three workers at a server, with a clock that the test moves."""
 
     server: KubeServer
     now: float = 100.0
@@ -38,14 +38,14 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """One turn, when so many of three pods have an address."""
+        """Take one turn while this number of three pods have an address."""
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
         return self.addressing.update(self.cluster, self.cluster.status, pods)
 
     @property
     def named(self) -> bool:
-        """Whether the Service is there."""
+        """Whether the Service exists."""
         return SERVICE in self.server.objects
 
 
@@ -58,7 +58,7 @@ def run() -> Iterator[Run]:
 
 
 def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
-    """Not with the first, and only once."""
+    """The Service is created once every task has an address, and only once."""
     assert run.turn(0) is None
     assert run.turn(1) == ADDRESS_PAUSE
     assert not run.named
@@ -70,7 +70,7 @@ def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
 
 
 def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
-    """A moment after the last that came."""
+    """A task that gets no node delays the Service only for a moment after the last address."""
     run.turn(1)
     run.now += ADDRESS_PAUSE / 2
     assert run.turn(2) == ADDRESS_PAUSE
@@ -80,7 +80,7 @@ def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
 
 
 def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
-    """Though one more has come just now."""
+    """Slow tasks delay the Service only up to a limit, even if one has just got its address."""
     run.turn(1)
     run.now += ADDRESS_WAIT
     run.turn(2)
@@ -88,7 +88,9 @@ def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
 
 
 def test_it_goes_with_the_wish_to_stop(world: World) -> None:
-    """Before its tasks do; they have their connections."""
+    """The Service is deleted with the request to stop, before the tasks end; they keep their
+    connections.
+    """
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
     world.server.answer("PATCH", f"{RUNS}/digits-1", {"spec": {"stop": {"reason": "lunch"}}})
@@ -97,7 +99,7 @@ def test_it_goes_with_the_wish_to_stop(world: World) -> None:
 
 
 def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> None:
-    """A run without its Service gets it, though all else was made."""
+    """A run without its Service gets it from the next operator, even if all else exists."""
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
     world.rest()
@@ -107,7 +109,9 @@ def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> 
 
 
 def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> None:
-    """The API server asks quotas before it looks whether the Service is there."""
+    """A full quota does not affect an existing Service: the API server checks quotas before
+    existence.
+    """
     full = "exceeded quota: objects, requested: services=1, used: services=5, limited: services=5"
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
@@ -125,7 +129,7 @@ def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> No
 
 
 def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> None:
-    """A Job that a quota forbids: those that run get their names all the same."""
+    """If a quota forbids one Job, the tasks that run get the Service all the same."""
     no = Refusal(403, "Forbidden", "exceeded quota: jobs, used: count/jobs.batch=1")
     bodies: list[str] = []
 
@@ -144,7 +148,7 @@ def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> N
 
 
 def test_a_service_of_somebody_else_is_told_and_left_alone(world: World) -> None:
-    """One that took the name after the run's tasks were made."""
+    """A Service that took the name after the tasks were created is reported and not changed."""
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     world.server.put(SERVICE, {"metadata": {"labels": {}}, "spec": {"mine": True}})

@@ -1,6 +1,4 @@
-"""What the operator learns of tasks that are up: that they do nothing, from their logs; and what it
-does about an evaluator that failed.
-"""
+"""Standstills that the operator finds in logs, and evaluators that failed."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ SESSION = b"I] CreateSession still waiting for response from worker: /job:worker
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A standstill is told after a second, and logs are read again after half of one."""
+    """Report a standstill after a second, and read logs again after half of one."""
     monkeypatch.setattr(phases, "STALL_TOLD", 1.0)
     monkeypatch.setattr(status_rules, "QUIET_PAUSE_SUSPECTED", 0.5)
 
 
 def prints(world: World, pod: str, text: bytes) -> None:
-    """What a pod's log ends with."""
+    """Set the end of a pod's log."""
 
     def log(_query: Mapping[str, str]) -> bytes:
         return text
@@ -35,8 +33,8 @@ def prints(world: World, pod: str, text: bytes) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_standstill_is_known_from_the_logs(world: World) -> None:
-    """When a worker has finished and the logs of all others say that they do nothing, the run says
-    who waits for whom; it goes on as soon as one works, and ends at its stallTimeout.
+    """If a worker has finished and the logs of all others show no work, the run reports which task
+    waits for which; it continues as soon as one works, and ends at its stallTimeout.
     """
     up(world, workers=2, ps=1, stall_timeout=4.0)
     prints(world, "digits-1-worker-1-first", QUIET + SESSION)
@@ -55,7 +53,7 @@ def test_a_standstill_is_known_from_the_logs(world: World) -> None:
 
 
 def test_an_evaluator_that_failed_is_not_made_again(world: World) -> None:
-    """A run goes on without its evaluator, whose Job is suspended, and succeeds."""
+    """A run goes on without its failed evaluator, whose Job is suspended, and succeeds."""
     up(world, workers=1, evaluator=1, reclaim_after=0.0)
     world.pod("digits-1-evaluator", "failed", 0, "digits-1-evaluator-0-first")
     status = world.wait("digits-1", lambda status: "evaluator" in status)

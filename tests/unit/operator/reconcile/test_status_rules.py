@@ -1,4 +1,4 @@
-"""What the operator adds to a decision: whether anything is waited for."""
+"""The operator's addition to a decision: the tasks for which it waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seen(*tasks: ObservedTask) -> Observation:
 
 
 def test_who_is_up_or_over_is_not_waited_for() -> None:
-    """A task that nobody has seen is waited for, and one that is not ready."""
+    """A task without a pod, or not ready, counts as waiting."""
     first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
     second = ObservedTask(name="worker-1", attempt=1, state=TaskState.STARTING)
     over = ObservedTask(name="worker-1", attempt=1, state=TaskState.SUCCEEDED, exit=ENDED)
@@ -28,7 +28,7 @@ def test_who_is_up_or_over_is_not_waited_for() -> None:
 
 
 def test_who_is_started_again_is_waited_for() -> None:
-    """A task whose earlier attempt has ended is not over, while nothing of the next is seen."""
+    """A task whose earlier attempt has ended counts as waiting until its next pod is seen."""
     first = ObservedTask(name="worker-0", attempt=1, state=TaskState.RUNNING, ready=True)
     killed = TaskExit(cause=Cause.KILLED, finished_at=1.0)
     gone = ObservedTask(name="worker-1", attempt=1, state=TaskState.FAILED, exit=killed)

@@ -1,4 +1,4 @@
-"""When the operator writes a status: at once what somebody waits for, the rest now and then."""
+"""The times of status writes: at once for a phase, throttled for counts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HEAD = {"namespace": "ada", "name": "digits-1", "resourceVersion": "1"}
 
 
 class Recorder:
-    """An API that takes everything."""
+    """An API that accepts everything."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []
 
     def patch(self, _where: str, operations: list[Any]) -> dict[str, Any]:
-        """Take a status."""
+        """Record a status."""
         self.written.append(operations[-1]["value"])
         head = {**HEAD, "resourceVersion": str(len(self.written) + 1)}
         return {"metadata": head, "status": operations[-1]["value"]}
@@ -45,7 +45,7 @@ class World:
         self.status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
 
     def put(self, phase: Phase, running: int) -> float | None:
-        """Put a status in which so many of ten run."""
+        """Put a status in which this number of ten tasks run."""
         before, reason = self.status, Reason.STARTING
         counts = {"worker": TypeCounts(desired=10, running=running)}
         self.status = replace(before, phase=phase, reason=reason, counts=counts)
@@ -58,7 +58,7 @@ class World:
 def test_counts_are_written_now_and_then(
     monkeypatch: pytest.MonkeyPatch, phase: Phase, seconds: float
 ) -> None:
-    """How many tasks run is told once a second while they come up, later four times."""
+    """The number of running tasks is written once a second while they start, later four times."""
     world = World(monkeypatch)
     assert world.put(phase, 0) is None
     assert world.put(phase, 1) == seconds
@@ -68,7 +68,7 @@ def test_counts_are_written_now_and_then(
 
 
 def test_a_phase_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However short ago the last write was."""
+    """A phase is written at once, however recent the last write was."""
     world = World(monkeypatch)
     assert world.put(Phase.STARTING, 0) is None
     assert world.put(Phase.STARTING, 9) is not None

@@ -1,4 +1,4 @@
-"""Who may begin, by caches of a server that keeps objects."""
+"""Admission of runs, by caches of a server that stores objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfcluster_magic.launch_checks.quota_and_node_fit import node_kinds
 from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
 from tfcluster_magic.spec import Message, Pods, SecretUse
 
-__all__ = ["there"]  # a fixture, as if written here
+__all__ = ["there"]  # a fixture of another module
 
 
 def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
-    """Of launches by two users at the same moment, which the nodes have room for one of, one is
-    admitted; asked again, it still is, and the other still waits.
+    """If two users launch at the same time and the nodes can take one of the runs, only one is
+    admitted; a repeated decision is the same.
     """
     for user in ("alice", "bob"):
         there.run(user, "digits-1", 2, 3)
@@ -35,8 +35,8 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
 
 
 def test_first_in_first_out_with_places(there: Place) -> None:
-    """Within a namespace nobody overtakes, though what comes later would fit; each is told its
-    place, and the first what it waits for and who has it.
+    """Within a namespace no run overtakes another, even if it would fit; each gets its place, and
+    the first the resources for which it waits and the runs that use them.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "old-1", 1, 3)
@@ -56,8 +56,8 @@ def test_first_in_first_out_with_places(there: Place) -> None:
 
 
 def test_room_is_reserved_until_tasks_end(there: Place) -> None:
-    """What was promised counts once: by what was asked for until pods are on nodes, then by these,
-    and no more when they have ended; an admitted run keeps its room while a pod is replaced.
+    """An admitted run reserves resources once: its requests until its pods are on nodes, then its
+    pods, and none after their end; it keeps them while a pod is replaced.
     """
     there.run("alice", "a-1", 2, 3)
     there.begin()
@@ -83,7 +83,7 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
 
 
 def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
-    """A run that is being deleted uses its room until it has ended: no other run gets it."""
+    """A run in deletion keeps its resources until it has ended: no other run gets them."""
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 2, 3)
     there.begin()
@@ -100,7 +100,7 @@ def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
 
 
 def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
-    """No admission has all runs and nodes counted anew, and the next one has what this one left."""
+    """An admission does not count all runs and nodes again; it subtracts from the last count."""
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 1, 3)
     there.begin()
@@ -114,8 +114,8 @@ def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
 
 
 def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
-    """Four workers of 3 CPU on two nodes of 4 are refused, also by somebody who is not the first in
-    the queue; and a run that names secrets where the operator may not see which it may.
+    """Four workers of 3 CPU on two nodes of 4 are refused, also behind others in the queue; and so
+    is a run that names secrets if the operator cannot read which are allowed.
     """
     for name in ("full-1", "first-1"):
         there.run("alice", name, 2, 4)
@@ -140,8 +140,8 @@ def _forbidden(path: str) -> Any:
 
 
 def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
-    """A launch waits where nobody has let the operator in, and says the command for what is
-    missing, label or binding; once it is there the launch begins.
+    """A launch waits in a namespace that the operator may not use, with the command for the missing
+    label or binding; once that exists the launch starts.
     """
     there.run("team", "a-1", 1, 1)
     there.server.may = lambda asked: asked["namespace"] != "team"
@@ -162,8 +162,8 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """Where options were written no launch asks whether the operator may work; it does again where
-    the last write was forbidden.
+    """If options were published no launch checks the operator's rights; it does again after a
+    forbidden write.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()
@@ -183,8 +183,8 @@ def test_what_was_published_asks_for_no_right(there: Place) -> None:
 
 
 def test_network_policies(there: Place) -> None:
-    """Launches wait for the answer whether policies are enforced, and are refused when not, unless
-    the administrator accepts it.
+    """Launches wait for the check of NetworkPolicies, and are refused if these are not enforced,
+    unless the administrator accepts it.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()

@@ -1,4 +1,4 @@
-"""What an operator decides while it has not yet seen everything."""
+"""Decisions of an operator whose caches are not complete yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUN = "/apis/tfcluster.dev/v1beta1/namespaces/alice/tfclusters/a-1"
 
 
 class Beginner:
-    """An operator that begins on a cluster with room for the run of alice that waits there."""
+    """An operator that starts on a cluster with resources for the waiting run of alice."""
 
     def __init__(self) -> None:
         self.server = server = KubeServer()
@@ -70,7 +70,7 @@ def beginner() -> Iterator[Beginner]:
 
 
 def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> None:
-    """While the list of nodes does not come a launch waits; then it is decided on."""
+    """While the list of nodes is missing a launch waits; then it is decided."""
     away = Refusal(503, "ServiceUnavailable", "away")
     beginner.server.refuses = lambda _method, path: away if path == NODES else None
     beginner.begin()
@@ -88,7 +88,7 @@ def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> Non
 
 
 def test_an_operator_that_may_not_see_nodes_decides_without(beginner: Beginner) -> None:
-    """Where the operator has no right to list nodes launches do not wait for them."""
+    """If the operator has no right to list nodes, launches do not wait for them."""
     forbidden = Refusal(403, "Forbidden")
     beginner.server.refuses = lambda _method, path: forbidden if path == NODES else None
     beginner.begin()

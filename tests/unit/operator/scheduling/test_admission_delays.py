@@ -1,4 +1,4 @@
-"""Queued runs while the offer changes for a moment, and an API that takes its time."""
+"""Queued runs while resources change for a moment, and a slow API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfcluster_magic.spec import Pods, SecretUse
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A node of four cores, two users, and a run of bob that needs all of it."""
+    """A cluster with a node of four cores, two users, and a run of bob that needs all of it."""
     made = Place()
     made.node("node-1", 4)
     for name in ("alice", "bob"):
@@ -39,8 +39,8 @@ def restart_node(there: Place, cores: int) -> None:
 def test_a_queued_run_outlasts_a_node_that_starts_again(
     there: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that waits stays Queued, and says why, while what it needs is not offered for a moment;
-    it is refused when that stays so.
+    """A waiting run stays Queued with its reason while its resources are missing for a moment; it
+    is refused if they stay missing.
     """
     there.say("bob", "digits-1", phase="Queued", message="Waiting for 1 CPU more on the nodes.")
     restart_node(there, 2)
@@ -59,8 +59,8 @@ def test_a_queued_run_outlasts_a_node_that_starts_again(
 
 
 def test_a_new_run_is_refused_at_once(there: Place) -> None:
-    """What can never run is not kept waiting when it was just launched, also when the operator had
-    to look around first.
+    """A new run that can never run is refused at once, also if the operator had to read the nodes
+    first.
     """
     there.run("alice", "large-1", 1, 5)
     there.seen()
@@ -70,7 +70,7 @@ def test_a_new_run_is_refused_at_once(there: Place) -> None:
 def test_a_new_run_is_refused_at_once_beside_others(
     there: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decision on another run, by a look that is older than the new one, changes nothing."""
+    """A decision on another run, from older data than the new one, changes nothing."""
     asked = ("GET", "/api/v1/namespaces/alice/secrets")
     decided = threading.Event()
 
@@ -97,7 +97,7 @@ def test_a_new_run_is_refused_at_once_beside_others(
 
 
 def test_a_question_that_takes_long_holds_up_nobody_else(there: Place) -> None:
-    """While the API is slow to tell one namespace's quotas or secrets, runs of others begin."""
+    """While the API is slow to return one namespace's quotas or secrets, runs of others start."""
     hanging = threading.Event()
 
     def slow(_method: str, path: str) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""Who may begin where Volcano binds all tasks of a run together, and where nobody does."""
+"""Admission with Volcano, which binds all tasks of a run together, and without it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tfcluster_magic.spec import Message, TaskType
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """Two nodes, two users, and PodGroups."""
+    """A cluster with two nodes, two users, and PodGroups."""
     made = two_nodes()
     made.server.lacks.clear()
     yield made
@@ -36,7 +36,7 @@ def there() -> Iterator[Place]:
 
 
 def jobs(there: Place, namespace: str, name: str) -> None:
-    """The Job of a run that was submitted."""
+    """Return the Job of a submitted run."""
     uid = there.server.objects[f"{RUNS.format(namespace)}/{name}"]["metadata"]["uid"]
     head = {"labels": {**run_labels(name, uid, TaskType.WORKER), UID: uid}}
     where = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}-worker"
@@ -44,7 +44,7 @@ def jobs(there: Place, namespace: str, name: str) -> None:
 
 
 def test_two_that_each_need_most_of_the_room_are_both_submitted(there: Place) -> None:
-    """The scheduler decides which of them gets the nodes; nothing is reserved for who waits."""
+    """The scheduler decides which of two runs gets the nodes; waiting runs reserve nothing."""
     for user in ("alice", "bob"):
         there.run(user, "digits-1", 2, 3)
     there.begin()
@@ -58,15 +58,15 @@ def test_two_that_each_need_most_of_the_room_are_both_submitted(there: Place) ->
 
 
 def test_what_can_never_run_is_still_refused(there: Place) -> None:
-    """A gang that is larger than all nodes together never gets to the scheduler."""
+    """A gang that is larger than all nodes together never reaches the scheduler."""
     there.run("alice", "digits-1", 3, 3)
     there.begin()
     assert isinstance(there.decide("alice", "digits-1"), Refused)
 
 
 def test_quotas_and_turns_count_as_without(there: Place) -> None:
-    """What a submitted run takes of a quota is kept for it until its pods count, also by an
-    operator that began later.
+    """The use of a quota by a submitted run is reserved until its pods count, also by an operator
+    that started later.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "digits-1", 2, 1.5)
@@ -81,7 +81,7 @@ def test_quotas_and_turns_count_as_without(there: Place) -> None:
 
 
 def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
-    """Runs wait and say so, and begin with Volcano; who demands that it is not used gets that."""
+    """Runs wait with the reason and start once Volcano exists; a policy can exclude it."""
     made = Place(Policy(gang=True))
     try:
         made.node("node-1", 4)
@@ -100,7 +100,7 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
 
 
 def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) -> None:
-    """Annotations of a tenant's namespace go before the policy, in what is made and published."""
+    """Annotations of a tenant's namespace override the policy in objects and published options."""
     marks = {QUEUE: "gpus", PRIORITY_CLASS: "urgent", REQUIRE_DIGEST: "true"}
     head = {"labels": {TENANT: "true"}, "annotations": marks}
     there.server.put("/api/v1/namespaces/alice", {"metadata": head})
@@ -113,7 +113,7 @@ def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) ->
 
 
 def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:
-    """Two clusters that each need most of the room do not deadlock: the operator admits one."""
+    """Two clusters that each need most of the nodes do not deadlock: the operator admits one."""
     made = Place()
     try:
         for name in ("node-1", "node-2"):

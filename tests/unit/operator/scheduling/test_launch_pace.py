@@ -1,4 +1,4 @@
-"""How fast runs of one namespace begin, whoever launches them."""
+"""The rate at which runs of one namespace start, whoever launches them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A large node and two users, of whom one launches one run more than may begin at once."""
+    """A cluster with a large node and two users, one with one more run than may start at once."""
     made = Place()
     made.node("node-1", 1000)
     for name in ("alice", "bob"):
@@ -39,8 +39,8 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """Many runs of a namespace begin at once, then one each second; another namespace's begin as if
-    there were none, and one that waits says so.
+    """Of many runs in a namespace some start at once, then one each second; another namespace is
+    not affected, and a waiting run reports the reason.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
@@ -55,8 +55,8 @@ def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> No
 
 
 def test_a_place_does_not_change_each_second(there: Place) -> None:
-    """While the pace holds the queue, runs far behind are told tens and hundreds: with each of them
-    that begins, few records are written.
+    """While the rate limits the queue, runs far behind get rounded places, so that each start
+    changes few records.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
@@ -84,14 +84,14 @@ PACED = f"its turn: this namespace has started {AT_ONCE} clusters; the others st
 
 
 def told(there: Place, name: str) -> tuple[str, int]:
-    """What a run that waits is told, and the place in it."""
+    """Return the message and the place of a waiting run."""
     verdict = there.decide("alice", name)
     assert isinstance(verdict, Waiting)
     return str(waiting_message(verdict)), verdict.place
 
 
 def test_what_was_used_is_made_up_for() -> None:
-    """After a while without launches as many may begin at once again, and never more."""
+    """After a time without launches the same number may start at once again, never more."""
     clock = Clock()
     pace = LaunchPace(clock)
 

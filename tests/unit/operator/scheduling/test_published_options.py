@@ -1,4 +1,4 @@
-"""What a namespace is told that it offers, and when it is written anew."""
+"""The options that are published in a namespace, and the times of their writes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tfcluster_magic.kube.api.labels import MOUNTED_AT
 from tfcluster_magic.kube.objects.policy import SharedClaim
 from tfcluster_magic.quota.preflight import Limit
 
-__all__ = ["there"]  # a fixture, as if written here
+__all__ = ["there"]  # a fixture of another module
 
 
 def test_options_are_written_when_they_change() -> None:
-    """Many namespaces are written once; nothing when nothing changed, none of those whose quota is
-    smaller than what is free when pods come, and the one whose quota is used.
+    """Options of many namespaces are written once, and not again without a change. When pods come,
+    only the namespace whose quota is used is written, not those with quotas below the free
+    resources.
     """
     place = Place()
     try:
@@ -48,7 +49,7 @@ def test_options_are_written_when_they_change() -> None:
 
 
 def void(_value: object) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 def _used(quota: dict[str, Any], used: dict[str, str]) -> dict[str, Any]:
@@ -59,15 +60,15 @@ def _used(quota: dict[str, Any], used: dict[str, str]) -> dict[str, Any]:
     ("free", "told"), [(100, 100), (99, 87.5), (30, 25), (20, 18.75), (5, 4.6875), (0, 0), (-1, 0)]
 )
 def test_amounts_are_coarse_where_there_is_plenty(free: float, told: float) -> None:
-    """What is free is told in coarse steps while there is much of it, and never as more."""
+    """Large free amounts are published in coarse steps, always rounded down."""
     from tfcluster_magic.operator.scheduling.published_options import coarse_limit
 
     assert coarse_limit(Limit(total=100, free=free)).free == told
 
 
 def test_a_claim_that_says_where_is_mounted_in_all_tasks_of_its_namespace(there: Place) -> None:
-    """Annotated claims of a namespace are in its policy and in what clients are told, those of
-    another namespace and nonsense are not.
+    """Annotated claims of a namespace are in its policy and its published options; claims of
+    another namespace and invalid ones are not.
     """
     for name, where in (("images", "/mnt/images"), ("odd", "a:b")):
         path = f"/api/v1/namespaces/alice/persistentvolumeclaims/{name}"

@@ -1,4 +1,4 @@
-"""Runs whose tasks Volcano binds together: Queued until it does, in its own words."""
+"""Runs whose tasks Volcano binds together: Queued until then, with Volcano's message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = "2/3 tasks in gang unschedulable: 0/41 nodes are available: 3 Insufficie
 
 
 class SubmitAll:
-    """Whatever is asked for may be made, and Volcano decides."""
+    """An admission that accepts everything, so that Volcano decides."""
 
     def decide(self, cluster: object) -> Verdict:
         return LeftToGangScheduler()
@@ -42,14 +42,14 @@ def group(world: World, name: str = "digits-1") -> Object:
 
 
 def say(world: World, words: str, name: str = "digits-1") -> None:
-    """What Volcano writes when there is no room for all."""
+    """Write Volcano's message for missing resources."""
     told = {"type": "Unschedulable", "status": "True", "message": words, "reason": "NotEnough"}
     status = {"phase": "Inqueue", "conditions": [told]}
     world.server.put(f"{GROUPS}/{name}", {**group(world, name), "status": status})
 
 
 def waiting(world: World, job: str, index: int = 0) -> str:
-    """A pod that Volcano has not bound."""
+    """Put a pod that Volcano has not bound."""
     name = world.pod(job, "unschedulable", index)
     found = copy.deepcopy(world.server.objects[f"{PODS}/{name}"])
     found["spec"]["schedulerName"] = "volcano"
@@ -59,7 +59,7 @@ def waiting(world: World, job: str, index: int = 0) -> str:
 
 
 def launched(world: World, **more: Any) -> None:
-    """A run of two workers and a parameter server, all of whose pods wait."""
+    """Launch a run of two workers and a parameter server, whose pods all wait."""
     world.launch("digits-1", workers=2, ps=1, **more)
     wait_until(lambda: f"{JOBS}/digits-1-ps" in world.server.objects)
     for job, count in (("digits-1-worker", 2), ("digits-1-ps", 1)):
@@ -68,7 +68,7 @@ def launched(world: World, **more: Any) -> None:
 
 
 def bind(world: World) -> None:
-    """Volcano has room: all pods run."""
+    """Let Volcano bind all pods, which then run."""
     for name in world.server.names("pods"):
         pod = world.server.objects[f"{PODS}/{name}"]["metadata"]
         job = pod["labels"]["tfcluster.dev/task-type"]
@@ -77,8 +77,8 @@ def bind(world: World) -> None:
 
 
 def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: World) -> None:
-    """Its objects are made while it is Queued, with Volcano's reason; the time to start counts from
-    when it was bound.
+    """Objects of a gang are created while it is Queued, with Volcano's reason; the time to start
+    counts from the binding.
     """
     launched(volcano, start_timeout=1.0)
     assert group(volcano)["spec"] == {
@@ -107,7 +107,7 @@ def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: W
 
 
 def test_its_pod_group_has_the_priority_class_of_its_tasks(world: World) -> None:
-    """Volcano asks a PodGroup alone who goes first and who gives way, and no pod."""
+    """The PodGroup has the tasks' priority class, because Volcano reads priority only there."""
     world.server.lacks.clear()
     world.admission, world.policy = SubmitAll(), Policy(priority_class="urgent")
     world.operate()
@@ -118,8 +118,8 @@ def test_its_pod_group_has_the_priority_class_of_its_tasks(world: World) -> None
 
 
 def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
-    """Of a PodGroup that its queue does not let in the condition counts tasks alone; the event that
-    says why goes before it.
+    """If a queue does not admit a PodGroup, the event with the reason is shown, for the condition
+    only counts tasks.
     """
     launched(volcano)
     counts = "3/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable"
@@ -135,8 +135,8 @@ def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
 
 
 def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> None:
-    """Of a queue that was closed later Volcano says nothing to those that wait in it: the queue
-    itself is asked, and it is said no more when it is open.
+    """If a queue is closed later, Volcano does not report it to waiting runs: the operator reads
+    the queue itself, and drops the message once the queue is open.
     """
     launched(volcano)
     where = path("queues", "", "default")
@@ -165,12 +165,12 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
     ],
 )
 def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
-    """What Volcano says of a task is one clause, with what nodes lack where it says that."""
+    """Volcano's message about a task becomes one clause, with the resources that nodes lack."""
     assert str(unschedulable_problem(said, PodContext()).text) == told
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:
-    """The time in the queue counts while Volcano has no room; its Jobs make no pods then."""
+    """The time in Volcano's queue counts for the queue timeout; its Jobs then create no pods."""
     launched(volcano, queue_timeout=2.0)
     say(volcano, WORDS)
     status = volcano.phase("digits-1", "Failed")
@@ -181,7 +181,9 @@ def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) 
 
 
 def test_one_that_is_stopped_in_the_queue_ends_and_leaves_the_queue(volcano: World) -> None:
-    """A stop suspends its Jobs, and its PodGroup goes: it would hold room in its queue."""
+    """A stop suspends the Jobs of a queued gang, and deletes its PodGroup, which would reserve
+    resources.
+    """
     launched(volcano)
     found = copy.deepcopy(volcano.run("digits-1"))
     found["spec"]["stop"] = {"by": "tests", "reason": "enough"}
@@ -194,11 +196,11 @@ def test_one_that_is_stopped_in_the_queue_ends_and_leaves_the_queue(volcano: Wor
 
 
 def test_another_operator_goes_on_waiting(volcano: World) -> None:
-    """An operator that begins asks nobody again whether a run may be made that is made."""
+    """An operator that starts does not ask admission again for runs with objects."""
     launched(volcano)
     say(volcano, WORDS)
     volcano.wait("digits-1", lambda s: "Insufficient cpu" in s.get("message", ""))
-    volcano.admission = None  # who asks it, fails
+    volcano.admission = None  # to ask it would fail
     volcano.operate()
     say(volcano, WORDS.replace("cpu", "memory"))
     status = volcano.wait("digits-1", lambda s: "Insufficient memory" in s.get("message", ""))
@@ -221,8 +223,8 @@ def test_another_operator_goes_on_waiting(volcano: World) -> None:
     ],
 )
 def test_a_queue_that_takes_nothing_is_said(volcano: World, said: str, told: str) -> None:
-    """Without its queue, or with a closed one, a run stays Queued and says so; it is made when the
-    queue is open again.
+    """Without its queue, or with a closed one, a run stays Queued with that reason; its objects are
+    created when the queue is open again.
     """
     denied = f'admission webhook "validatepodgroup.volcano.sh" denied the request: {said}'
     refusal = Refusal(400, "BadRequest", denied)
@@ -238,12 +240,12 @@ def test_a_queue_that_takes_nothing_is_said(volcano: World, said: str, told: str
 
 
 def test_words_of_others_are_not_taken_for_a_queues() -> None:
-    """What another webhook refuses stays what it says."""
+    """A refusal by another webhook keeps its own message."""
     assert queue_refusal('admission webhook "x" denied the request: no') is None
 
 
 def test_a_deleted_job_ends_a_run_that_waits(volcano: World) -> None:
-    """Somebody who deletes the Job of a gang that waits ends the run, with the reason."""
+    """Deleting the Job of a waiting gang ends the run, with the reason."""
     launched(volcano)
     volcano.wait("digits-1", lambda s: s.get("phase") == "Queued")
     volcano.server.remove(f"{JOBS}/digits-1-worker")
@@ -251,7 +253,9 @@ def test_a_deleted_job_ends_a_run_that_waits(volcano: World) -> None:
 
 
 def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
-    """A PodGroup that was deleted while pods wait for it is there again: else none was bound."""
+    """A PodGroup that was deleted while pods wait for it is created again: without it none is
+    bound.
+    """
     launched(volcano)
     uid = group(volcano)["metadata"]["uid"]
     volcano.server.remove(f"{GROUPS}/digits-1")
@@ -260,7 +264,7 @@ def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
 
 
 def test_a_healed_task_is_bound_without_those_that_are_done(volcano: World) -> None:
-    """The PodGroup asks for no task that has succeeded and whose pod is gone."""
+    """The PodGroup does not require tasks that have succeeded and whose pods are gone."""
     up(volcano, workers=2, ps=1)
     volcano.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     job = copy.deepcopy(volcano.job("digits-1-worker"))
@@ -277,7 +281,7 @@ def test_a_healed_task_is_bound_without_those_that_are_done(volcano: World) -> N
 
 
 def test_without_pod_groups_the_cluster_is_as_it_was(world: World) -> None:
-    """Where there is no Volcano nothing asks for it, and nothing is said of it."""
+    """On a cluster without Volcano the operator requests nothing of it and reports nothing."""
     world.operate()
     up(world, workers=2, ps=1)
     template = world.job("digits-1-worker")["spec"]["template"]
@@ -286,7 +290,7 @@ def test_without_pod_groups_the_cluster_is_as_it_was(world: World) -> None:
 
 
 def test_volcano_that_comes_is_used_from_then_on(world: World) -> None:
-    """The operator finds PodGroups that are installed while it runs; what runs is left alone."""
+    """The operator finds PodGroups that are installed while it runs; running runs do not change."""
     world.operate()
     up(world, "before-1")
     world.server.lacks.clear()
