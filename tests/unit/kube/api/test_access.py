@@ -1,4 +1,4 @@
-"""What answers of an API server mean to a person; the answers are those of a real one."""
+"""The user's errors for answers of an API server, which were recorded on a real one."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ ANSWERS: list[tuple[ApiError, type[TFClusterError], str]] = [
 def test_each_refusal_says_what_to_do(
     error: ApiError, kind: type[TFClusterError], words: str
 ) -> None:
-    """Every answer becomes one error of ours that names what was refused, and by whom."""
+    """Every refusal becomes one TFClusterError that names the refused object and the server."""
     told = explain_api_error(error, "digits-1", server=SERVER)
     assert type(told) is kind
     assert words in str(told)
 
 
 def test_a_refused_spec_comes_with_its_fields() -> None:
-    """What the schema and its rules refuse is told as the problems of a launch are."""
+    """Refusals by the schema and its rules are reported like the problems of a launch."""
     causes = [
         {
             "field": "spec.server",

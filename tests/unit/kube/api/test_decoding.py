@@ -1,4 +1,4 @@
-"""What decoders leave of an object: all that is read of it, and nothing else."""
+"""The parts of an object that decoders keep: all that the product reads, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDED = sorted((DATA / "pods").glob("*.json"))
 
 
 def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
-    """An object as a watch tells it."""
+    """Return an object as a watch sends it."""
     event = shape.event.decode(json.dumps({"type": "ADDED", "object": found}))
     kept: dict[str, Any] = event.object
     return kept
@@ -27,7 +27,7 @@ def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: str(file.stem))
 def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
-    """Caches hold the same of it, and it asks for the same."""
+    """Caches keep the same of a watched pod as of a listed one, with the same requests."""
     whole = json.loads(file.read_text())
     kept = decoded(decoding.POD_SHAPE, whole)
     assert decoding.trim_pod(kept) == decoding.trim_pod(whole)
@@ -38,7 +38,7 @@ def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
 
 
 def test_init_containers_count_as_before() -> None:
-    """What a pod asks for hangs on its sidecars, its overhead, and its own amounts."""
+    """The requests of a pod depend on its sidecars, its overhead, and its own amounts."""
     small, large = ({"resources": {"requests": {"cpu": cpu}}} for cpu in ("100m", "2"))
     spec = {
         "containers": [{**small, "args": ["x"]}],
@@ -50,7 +50,7 @@ def test_init_containers_count_as_before() -> None:
 
 
 def test_a_bookmark_says_nothing_but_a_version() -> None:
-    """Its object has empty fields where others have lists, and is no error."""
+    """A bookmark, whose object has empty fields instead of lists, is decoded as a version."""
     told = {
         "metadata": {"resourceVersion": "7", "creationTimestamp": None},
         "spec": {"containers": None},
@@ -60,7 +60,7 @@ def test_a_bookmark_says_nothing_but_a_version() -> None:
 
 
 def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
-    """Of a list as well; what it says of itself is the same."""
+    """A Job is kept without its pod template, also in a list; its other fields are the same."""
     server = KubeServer()
     try:
         spec = {"completions": 3, "parallelism": 3, "suspend": False, "template": {"spec": {}}}
@@ -75,7 +75,7 @@ def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
 
 
 def large(phase: str, **status: Any) -> dict[str, Any]:
-    """A record with as much as anybody may put into one, and more."""
+    """Return a record with the largest allowed contents, and more."""
     text = "x" * 100_000
     program = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
     texts = {"files": {"cell.py": text}, "arguments": [text], "executables": [text]}
@@ -100,7 +100,7 @@ def large(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def test_of_a_record_nothing_large_is_kept() -> None:
-    """Caches keep none of the texts of a record that may be of any length, and all else."""
+    """Caches keep none of the texts of unlimited length in a record, and everything else."""
     kept = decoding.trim_tfcluster(decoded(decoding.NAMED_SHAPE, large("Running", message="x")))
     assert len(json.dumps(kept)) < 1_000
     assert kept["spec"]["program"]["entrypoint"] == "cell.py"
@@ -109,7 +109,7 @@ def test_of_a_record_nothing_large_is_kept() -> None:
 
 
 def test_of_a_record_that_is_over_only_what_counts_is_kept() -> None:
-    """How long it stays, what it held, and when it ended."""
+    """Of an ended record caches keep its retention, its usage, and the time of its end."""
     ended = {"releasedTime": "2026-01-31T12:00:02Z", "completionTime": "2026-01-31T12:00:01Z"}
     over = {**ended, "message": "x" * 10_000, "usage": {"time": "2026-01-31T12:00:02Z"}}
     kept = decoding.trim_tfcluster(large("Succeeded", **over))

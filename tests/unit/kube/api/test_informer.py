@@ -1,4 +1,4 @@
-"""The informer against a server that speaks the watch protocol and misbehaves when told to."""
+"""The informer with a server that speaks the watch protocol and fails on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server() -> Iterator[WatchServer]:
 
 
 class Told:
-    """An informer of the pods at a server, and the words that it told."""
+    """An informer of the pods at a server, and its callbacks' calls."""
 
     def __init__(self, server: WatchServer) -> None:
         self.words: list[str] = []
@@ -54,7 +54,7 @@ def told(server: WatchServer) -> Iterator[Told]:
 
 
 def test_changes_are_told_in_order_on_one_thread(server: WatchServer, told: Told) -> None:
-    """Each object is told when it comes, changes and goes, one after the other, by one thread."""
+    """Callbacks report each added, changed and deleted object, in order, on one thread."""
     server.put("three")
     server.put("one")
     server.remove("two")
@@ -65,7 +65,7 @@ def test_changes_are_told_in_order_on_one_thread(server: WatchServer, told: Told
 
 
 def test_a_cut_watch_goes_on_where_it_was(server: WatchServer, told: Told) -> None:
-    """A watch that was cut resumes from the last version told, a bookmark's too, without a list."""
+    """A watch that was cut resumes from the last version, also a bookmark's, without a list."""
     server.bookmark()
     last = server.version
     server.put("three")
@@ -80,7 +80,9 @@ def test_a_cut_watch_goes_on_where_it_was(server: WatchServer, told: Told) -> No
 def test_what_was_deleted_while_the_history_was_lost_is_told(
     server: WatchServer, told: Told
 ) -> None:
-    """After 410 the list is compared: what is gone, new, changed or made again is told, no more."""
+    """After 410 a new list is compared: only deleted, new, changed and recreated objects are
+    reported.
+    """
     with server.condition:
         server.remove("two", quietly=True)
         server.put("three", quietly=True)
@@ -98,7 +100,7 @@ def test_what_was_deleted_while_the_history_was_lost_is_told(
 def test_a_silent_watch_is_taken_up_again(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watch whose connection is dead without a word is noticed, and what it missed is told."""
+    """A watch on a dead connection is detected, and missed changes are reported."""
     monkeypatch.setattr(client, "WATCH_SECONDS", 0.3)
     monkeypatch.setattr(client, "SILENCE", 0.3)
     server.silent = True
@@ -112,7 +114,7 @@ def test_a_silent_watch_is_taken_up_again(
 
 
 def test_a_long_list_comes_in_pages(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list longer than a page is fetched in several, and all of it is there when it is synced."""
+    """A list longer than a page is fetched in several, and is complete once it is synced."""
     monkeypatch.setattr(client, "PAGE", 10)
     for number in range(35):
         server.put(f"pod-{number:02}", run="even" if number % 2 == 0 else "odd")
@@ -124,7 +126,7 @@ def test_a_long_list_comes_in_pages(server: WatchServer, monkeypatch: pytest.Mon
 
 
 def test_a_group_follows_its_objects(server: WatchServer, told: Told) -> None:
-    """What `of` finds is what belongs to the group now."""
+    """`of` returns the current objects of a group."""
     server.put("one", run="digits-1")
     wait_until(lambda: told.informer.of("digits-1"))
     server.put("one", run="digits-2")
@@ -135,8 +137,8 @@ def test_a_group_follows_its_objects(server: WatchServer, told: Told) -> None:
 def test_watches_that_end_at_once_make_no_busy_loop(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that ends every watch at once, or refuses, is asked again after pauses that grow."""
-    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)  # at once, also on a machine that is busy
+    """After watches that end at once or are refused, the informer retries with growing delays."""
+    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)  # at once, also on a busy machine
     server.closes_at_once = True
     told = Told(server)
     wait_until(lambda: len(server.watches()) > 3)
@@ -154,7 +156,7 @@ def test_watches_that_end_at_once_make_no_busy_loop(
 
 
 def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> None:
-    """An error in a callback is logged, and the next change is told all the same."""
+    """An error in a callback is logged, and the next change is reported all the same."""
     told.stumbles_over = "three"
     server.put("three")
     server.put("four")
@@ -164,7 +166,7 @@ def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> No
 
 
 def test_pauses_grow_and_differ() -> None:
-    """Pauses grow with failures up to a limit, and half of each is random."""
+    """Delays grow with failures up to a limit, and half of each is random."""
     assert all(0.1 <= backoff_seconds(1) <= 0.2 for _ in range(20))
     assert all(LONGEST_PAUSE / 2 <= backoff_seconds(50) <= LONGEST_PAUSE for _ in range(20))
     assert len({backoff_seconds(5) for _ in range(20)}) > 1
@@ -173,7 +175,7 @@ def test_pauses_grow_and_differ() -> None:
 def test_a_long_list_is_trimmed_page_by_page(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a list in pages no page is held whole when the next one comes."""
+    """Of a list in pages no page is kept whole when the next one arrives."""
     monkeypatch.setattr(client, "PAGE", 1)
     server.put("one")
     server.put("two")

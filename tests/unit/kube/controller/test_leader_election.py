@@ -1,4 +1,4 @@
-"""Who leads: two operators before one Lease, and an API server that goes away."""
+"""Leader election: two operators with one Lease, and an API server that goes away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHERE = path("leases", "a", OPERATOR_LEASE)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
-    """Whoever looks at the Lease does so often, and gives up soon what hangs."""
+    """A server with a Lease that is read often, and short timeouts."""
     monkeypatch.setattr(leader_election, "RENEW_SECONDS", 0.1)
     monkeypatch.setattr(leader_election, "ANSWER_SECONDS", 0.5)
     running = KubeServer()
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 
 class Candidate:
-    """An operator that wants to lead, and when it gave up."""
+    """An operator that wants to lead, and the time at which it gave up."""
 
     def __init__(self, server: KubeServer, identity: str) -> None:
         self.lost = threading.Event()
@@ -48,13 +48,13 @@ class Candidate:
         self.thread.start()
 
     def looked(self) -> None:
-        """Wait until it has looked at the Lease once more, from beginning to end."""
+        """Wait until it has read the Lease once more, from beginning to end."""
         enough = self.looks + 2
         wait_until(lambda: self.looks >= enough)
 
 
 class Clock:
-    """The time by which Leases last: it goes on when a test says so, however slow the machine."""
+    """The clock for Leases: only the test moves it, however slow the machine."""
 
     time = staticmethod(time.time)
 
@@ -65,7 +65,7 @@ class Clock:
         return self.now
 
     def goes_on(self, seconds: int, *watched_by: Candidate) -> None:
-        """Time passes, and every three seconds all of these have looked at the Lease."""
+        """Move the clock; every three seconds all of these candidates read the Lease."""
         for _ in range(0, seconds, 3):
             self.now += 3.0
             for each in watched_by:
@@ -85,7 +85,7 @@ def away(_method: str, _path: str) -> Refusal:
 
 
 def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
-    """The second candidate leads as soon as the first has ended in order, and never before."""
+    """The second candidate leads once the first has ended cleanly, and never before."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     second = Candidate(server, "two")
@@ -102,7 +102,7 @@ def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
 def test_who_cannot_renew_gives_up_before_the_lease_is_free(
     server: KubeServer, clock: Clock
 ) -> None:
-    """Without an API server a leader stops acting within the deadline, and nobody acts with it."""
+    """Without an API server a leader stops within the deadline, before another may lead."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     server.refuses = away
@@ -120,7 +120,7 @@ def test_who_cannot_renew_gives_up_before_the_lease_is_free(
 
 
 def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clock) -> None:
-    """A renewal that hangs does not keep anybody leading."""
+    """A renewal that hangs also ends leading."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
@@ -138,7 +138,7 @@ def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clo
 
 
 def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clock) -> None:
-    """A process of the same identity, which can only be the next one, leads at once."""
+    """A restarted process with the same identity leads at once."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     again = Candidate(server, "one")
@@ -161,7 +161,7 @@ def test_a_lease_that_somebody_took_is_not_taken_back(server: KubeServer) -> Non
 
 
 def test_only_one_of_many_begins(server: KubeServer) -> None:
-    """Of candidates that begin together one leads."""
+    """Of candidates that start together one leads."""
     many = [Candidate(server, str(number)) for number in range(6)]
 
     def count() -> int:
@@ -178,7 +178,7 @@ def test_only_one_of_many_begins(server: KubeServer) -> None:
 def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
     server: KubeServer, clock: Clock
 ) -> None:
-    """Where the write of a renewal hangs the process ends as well, and not only its leading."""
+    """If the write of a renewal hangs the process ends as well, not only its leading."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
@@ -196,7 +196,7 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
 
 
 def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: Clock) -> None:
-    """What stands in a Lease kills no thread: a leader gives up, and a candidate tries again."""
+    """An invalid Lease kills no thread: a leader gives up, and a candidate tries again."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
@@ -213,7 +213,7 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
 
 
 def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
-    """Who takes a Lease up knows since when nobody renewed it, and does not count its own time."""
+    """A new leader knows since when nobody renewed the Lease, without counting its own time."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     assert first.leader.unwatched == 0

@@ -1,4 +1,4 @@
-"""How often all runs together write what nobody waits for, and how often they are looked at."""
+"""Rate limits of all runs together: low-priority writes, and turns."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tfcluster_magic.operator.reconcile.status_writer import (
 
 
 class Clock:
-    """Seconds that go on when they are told."""
+    """A clock that the test moves."""
 
     now = 100.0
 
     def __call__(self) -> float:
-        """The moment."""
+        """Return the time."""
         return self.now
 
 
 def test_a_run_alone_is_written_at_once() -> None:
-    """Four times a second, as its writer asks, a small run never waits."""
+    """A small run, written four times a second at most, never waits."""
     clock = Clock()
     pace = WriteRateLimit(clock)
     for _ in range(40):
@@ -38,8 +38,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 
 def test_many_runs_have_a_place_each() -> None:
-    """Sixty that change together: each has its own moment, later than the one before, none after
-    more than the longest; a large run takes the time of several.
+    """Sixty runs that change together get different times, each later than the one before and
+    within the maximum; a large run takes the time of several.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)
@@ -56,7 +56,7 @@ def test_many_runs_have_a_place_each() -> None:
 
 
 def test_the_more_change_the_longer_each_rests() -> None:
-    """A key alone rests for what it used; of many that change, so many a second are looked at."""
+    """A key alone rests for the time that it used; many changing keys share a rate per second."""
     assert rest_seconds(0.0, 0) == 0.0
     assert rest_seconds(0.001, 0) == 0.019
     assert rest_seconds(1.0, 0) == LONGEST_REST
@@ -65,7 +65,7 @@ def test_the_more_change_the_longer_each_rests() -> None:
 
 
 def test_keys_that_rest_are_counted() -> None:
-    """Those that a worker has given back for a while, and no others."""
+    """Only keys that a worker has given back for a while are counted as resting."""
     work: WorkQueue[str] = WorkQueue()
     for key in ("a", "b", "c"):
         work.add(key)
@@ -76,8 +76,8 @@ def test_keys_that_rest_are_counted() -> None:
 
 
 def test_a_key_rests_for_others_of_its_own_share() -> None:
-    """Fifty namespaces with one run each rest as long as fifty runs of one; a run beside a
-    namespace with hundreds that change all the time rests for one other.
+    """Fifty namespaces with one run each rest as long as fifty runs of one; a run next to a
+    namespace with hundreds of changing runs rests as for one other run.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
 

@@ -1,4 +1,4 @@
-"""The queue of keys: which timer counts when there are several, and whose turn it is."""
+"""The work queue: timers of a key, and turns of the shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def work() -> Iterator[WorkQueue[str]]:
 
 
 def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None:
-    """A key comes when its earliest timer rings, however often it is set again."""
+    """A key is due at its earliest timer, however often it is set again."""
     began = time.monotonic()
     work.add_in("digits-1", 0.2)
     for _ in range(1000):
@@ -29,7 +29,7 @@ def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None
 
 
 def test_an_earlier_timer_rings_first(work: WorkQueue[str]) -> None:
-    """A key that is to come sooner than was said comes sooner, and once."""
+    """A key with a new earlier timer is due earlier, and once."""
     work.add_in("digits-1", 60)
     work.add_in("digits-1", 0.05)
     assert work.get() == "digits-1"
@@ -39,7 +39,7 @@ def test_an_earlier_timer_rings_first(work: WorkQueue[str]) -> None:
 
 
 def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
-    """What changes while a key rests is looked at together, when its rest is over; others go on."""
+    """Changes during a key's rest are handled together after it; other keys are not delayed."""
     work.add("digits-1")
     assert work.get() == "digits-1"
     began = time.monotonic()
@@ -58,7 +58,7 @@ def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
 
 
 def test_shares_are_served_in_turn() -> None:
-    """Whoever has many keys waiting has one of them handled between two of anybody else's."""
+    """A share with many keys has one of them handled between two of another share."""
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
     for number in range(1000):
         work.add(("busy", number))
@@ -72,7 +72,7 @@ def test_shares_are_served_in_turn() -> None:
 
 
 def test_one_share_leaves_workers_for_the_others() -> None:
-    """A share has so many keys handled at once at most, and gets the next when one is done."""
+    """A share has a limited number of keys in work at once, and the next when one is done."""
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0], most=2)
     for number in range(4):
         work.add(("busy", number))

@@ -1,4 +1,4 @@
-"""The custom resource as the models define it; what the API server does with it is tested there."""
+"""The custom resource as the models define it; tests/kube checks it on an API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATUS = SCHEMA["properties"]["status"]
 
 
 def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema below `node`, with its path."""
+    """Yield every schema below `node`, with its path."""
     yield path, node
     for name, below in node.get("properties", {}).items():
         yield from nodes(below, f"{path}.{name}")
@@ -39,11 +39,11 @@ def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 VALUES = ".params[]"
-"""Where the values of a message stand, which are messages in turn."""
+"""Fields for the values of a message, which may be messages themselves."""
 
 
 def paths_of(kind: type[Model], path: str) -> Iterator[str]:
-    """The path in the resource of every field of a model and of the models in it."""
+    """Yield the path in the resource of every field of a model and of the models in it."""
     other = resource_form.other_names(kind)
     for field in fields(kind):
         where = f"{path}.{other.get(field.encode_name, field.encode_name)}"
@@ -54,14 +54,14 @@ def paths_of(kind: type[Model], path: str) -> Iterator[str]:
 
 
 def _value_in(annotation: Any) -> type[Model] | None:
-    """The model behind `dict[str, X]`, however annotated."""
+    """Return the model in `dict[str, X]`, also if annotated."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return model_type(get_args(annotation)[1]) if get_origin(annotation) is dict else None
 
 
 def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
-    """What a record holds can be stored in Kubernetes; addresses follow from the name."""
+    """Kubernetes can store every field of a record; addresses follow from the name."""
     named = {path for path, _ in nodes(SPEC, "spec") if not path.endswith("[]")}
     assert named - {"spec", *paths_of(Spec, "spec")} == {"spec.pods.imagePullSecrets[].name"}
     assert {"spec", *paths_of(Spec, "spec")} - named == set()
@@ -84,8 +84,8 @@ def test_nothing_is_in_the_schema_that_kubernetes_refuses(word: str) -> None:
 
 
 def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
-    """The schema is structural: each node has a type, and what it does not name is dropped; but
-    for the values of messages, which the operator alone writes. A quantity is text or a number.
+    """The schema is structural: each node has a type, and unknown fields are dropped, except in the
+    values of messages, which only the operator writes. A quantity is text or a number.
     """
     for path, node in nodes(SCHEMA, ""):
         if "status" in path and path.endswith(VALUES):
@@ -101,8 +101,6 @@ def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
 
 
 # The conventions of the Kubernetes API, as far as a schema shows them; docs/kubernetes-api.md goes
-# through all of them.
-# Ref: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
 
 
 def test_every_field_is_explained() -> None:
@@ -116,7 +114,7 @@ def test_every_field_is_explained() -> None:
             node.get("description", "").endswith(".") and not unit.fullmatch(node["description"])
         )
     }
-    assert silent == {".metadata"}  # it is Kubernetes' own, with its own words
+    assert silent == {".metadata"}  # Kubernetes itself describes it
 
 
 def test_no_number_is_a_floating_point_number() -> None:
@@ -193,7 +191,7 @@ def test_conditions_are_those_of_kubernetes() -> None:
 
 
 def test_every_default_is_explained() -> None:
-    """`kubectl explain`, which shows no defaults, tells them in words."""
+    """`kubectl explain`, which shows no defaults, states them in its texts."""
     for path, node in nodes(SPEC, "spec"):
         if node.get("default") not in (None, {}):
             said = node["default"]
@@ -202,7 +200,7 @@ def test_every_default_is_explained() -> None:
 
 
 def test_bounds_and_defaults_are_those_of_the_models() -> None:
-    """The API server fills in what the models fill in, and refuses what they refuse."""
+    """The API server fills in the models' defaults, and refuses what they refuse."""
     by_path = dict(nodes(SPEC, "spec"))
 
     count = by_path["spec.replicas.worker.count"]
@@ -222,7 +220,7 @@ def test_bounds_and_defaults_are_those_of_the_models() -> None:
 
 
 def test_the_status_bounds_nothing() -> None:
-    """An older schema refuses nothing that a newer operator writes, but drops what is unknown."""
+    """An older schema accepts everything that a newer operator writes, but drops unknown fields."""
     for path, node in nodes(STATUS, "status"):
         assert not node.keys() & {"enum", "pattern", "maximum", "maxItems", "default"}, path
 
@@ -236,14 +234,14 @@ def test_columns_show_what_there_is() -> None:
 
 
 def test_everything_but_stop_is_kept_from_changing() -> None:
-    """Each field of a spec has a rule of its own for changes, so that a refusal names it."""
+    """Each field of a spec has its own rule for changes, so that a refusal names it."""
     rules_ = [r for r in SCHEMA["x-kubernetes-validations"] if "oldSelf" in r["rule"]]
     assert {r["fieldPath"] for r in rules_} == {f".spec.{f.encode_name}" for f in fields(Spec)}
 
 
 def test_what_an_earlier_release_took_can_be_stopped() -> None:
-    """How much texts have together is asked of new records alone: a stop changes the spec, and with
-    it every rule of the whole spec is asked again.
+    """The limit for all texts applies only to new records: a stop changes the spec, and so checks
+    every rule of the whole spec again.
     """
     rules = SCHEMA["properties"]["spec"]["x-kubernetes-validations"]
     (bound,) = (each for each in rules if "64 KiB together" in each["message"])
@@ -252,14 +250,16 @@ def test_what_an_earlier_release_took_can_be_stopped() -> None:
 
 
 def test_the_resource_is_in_english_whatever_the_language() -> None:
-    """A definition made under another language is the same."""
+    """A definition generated under another language is the same."""
     with language("zh_CN"):
         assert crd.object_schema() == SCHEMA
 
 
 @dataclass(frozen=True)
 class Found:
-    """A problem that `launch.validation.rules` found in a wrong spec, and the line that made it."""
+    """A problem that `launch.validation.rules` found in a wrong spec, and the line that reported
+    it.
+    """
 
     wrong: Wrong
     field: str
@@ -267,7 +267,9 @@ class Found:
     line: int
 
     def is_of(self, rule: crd.CelRule) -> bool:
-        """Whether a rule of the resource says the same of the same field, or of one around it."""
+        """Return whether a rule of the resource has the same message for the same field or a parent
+        of it.
+        """
         place = ".".join(part for part in ("spec", rule.at, rule.field) if part)
         field = re.sub(r"\[\d+\]", "[]", self.field)
         return self.allowed == rule.message and bool(re.match(rf"{re.escape(place)}(\W|$)", field))
@@ -290,12 +292,12 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
 
 
 PATTERN = next(rule for rule in crd.SPEC_RULES if ANNOTATION_PATTERN in rule.rule)
-"""Of keys of a map, for which a schema has no pattern; `spec` has it, and no rule of a launch."""
+"""Return problems of map keys, which a schema cannot check; `spec` checks them, not a launch."""
 
 
 def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> None:
-    """For each rule in CEL there is a spec with that mistake alone, which a launch refuses in the
-    same words; tests/kube shows that the API server refuses it, too.
+    """For each rule in CEL there is a spec with only that mistake, which a launch refuses with the
+    same message; tests/kube shows that the API server refuses it, too.
     """
     alone = [
         rule
@@ -306,8 +308,8 @@ def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> No
 
 
 def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
-    """Each problem that the rules of a launch can find is found in a wrong spec, and a rule in CEL
-    has the same words for it where kubectl is to be told the same.
+    """Each problem that the rules of a launch can find occurs in a wrong spec, and a rule in CEL
+    has the same message if kubectl should show it.
     """
     calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
     made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}

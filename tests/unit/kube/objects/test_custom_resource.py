@@ -45,7 +45,7 @@ SPEC = Spec(
 
 
 def applied(name: str = "digits-2", **parts: Any) -> dict[str, Any]:
-    """An object as the API server gives it."""
+    """Return an object as the API server stores it."""
     head = {
         "name": name,
         "namespace": "alice",
@@ -58,7 +58,7 @@ def applied(name: str = "digits-2", **parts: Any) -> dict[str, Any]:
 
 
 def stored(spec: Spec) -> dict[str, Any]:
-    """What a launch writes, as it comes back from the API server."""
+    """Return the object of a launch, as the API server returns it."""
     written = json.loads(json.dumps(custom_resource.write("digits", 2, spec)))
     return applied(spec=written["spec"]) | {"kind": written["kind"]}
 
@@ -69,7 +69,7 @@ def test_a_launch_comes_back_as_it_was_asked_for() -> None:
 
 
 def test_name_namespace_and_time_say_who_a_run_is() -> None:
-    """Cluster and run come from the name, the owner from the namespace, its time from the API."""
+    """Cluster and run come from the name, the owner from the namespace, the time from the API."""
     head = custom_resource.read(applied()).metadata
 
     assert (head.name, head.cluster, head.run, head.owner) == ("digits-2", "digits", 2, "alice")
@@ -98,7 +98,7 @@ def _with_defaults(whole: Any, name: str, content: dict[str, Any]) -> dict[str, 
 
 @pytest.mark.parametrize("name", [*NAMES, "Digits-1", ""])
 def test_a_name_that_no_run_has_is_refused_with_the_rule(name: str) -> None:
-    """An object that is not called <cluster>-<run> is refused, beside all else that is wrong."""
+    """An object not named <cluster>-<run> is refused, together with all other problems."""
     with pytest.raises(InvalidRequest, match="such as digits-1") as refused:
         custom_resource.read(applied(name, spec={"mode": "between-graph"}))
     assert [p.field for p in refused.value.problems] == ["metadata.name", "spec.program"]
@@ -113,7 +113,7 @@ def test_tasks_listen_at_names_that_follow_from_the_run() -> None:
 
 
 def test_a_status_comes_back_without_what_is_only_shown() -> None:
-    """A status that the operator wrote is read as it was; `ready` is for kubectl alone."""
+    """A status that the operator wrote is read unchanged; `ready` is only for kubectl."""
     status = Status(
         phase=Phase.RUNNING,
         reason=Reason.RUNNING,
@@ -131,7 +131,7 @@ def test_a_status_comes_back_without_what_is_only_shown() -> None:
 
 
 def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[str, Any]:
-    """The conditions that a status is written with, by type."""
+    """Return the conditions with which a status is written, by type."""
     written = custom_resource.write_status(status, generation, before or {})
     return {each["type"]: each for each in written["conditions"]}
 
@@ -150,8 +150,8 @@ def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[
     ],
 )
 def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
-    """Every phase has all four conditions, of which those are true that other tools wait for; a run
-    that was stopped has ended without success.
+    """Every phase has all four conditions, and those are true for which other tools wait; a stopped
+    run has ended without success.
     """
     status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
     told = conditions(status, 3)
@@ -163,7 +163,7 @@ def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true
 
 
 def test_a_condition_knows_since_when_it_is_so() -> None:
-    """The time of a condition is that of the change, as the status has it, and stays."""
+    """The time of a condition is that of its change, from the status, and stays."""
     running = Status(
         phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1769860800.0, running_at=1769860805.9
     )
@@ -180,7 +180,7 @@ def test_a_condition_knows_since_when_it_is_so() -> None:
 
 
 def test_what_the_launch_warned_of_is_in_the_record() -> None:
-    """Warnings of the launch travel with the object, once, whatever the operator adds."""
+    """Warnings of the launch are stored in the object, once, whatever the operator adds."""
     written = custom_resource.write("digits", 2, SPEC, warnings=("it is slow: 太慢",))
     status = custom_resource.write_status(
         Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=("it is slow: 太慢", "no GPU"))
@@ -194,7 +194,7 @@ def test_what_the_launch_warned_of_is_in_the_record() -> None:
 
 
 def test_what_the_launch_inferred_is_in_the_record() -> None:
-    """What was read from the program's text travels with the object, by its code."""
+    """Facts inferred from the program's text are stored in the object, by their codes."""
     why = Message("UsesName", {"line": 3, "file": "a.py", "name": "replica_device_setter"})
     told = (Message("InferredServer", {"why": why}),)
     written = custom_resource.write("digits", 2, SPEC, inferred=told)
@@ -206,7 +206,7 @@ def test_what_the_launch_inferred_is_in_the_record() -> None:
 
 @pytest.mark.parametrize("note", ["{", "1", '{"a": 1}', "[1, null]", '[{"code": 1}]'])
 def test_an_annotation_may_say_anything(note: str) -> None:
-    """An annotation that somebody broke breaks no record."""
+    """An annotation with invalid contents breaks no record."""
     broken = applied()
     broken["metadata"]["annotations"] = dict.fromkeys(
         (custom_resource.WARNINGS, custom_resource.INFERRED), note
@@ -217,7 +217,7 @@ def test_an_annotation_may_say_anything(note: str) -> None:
 
 
 def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
-    """Fields, phases and reasons that are not known here break nothing, and the record says so."""
+    """Unknown fields, phases and reasons break nothing, and the record reports them."""
     newer = applied(
         spec={
             "program": {**CELL, "language": "R"},
@@ -244,7 +244,7 @@ def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
 
 
 def test_every_problem_of_a_spec_is_told() -> None:
-    """A spec that no schema kept out is refused with all that is wrong, each with its field."""
+    """A spec that no schema checked is refused with all its problems, each with its field."""
     wrong = applied(spec={"mode": "in-graph", "program": CELL, "replicas": {"chief": {"count": 2}}})
     with pytest.raises(InvalidRequest, match="the TFCluster digits-2 is wrong") as refused:
         custom_resource.read(wrong)
@@ -253,7 +253,7 @@ def test_every_problem_of_a_spec_is_told() -> None:
 
 
 def test_an_object_without_anything_is_refused_in_words() -> None:
-    """An object of which nothing is there is refused, not a crash."""
+    """An empty object is refused with messages, without a crash."""
     with pytest.raises(InvalidRequest, match=r"metadata\.name"):
         custom_resource.read({})
 
@@ -274,8 +274,8 @@ TEXT = "print('digits')\n"
 def test_a_program_by_hand_is_read_as_any_other(
     written: dict[str, Any], kind: str, source: str, entrypoint: str
 ) -> None:
-    """What a person wrote has a kind, a source and, of text, the file and its checksum, as a
-    snapshot has; written down again it is what the person wrote.
+    """A program written by hand gets a kind, a source and, for text, the file and its checksum, as
+    a snapshot has; written again it is unchanged.
     """
     program = custom_resource.read(applied(spec={"program": written})).spec.program
     assert program is not None

@@ -24,11 +24,11 @@ ENDED = {
     Phase.FAILED: ("Degraded", "Failed"),
     Phase.STOPPED: ("Suspended", "Current"),
 }
-"""What Argo CD and Flux call a run of these phases."""
+"""The health that Argo CD and Flux report for runs of these phases."""
 
 
 def applied(spec: Spec, status: Status | None, generation: int = 1) -> dict[str, Any]:
-    """A TFCluster as the API server has it, with the defaults that decide something here."""
+    """Return a TFCluster as the API server stores it, with the relevant defaults."""
     made = custom_resource.write("digits", 1, spec)
     made["metadata"]["generation"] = generation
     made["spec"].setdefault("mode", "BetweenGraph")
@@ -38,7 +38,7 @@ def applied(spec: Spec, status: Status | None, generation: int = 1) -> dict[str,
 
 
 def recorded() -> Iterator[tuple[Spec, Status]]:
-    """Every status of the recorded runs, from the queue to the end."""
+    """Yield every status of the recorded runs, from the queue to the end."""
     for recording in RECORDINGS:
         lines = recording.read_bytes().splitlines()
         header = msgspec.json.decode(lines[0], type=RecordingHeader)
@@ -48,15 +48,15 @@ def recorded() -> Iterator[tuple[Spec, Status]]:
 
 
 def expected(spec: Spec, status: Status) -> tuple[str, str]:
-    """What both say of a run."""
+    """Return the health that both should report for a run."""
     if status.phase is Phase.RUNNING and spec.mode is Mode.IN_GRAPH:
         return "Healthy", "Current"
     return ENDED.get(status.phase, PROGRESSING)
 
 
 def argocd(found: dict[str, Any]) -> tuple[str, str]:
-    """Status and message by the Lua of the ConfigMap, as Argo CD runs it."""
-    from lupa import lua51  # Argo CD's is Lua 5.1, without what would reach the machine
+    """Return status and message by the Lua of the ConfigMap, as Argo CD runs it."""
+    from lupa import lua51  # Argo CD uses Lua 5.1, without modules that reach the machine
 
     data = yaml.safe_load((GITOPS / "argocd-cm.yaml").read_text())["data"]
     (script,) = data.values()
@@ -69,7 +69,7 @@ def argocd(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def flux(found: dict[str, Any]) -> str:
-    """What the CEL of the Kustomization says, in Flux's order (RFC 0009)."""
+    """Return the result of the Kustomization's CEL, in Flux's order (RFC 0009)."""
     cel = pytest.importorskip("cel", reason="the interpreter of CEL needs Python 3.11")
     said = yaml.safe_load((GITOPS / "flux-kustomization.yaml").read_text())["spec"]
     (check,) = said["healthCheckExprs"]
@@ -83,7 +83,7 @@ def flux(found: dict[str, Any]) -> str:
 
 
 def test_recorded_statuses_of_every_phase_are_told_by_both() -> None:
-    """Argo CD and Flux say of each status of real runs what a person would, with its message."""
+    """Argo CD and Flux report the expected health for each status of real runs, with a message."""
     seen, told = set(), set()
     for spec, status in recorded():
         found = applied(spec, status)
@@ -100,7 +100,7 @@ def test_recorded_statuses_of_every_phase_are_told_by_both() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
-    """A run that failed is degraded; one that ended as it was asked to is not."""
+    """A failed run is degraded; one that was stopped on request is not."""
     asked = reason in (Reason.STOP_REQUESTED, Reason.IDLE_TIMEOUT)
     phase = Phase.STOPPED if asked else Phase.FAILED
     found = applied(Spec(mode=Mode.IN_GRAPH), Status(phase=phase, reason=reason, message="why"))
@@ -108,7 +108,7 @@ def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
 
 
 def test_nothing_is_said_of_what_the_operator_has_not_seen() -> None:
-    """A run without a status and a stop that is not seen yet are in progress."""
+    """A run without a status, or with a stop that the operator has not seen, is in progress."""
     spec = Spec(mode=Mode.IN_GRAPH)
     up = Status(phase=Phase.RUNNING, reason=Reason.RUNNING)
     assert argocd(applied(spec, None)) == ("Progressing", "Waiting for the operator")

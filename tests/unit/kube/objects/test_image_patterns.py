@@ -1,4 +1,4 @@
-"""Which images a pattern admits: by registry, repository, tag and digest, never by raw text."""
+"""Images that a pattern admits: by registry, repository, tag and digest, never by raw text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ = [
 def test_a_reference_is_read_as_runtimes_read_it(
     text: str, name: str, tag: str, digest: str
 ) -> None:
-    """Registry, repository, tag and digest are told apart, and what is left out is filled in."""
+    """Registry, repository, tag and digest are parsed, and missing parts get their defaults."""
     found = images.parse_image(text)
     assert (found.name, found.tag, found.digest) == (name, tag, digest)
 
@@ -69,7 +69,7 @@ REFUSED = [
     ("python:3*", "evil/python:3"),
     ("python*", "python.evil.example/img"),
     ("python", "python:3"),
-    ("python:3", f"python:3@{SHA}"),  # the digest decides, whatever tag stands beside it
+    ("python:3", f"python:3@{SHA}"),  # the digest decides, whatever the tag
     ("python:3*", f"python:3@{SHA}"),
     ("registry.example.com/team/*", "registry.example.com/team/a/b"),
     ("registry.example.com/team/*", "registry.example.com/team"),
@@ -95,7 +95,7 @@ REFUSED = [
     [*((p, i, True) for p, i in ADMITTED), *((p, i, False) for p, i in REFUSED)],
 )
 def test_a_pattern_admits_part_by_part(pattern: str, image: str, admitted: bool) -> None:
-    """A wildcard stays within its part of the name, and nothing of one part passes for another."""
+    """A wildcard stays within its part of the name, and no part matches another."""
     assert images.pattern_mistake(pattern) == ""
     assert images.admits_image(pattern, images.parse_image(image)) is admitted
 
@@ -104,7 +104,7 @@ def test_a_pattern_admits_part_by_part(pattern: str, image: str, admitted: bool)
     "pattern", ["", "x:", "a//*", "**.example.com/x", "x y*", "Python", "x/*/"]
 )
 def test_what_is_no_pattern_says_so_and_admits_nothing(pattern: str) -> None:
-    """An invalid pattern is named, and admits no image."""
+    """An invalid pattern is reported, and admits no image."""
     assert images.pattern_mistake(pattern)
     assert not images.admits_image(pattern, images.parse_image("x"))
 

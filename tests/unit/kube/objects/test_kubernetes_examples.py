@@ -1,4 +1,4 @@
-"""The files of examples/kubernetes, as the API server would look at them."""
+"""The files of examples/kubernetes, checked as the API server checks them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
 
 
 def strict(node: Any) -> Any:
-    """A schema that refuses fields which it does not name, as `kubectl apply` does."""
+    """Return a schema that refuses unknown fields, as `kubectl apply` does."""
     if isinstance(node, dict):
         node = {key: strict(value) for key, value in node.items()}
         if "properties" in node and node.get("type") == "object":
@@ -36,8 +36,8 @@ def test_there_are_eight() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_fits_the_resource(path: Any) -> None:
-    """An example has the resource's version and passes its schema and its rules, and nothing in it
-    is unknown.
+    """An example has the resource's version, passes its schema and its rules, and has no unknown
+    fields.
     """
     thing = yaml.safe_load(path.read_text())
     assert (thing["apiVersion"], thing["kind"]) == (API_VERSION, KIND)
@@ -50,13 +50,13 @@ def test_an_example_fits_the_resource(path: Any) -> None:
 
 
 def test_the_shortest_has_fifteen_lines() -> None:
-    """A TFCluster that runs is a screen of YAML."""
+    """A TFCluster that runs fits on one screen of YAML."""
     text = (ROOT / "examples" / "kubernetes" / "inline.yaml").read_text()
     assert len(text.splitlines()) <= 15
 
 
 def test_the_page_names_those_that_one_machine_refuses() -> None:
-    """Of the files the page says which ask for what there is only on Kubernetes."""
+    """The page names the files that use features which exist only on Kubernetes."""
     page = (ROOT / "docs" / "kubernetes-files.md").read_text()
     said = page.partition("also run on one machine")[2].partition("only Kubernetes has")[0]
     refused = [

@@ -1,4 +1,4 @@
-"""`tfcluster render` for Kubernetes, without a cluster: two layouts, and templates of one's own."""
+"""`tfcluster render` for Kubernetes, without a cluster: two layouts, and your own templates."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SPECS = {"between": BETWEEN_GRAPH, "in-graph": IN_GRAPH, "all": EVERYTHING, "mir
 
 
 def laid_out(spec: Spec, layout: ManifestLayout = ManifestLayout.PER_TASK) -> list[Object]:
-    """The manifests of a run."""
+    """Return the manifests of a run."""
     return [*yaml.safe_load_all(render_manifests(run(spec), Policy(), layout))]
 
 
 @pytest.fixture
 def tfcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs the command where the official client of Kubernetes is not installed."""
+    """Return a function that runs the command without the official client of Kubernetes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print('trained')\n")
     hidden = "import sys; sys.modules['kubernetes'] = None"
@@ -46,7 +46,9 @@ def tfcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("layout", ManifestLayout)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_manifests_belong_to_nobody(spec: Spec, layout: ManifestLayout) -> None:
-    """What is printed has no owner, no namespace and no operator, so kubectl may have it."""
+    """Rendered manifests have no owner, no namespace and no operator, so that kubectl can apply
+    them.
+    """
     for each in laid_out(spec, layout):
         head = each["metadata"]
         assert not head.keys() & {"ownerReferences", "namespace", "uid"}
@@ -85,7 +87,7 @@ def test_who_serves_is_a_deployment() -> None:
 
 
 def test_render_needs_no_cluster(tfcluster: Any) -> None:
-    """A launch can be rendered for Kubernetes where no cluster and no client of it is at hand."""
+    """A launch can be rendered for Kubernetes without a cluster and without its client."""
     done = tfcluster("render", "--backend", "kubernetes", "train.py", "--workers", "3", "--ps", "1")
     assert done.returncode == 0, done.stderr
     found = [*yaml.safe_load_all(done.stdout)]
@@ -96,7 +98,7 @@ def test_render_needs_no_cluster(tfcluster: Any) -> None:
 
 
 def test_a_policy_fills_in(tfcluster: Any, tmp_path: Path) -> None:
-    """The administrator's file decides image, claims and the rest of what is rendered."""
+    """The administrator's policy decides image, claims and other fields of rendered manifests."""
     (tmp_path / "policy.yaml").write_text("defaultImage: registry/x:1\ndataClaim: ''\n")
     done = tfcluster("render", "train.py", "--layout", "per-task", "--policy", "policy.yaml")
     assert done.returncode == 0, done.stderr
@@ -119,7 +121,7 @@ def test_a_policy_fills_in(tfcluster: Any, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_words_are_refused(tfcluster: Any, words: tuple[str, ...], said: str) -> None:
-    """What cannot be rendered is refused with what is wrong, and prints nothing."""
+    """A spec that cannot be rendered is refused with its problems, and nothing is printed."""
     done = tfcluster("render", "train.py", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -127,7 +129,7 @@ def test_wrong_words_are_refused(tfcluster: Any, words: tuple[str, ...], said: s
 
 
 def test_a_large_program_is_told(tfcluster: Any, tmp_path: Path) -> None:
-    """A program that no manifest holds is rendered by its place in the workspace, with a remark."""
+    """A program too large for a manifest is rendered as its path in the workspace, with a note."""
     (tmp_path / "train.py").write_text("x = 1\n" * 20000)
     done = tfcluster("render", "train.py", "--layout", "native")
     assert done.returncode == 0, done.stderr
@@ -137,7 +139,7 @@ def test_a_large_program_is_told(tfcluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_template_of_ones_own(tmp_path: Path) -> None:
-    """A template sees tasks, files and objects, and may include others beside it."""
+    """A template can use tasks, files and objects, and include other templates in its folder."""
     (tmp_path / "one.j2").write_text("- {{ task.address | json }}\n")
     template = tmp_path / "mine.j2"
     template.write_text(
@@ -165,7 +167,7 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_template_is_refused(tmp_path: Path, text: str, line: int, said: str) -> None:
-    """A template that fails, or reaches for what is not its own, is refused with its line."""
+    """A template that fails, or uses private attributes, is refused with its line."""
     template = tmp_path / "mine.j2"
     template.write_text(text)
     with pytest.raises(InvalidRequest, match="the template cannot be used") as refusal:
@@ -176,13 +178,13 @@ def test_a_wrong_template_is_refused(tmp_path: Path, text: str, line: int, said:
 
 
 def test_a_template_of_a_large_program(tmp_path: Path) -> None:
-    """A template may render a program that lies in the workspace, too."""
+    """A template can also render a program in the workspace."""
     (tmp_path / "mine.j2").write_text("{{ cluster.spec.program.sha256 | json }}")
     assert render_template(run(LARGE), Policy(), tmp_path / "mine.j2") == f'"{"ab" * 32}"'
 
 
 def test_the_template_of_the_manual_works(tmp_path: Path) -> None:
-    """The example in the manual renders bare pods that have the names which tasks look for."""
+    """The example in the manual renders bare pods with the names that tasks look up."""
     manual = (ROOT / "docs" / "kubernetes-render.md").read_text()
     (tmp_path / "mine.j2").write_text(manual.partition("```jinja\n")[2].partition("```")[0])
     found = yaml.safe_load_all(render_template(run(BETWEEN_GRAPH), Policy(), tmp_path / "mine.j2"))

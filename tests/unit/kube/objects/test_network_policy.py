@@ -180,7 +180,7 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
 
 
 def test_admission_keeps_the_same_closed() -> None:
-    """What holds a thief of the operator's token to NetworkPolicies of ours has the one list."""
+    """The admission policy against a stolen operator token has the same list of closed networks."""
     (found,) = [
         variable["expression"]
         for policy in yaml.safe_load_all((K8S / "base/admission-operator.yaml").read_text())
@@ -193,7 +193,7 @@ def test_admission_keeps_the_same_closed() -> None:
 @pytest.mark.parametrize("folder", ["base", "hub"])
 def test_namespaces_of_ours_are_closed(folder: str) -> None:
     """The namespaces of operator and hub deny everything that no policy allows, and every policy
-    names the ports that it opens.
+    names its ports.
     """
     found = [spec for name, spec in shipped() if name.startswith(f"{folder}/")]
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in found

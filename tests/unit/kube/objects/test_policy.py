@@ -1,4 +1,4 @@
-"""The operator's policy as it is read from YAML."""
+"""The operator's policy as read from YAML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfcluster_magic.kube.objects.policy import Policy, parse_policy
 
 
 def test_a_policy_is_read_from_yaml() -> None:
-    """A file says what differs from the defaults; an empty one is the defaults."""
+    """A file overrides defaults; an empty one keeps them all."""
     assert parse_policy("") == Policy()
     read = parse_policy("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
     assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)
@@ -36,7 +36,7 @@ def test_a_policy_is_read_from_yaml() -> None:
     ],
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
-    """A policy that cannot be meant is refused with what is wrong in it."""
+    """An invalid policy is refused with its problems."""
     with pytest.raises(InvalidRequest, match="policy cannot be used") as refusal:
         parse_policy(text)
     assert said in str(refusal.value)

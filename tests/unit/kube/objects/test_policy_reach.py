@@ -1,4 +1,4 @@
-"""No field of a spec reaches what no user may choose: accounts, nodes, privileges, namespaces."""
+"""No field of a spec can set what no user may choose: accounts, nodes, privileges, namespaces."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ POLICY = Policy(service_account="tasks", priority_class="tfcluster-task")
 
 
 def texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all texts in a model; a key of a mapping is ("key", name)."""
+    """Yield the paths of all texts in a model; a key of a mapping is ("key", name)."""
     if isinstance(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):
             yield from texts(getattr(value, field.name), (*path, field.name))
@@ -94,7 +94,7 @@ def texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def altered(value: Any, path: tuple[Any, ...], text: str) -> Any:
-    """A model with another text at one place, as if no schema had looked at it."""
+    """Return a model with another text at one place, as if no schema had checked it."""
     if not path:
         return text
     step, rest = path[0], path[1:]
@@ -119,7 +119,7 @@ KINDS_OF_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 
 
 def guarded(value: Any, path: str = "") -> dict[str, Any]:
-    """What objects say where no user may."""
+    """Return the fields of objects that no user may set."""
     found: dict[str, Any] = {}
     steps = enumerate(value) if isinstance(value, list) else value.items()
     for step, inner in steps:
@@ -132,7 +132,7 @@ def guarded(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def made(spec: Spec) -> list[dict[str, Any]]:
-    """The objects of a run of this spec."""
+    """Return the objects of a run with this spec."""
     head = Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=0.0)
     run = TFCluster(metadata=head, spec=spec)
     found = run_objects.objects_of_run(run, POLICY, namespace="alice")
@@ -143,8 +143,8 @@ def made(spec: Spec) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", list(texts(FULL)), ids=str)
 def test_no_text_of_a_spec_reaches_what_it_may_not(path: tuple[Any, ...]) -> None:
-    """Whatever stands in any text of a spec, the objects have the same service account, node,
-    privileges, kinds of volumes and namespaces; or there are none, because it is refused.
+    """For any text in a spec, the objects have the same service account, node, privileges, kinds of
+    volumes and namespaces; or the spec is refused.
     """
     expected = guarded(made(FULL))
     assert "/4/spec/template/spec/serviceAccountName" in expected

@@ -1,4 +1,4 @@
-"""What a run is made of in Kubernetes: as its golden file says, and what holds for any run."""
+"""A run's objects in Kubernetes: compared with golden files, and rules for all runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pods_of(found: list[Object]) -> Iterator[Object]:
 
 
 def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Config) -> None:
-    """What the operator creates for a run is what somebody has read and agreed to."""
+    """The objects of a run are those in its reviewed golden file."""
     file = FOLDER / f"{name}.yaml"
     text = golden(made(*RUNS[name]))
     if pytestconfig.getoption("--rewrite"):
@@ -62,8 +62,8 @@ def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Co
 
 
 def test_admission_knows_every_label(name: str) -> None:
-    """What holds a thief of the operator's token to Jobs of ours allows the labels that these and
-    their pods have.
+    """The admission policy against a stolen operator token allows the labels of the run's Jobs and
+    pods.
     """
     (keys,) = [
         set(yaml.safe_load(variable["expression"]))
@@ -79,12 +79,12 @@ def test_admission_knows_every_label(name: str) -> None:
 
 
 def test_every_golden_file_is_of_a_run() -> None:
-    """No golden file is left of a run that is no more."""
+    """Every golden file belongs to a run in the tests."""
     assert {file.stem for file in FOLDER.iterdir()} == RUNS.keys()
 
 
 def test_a_run_has_at_most_nine_objects(name: str) -> None:
-    """A run of any size is at most nine objects beside its pods."""
+    """A run of any size has at most nine objects besides its pods."""
     found = made(*RUNS[name])
     assert len(found) <= 9
     names = [(each["kind"], each["metadata"]["name"]) for each in found]
@@ -92,7 +92,9 @@ def test_a_run_has_at_most_nine_objects(name: str) -> None:
 
 
 def test_the_tfcluster_owns_all_but_the_parameter_servers(name: str) -> None:
-    """Whoever deletes a TFCluster deletes all of it; parameter servers go with whom they serve."""
+    """Deleting a TFCluster deletes all its objects; parameter servers end with the tasks that they
+    serve.
+    """
     for each in made(*RUNS[name]):
         owners = each["metadata"]["ownerReferences"]
         ps = each["metadata"]["name"].endswith("-ps")
@@ -103,8 +105,8 @@ def test_the_tfcluster_owns_all_but_the_parameter_servers(name: str) -> None:
 
 
 def test_parameter_servers_stay_as_long_as_anybody_whom_they_serve(name: str) -> None:
-    """The Jobs of workers and chief go by themselves, and own the parameter servers' Job: all of
-    them, for it would go an hour after the workers' success while the chief still trains.
+    """The Jobs of workers and chief have a TTL, and all of them own the parameter servers' Job:
+    otherwise it would be deleted an hour after the workers' success while the chief still trains.
     """
     jobs = [each for each in made(*RUNS[name]) if each["kind"] == "Job"]
     mains = {job["metadata"]["name"] for job in jobs if "ttlSecondsAfterFinished" in job["spec"]}
@@ -115,7 +117,7 @@ def test_parameter_servers_stay_as_long_as_anybody_whom_they_serve(name: str) ->
 
 
 def test_the_chief_takes_the_parameter_servers_with_it() -> None:
-    """Where a chief is the only trainer, its Job has the TTL and the parameter servers."""
+    """If a chief is the only trainer, its Job has the TTL and owns the parameter servers."""
     one = Replicas(count=1)
     replicas = ReplicaSet(chief=one, ps=one, worker=Replicas(count=0))
     jobs = {
@@ -173,8 +175,8 @@ def test_claims_with_any_name_can_be_mounted() -> None:
 
 
 def test_shared_data_is_in_every_task_and_read_only() -> None:
-    """What a namespace gives all to read is mounted in every task, by volume and mount read-only,
-    except where the run itself has asked for something.
+    """A namespace's shared data is mounted in every task, read-only by volume and mount, unless the
+    run itself has requested it otherwise.
     """
     shared = [{"claim": "images", "path": "/mnt/images"}, {"claim": "texts", "path": "/mnt/texts"}]
     policy = parse_policy(f"sharedData: {shared}")
@@ -199,8 +201,8 @@ def test_shared_data_is_in_every_task_and_read_only() -> None:
 
 
 def test_without_claims_the_output_goes_with_the_pod() -> None:
-    """Without a log claim a task can still write output, up to a size; nothing that we make or ship
-    can fill a node's disk.
+    """Without a log claim a task can still write output, up to a size; no object of the product can
+    fill a node's disk.
     """
     policy = Policy(log_claim="", data_claim="", log_size="2Gi")
     (spec, *_) = pods_of(made(run(BETWEEN_GRAPH), policy))
@@ -216,7 +218,7 @@ def test_without_claims_the_output_goes_with_the_pod() -> None:
     "text", ["", "a: {b: [c", "x\ny: z", "{{ 7*7 }}", "\u2028\x7f\x85\ufeff", "'\"\\\n"]
 )
 def test_no_value_becomes_structure(text: str) -> None:
-    """Whatever a user writes into a value arrives as that value, and changes nothing else."""
+    """A user's text arrives as that value, and changes nothing else."""
     spec = msgspec.structs.replace(
         EVERYTHING,
         env={"X": text},
@@ -233,7 +235,7 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the runtime computes from task.json are the addresses and readiness of the objects."""
+    """The runtime computes from task.json the addresses and readiness of the objects."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig
 
@@ -249,7 +251,7 @@ def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_resumed_run_knows_the_old_folder() -> None:
-    """A run that resumes another takes the checkpoints from that one's folder on the log volume."""
+    """A run that resumes another reads the checkpoints in that one's folder on the log volume."""
     described = msgspec.json.decode(made(*RUNS["collective"])[0]["data"]["task.json"])
     assert described["resumeFrom"] == "/log/digits/1"
 
@@ -282,27 +284,27 @@ def test_a_later_run_of_the_same_name_has_files_of_its_own() -> None:
 
 
 def test_files_that_do_not_fit_are_refused() -> None:
-    """What is larger than a ConfigMap may be is refused with its size, and nothing is created."""
+    """A program too large for a ConfigMap is refused with its size, and nothing is created."""
     spec = msgspec.structs.replace(BETWEEN_GRAPH, env={"X": "x" * (1 << 20)})
     with pytest.raises(InvalidRequest, match=r"spec\.env: got 1; the files of a run may be 1Mi"):
         run_objects.objects_of_run(run(spec), Policy(), namespace=NAMESPACE)
 
 
 def test_a_large_program_needs_a_workspace() -> None:
-    """Where tasks see no workspace, a program above 64 KiB is refused and the limit named."""
+    """Without a workspace in tasks, a program above 64 KiB is refused, and the limit is named."""
     with pytest.raises(InvalidRequest, match="keep it below 64Ki"):
         made(run(LARGE), Policy(workspace_claim=""))
 
 
 def test_an_altered_program_is_refused() -> None:
-    """A program that has not the checksum it claims does not reach a pod."""
+    """A program that does not match its checksum does not reach a pod."""
     altered = msgspec.structs.replace(inline({"train.py": b"print(1)\n"}), sha256="0" * 64)
     with pytest.raises(TFClusterError, match="was altered"):
         made(run(msgspec.structs.replace(BETWEEN_GRAPH, program=altered)), Policy())
 
 
 def test_what_has_no_limit_asks_for_the_default() -> None:
-    """A task without wishes asks for the policy's cores and is limited in memory alone."""
+    """A task without requests requests the policy's cores, and is limited only in memory."""
     bare = Spec(replicas=ReplicaSet(worker=Replicas(count=1)))
     asked, limits = pod_template.task_resources(bare, Policy(default_cpu=0.1), TaskType.WORKER)
     assert asked == {"cpu": "100m", "memory": "1Gi"}
@@ -313,7 +315,7 @@ def test_what_has_no_limit_asks_for_the_default() -> None:
 
 
 def test_the_runtime_is_whole() -> None:
-    """The ConfigMap has every source of the runtime, and nothing that is made from them."""
+    """The ConfigMap has every source file of the runtime, and no generated file."""
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(pod_template.runtime_archive()))) as packed:
         assert {name: packed.read(name) for name in packed.namelist()} == {
             path.relative_to(RUNTIME).as_posix(): path.read_bytes()

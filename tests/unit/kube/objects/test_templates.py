@@ -1,4 +1,4 @@
-"""Templates as text with marks: what is put in is read again, and stays a value."""
+"""Templates as text with marks: a value is read again from the output, and stays a value."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_what_templates_print_is_read_again(value: object) -> None:
 
 
 def test_values_of_a_template_are_its_own() -> None:
-    """A template's text is read once, and no value of one rendering is in another: not by what the
-    caller does with it, and not by a text that looks like a mark.
+    """A template's text is read once, and no value of one rendering occurs in another: not by
+    changes in the caller, and not by a text that looks like a mark.
     """
     words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
     made = templates.render_object("kubernetes/service.yaml.j2", **words)

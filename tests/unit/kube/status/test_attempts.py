@@ -1,4 +1,4 @@
-"""Which attempt of a task a pod is, and that no end is passed over."""
+"""The attempt of a task for each pod; no end of an attempt is skipped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_new_pod_is_the_next_attempt() -> None:
 
 
 def test_a_group_restart_counts_every_member() -> None:
-    """What a group restart ends is of the old attempt, the pods that follow are of the new."""
+    """Pods that a group restart ends are of the old attempt, the following pods of the new one."""
     watched = observer(2)
     watched.observe(RUNNING, [recorded("failed"), recorded("running", index=1)], job(), NOW)
     again = Status(
@@ -56,14 +56,14 @@ def test_a_group_restart_counts_every_member() -> None:
 def test_a_restarted_operator_knows_which_attempt_a_pod_is(
     jobs: dict[TaskType, Object], attempt: int
 ) -> None:
-    """A pod met after a restart is of the wanted attempt, unless its group is still being ended."""
+    """After a restart a pod has the wanted attempt, unless its group is still being ended."""
     status = Status(phase=Phase.RUNNING, reason=Reason.HEALING, attempt=2, restarts={"worker-0": 1})
     seen = observer().observe(status, [recorded("running")], jobs, NOW).tasks["worker-0"]
     assert (seen.attempt, seen.alive) == (attempt, True)
 
 
 def test_a_restarted_operator_judges_no_end_twice() -> None:
-    """An end that is in the record keeps its attempt; another one is of the wanted attempt."""
+    """An end in the record keeps its attempt; another one belongs to the wanted attempt."""
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(
         phase=Phase.RUNNING,
@@ -78,7 +78,7 @@ def test_a_restarted_operator_judges_no_end_twice() -> None:
 
 
 def pod(name: str, number: int) -> Object:
-    """A recorded pod as the only task's so many-th, made whole seconds after the one before."""
+    """Return a recorded pod of the only task by number, created whole seconds after the last."""
     made = recorded(name, uid=f"pod-{number}")
     made["metadata"]["creationTimestamp"] = f"2026-11-21T20:15:{number:02}Z"
     made["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] = str(number - 1)
@@ -86,7 +86,7 @@ def pod(name: str, number: int) -> Object:
 
 
 def attempts(watched: RunObserver, status: Status, pods: list[Object]) -> list[tuple[int, bool]]:
-    """What two turns in a row see of the only task: which attempt, and whether it is alive."""
+    """Return the attempt of the only task and whether it lives, in two successive turns."""
     seen = [watched.observe(status, pods, job(), NOW).tasks["worker-0"] for _turn in range(2)]
     return [(task.attempt, task.alive) for task in seen]
 
@@ -94,7 +94,7 @@ def attempts(watched: RunObserver, status: Status, pods: list[Object]) -> list[t
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("met", [True, False])
 def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, order: int) -> None:
-    """A failed pod and the next one, seen at once in any order, are two attempts: first the end."""
+    """A failed pod and its successor, seen together in any order, are two attempts, end first."""
     watched = observer()
     if met:
         watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
@@ -103,7 +103,7 @@ def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, ord
 
 
 def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
-    """A pod that is gone when its Job's next one is there was an attempt that was killed."""
+    """A pod that is gone when its Job's next one exists was an attempt that was killed."""
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     later = [pod("running", 2)]
@@ -111,7 +111,7 @@ def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
 
 
 def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
-    """Two ends and a third pod, seen at once, are told one after the other."""
+    """Two ends and a third pod, seen at once, are reported one after the other."""
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     pods = [pod("failed", 1), pod("oom", 2), pod("running", 3)]
@@ -120,7 +120,7 @@ def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
 
 
 def test_a_restarted_operator_knows_the_attempt_after_an_end_on_record() -> None:
-    """A pod met while the failure before it is looked into is the attempt after that failure."""
+    """A pod found while the failure before it is investigated is the attempt after that failure."""
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(phase=Phase.RUNNING, reason=Reason.INVESTIGATING, failures=(failure,))
     pods = [pod("failed", 1), pod("running", 2)]

@@ -1,4 +1,4 @@
-"""Why tasks of a Kubernetes run wait: every recorded cause is one sentence."""
+"""Reasons why tasks of a Kubernetes run wait: a message for every recorded cause."""
 
 from __future__ import annotations
 
@@ -79,29 +79,31 @@ SENTENCES = {
     "task starts on another node.",
 }
 NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
-"""Nothing waits here: what ended is told by its end."""
+"""No waiting here: the end of these pods is reported instead."""
 
 
 @pytest.mark.parametrize("cause", SENTENCES)
 def test_a_cause_is_one_sentence(cause: str) -> None:
-    """Each recorded cause is told first, with who waits, why, the numbers, and what to do."""
+    """The message for each recorded cause names the tasks, the reason, the numbers, and a remedy
+    first.
+    """
     assert sentences([told(recorded(cause))[0].sentence]) == SENTENCES[cause]
 
 
 @pytest.mark.parametrize("cause", NOTHING)
 def test_who_runs_or_has_ended_does_not_wait(cause: str) -> None:
-    """Nothing is said of waiting when tasks run, or when their end says more."""
+    """There is no message about waiting if tasks run, or have ended."""
     assert told(recorded(cause)) == []
 
 
 def test_every_recording_is_told() -> None:
-    """No cause was recorded without a sentence that is looked at here."""
+    """Every recorded cause has a message in this test."""
     assert {path.stem for path in RECORDED.glob("*.json")} == {*SENTENCES, *NOTHING}
 
 
 @pytest.mark.parametrize("cause", SENTENCES)
 def test_every_cause_is_told_in_chinese(cause: str) -> None:
-    """A reader of Chinese gets each sentence in Chinese."""
+    """Each message has a Chinese translation."""
     with language("zh_CN"):
         sentence = sentences([told(recorded(cause))[0].sentence])
     assert "等待" in sentence
@@ -109,7 +111,7 @@ def test_every_cause_is_told_in_chinese(cause: str) -> None:
 
 
 class Counted(dict[str, Any]):
-    """Answers that count how often one is looked for."""
+    """Answers that count their lookups."""
 
     looked_for = 0
 
@@ -123,8 +125,8 @@ class Counted(dict[str, Any]):
 
 
 def test_what_waits_alike_is_one_question() -> None:
-    """600 pods that wait silently on one node are one question, and one answer is for all: none of
-    them looks through all the others for it.
+    """600 pods that wait silently on one node cause one request, whose answer serves all of them
+    without a lookup through all the others.
     """
     seen = recorded("secret-file-missing")
     asked, read = seen["pods"][0], seen["events"][seen["pods"][0]["metadata"]["uid"]]
@@ -148,14 +150,14 @@ def test_what_waits_alike_is_one_question() -> None:
 
 @pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])
 def test_a_pod_that_says_why_is_not_asked(cause: str) -> None:
-    """Nothing is read where pods say themselves why they wait, or run."""
+    """Nothing is requested for pods that state why they wait, or that run."""
     seen = recorded(cause)
     assert waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER) == []
 
 
 @pytest.mark.parametrize("cause", ["quota", "limit-range", "webhook-down", "pod-security"])
 def test_a_job_without_its_pods_is_asked(cause: str) -> None:
-    """A Job that makes no pods is the one that knows why, and is asked once it is a second old."""
+    """A Job without pods is asked for its reason once it is a second old."""
     seen = recorded(cause)
     assert ("Job", "digits-1-worker") in [
         (each.kind, each.name)
@@ -165,7 +167,7 @@ def test_a_job_without_its_pods_is_asked(cause: str) -> None:
 
 
 def test_unknown_words_are_passed_on() -> None:
-    """What nobody here knows is told in Kubernetes' own words, shortened."""
+    """An unknown reason is shown in Kubernetes' own words, shortened."""
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:
@@ -188,7 +190,7 @@ SCHEDULER = {
 
 @pytest.mark.parametrize("words", SCHEDULER)
 def test_the_scheduler_may_have_several_reasons(words: str) -> None:
-    """Reasons of several nodes are told one after the other, each in words."""
+    """Reasons of several nodes are listed, each with a message."""
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:
@@ -197,7 +199,7 @@ def test_the_scheduler_may_have_several_reasons(words: str) -> None:
 
 
 def test_room_that_others_use_is_said_to_be_theirs() -> None:
-    """What would fit on an empty node waits for others; how much is free is told where known."""
+    """A pod that would fit on an empty node waits for others; free amounts are shown if known."""
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
@@ -212,7 +214,7 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
 
 
 def test_a_long_fetch_is_told() -> None:
-    """An image that takes its time is said to be on its way."""
+    """An image that takes long is reported as being pulled."""
     seen = recorded("secret-file-missing")
     uid = seen["pods"][0]["metadata"]["uid"]
     pulling = {"type": "Normal", "reason": "Pulling", "message": "Pulling image", "count": 1}

@@ -1,4 +1,4 @@
-"""Recorded pods of a real node as the lifecycle sees them."""
+"""Recorded pods of a real node as the lifecycle observes them."""
 
 from __future__ import annotations
 
@@ -53,13 +53,15 @@ def end(name: str, asked: bool = False) -> TaskExit:
     ],
 )
 def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
-    """Each recorded end has the cause that a person would give it, whatever its exit code says."""
+    """Each recorded end has the expected cause, whatever its exit code."""
     told = end(name, asked)
     assert (told.cause, told.exit_code) == (cause, code)
 
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
-    """Since when, and how many cores, also when it is gone; without a node it holds nothing."""
+    """The hours of a pod count from its node on, with its cores, also after its end; without a node
+    none.
+    """
     watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
     seen = watching.observe(RUNNING, pods, job(), NOW)
@@ -72,7 +74,7 @@ def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
 
 
 def test_ends_keep_what_helps() -> None:
-    """A failure keeps its last lines, a container that never ran the runtime's own words."""
+    """A failure keeps its last lines; a container that never ran keeps the runtime's message."""
     assert end("failed").last_lines[-1] == "ValueError: shapes do not match"
     assert "/no/such/python" in end("start-error").detail
     assert end("evicted-disk").detail == "it wrote more than 5Mi to the volume s"
@@ -90,7 +92,7 @@ def test_ends_keep_what_helps() -> None:
     ],
 )
 def test_disruptions(reason: str, cause: Cause) -> None:
-    """A condition DisruptionTarget says by its reason what took the pod, also without its end."""
+    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before it."""
     pod = recorded("evicted")
     (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     found["reason"] = reason
@@ -99,7 +101,7 @@ def test_disruptions(reason: str, cause: Cause) -> None:
 
 
 def test_a_preemption_is_told_in_the_schedulers_words() -> None:
-    """Whoever was pushed out reads which scheduler did it, in its own words."""
+    """The message of a preempted task has the scheduler's own text."""
     pod = recorded("evicted")
     (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     words = "volcano: preempting to accommodate a higher priority pod"
@@ -134,7 +136,9 @@ RUNTIME = (
 def test_what_a_busy_node_could_not_start_is_tried_again(
     reason: str, words: str, cause: Cause
 ) -> None:
-    """What image or command say is final; a runtime that was late or lost sight is healed."""
+    """Errors of image or command are final; a container runtime that was late or lost a task is
+    retried.
+    """
     pod = recorded("start-error")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ended |= {"reason": reason, "message": words and RUNTIME + words}
@@ -144,8 +148,8 @@ def test_what_a_busy_node_could_not_start_is_tried_again(
 
 
 def test_a_container_whose_end_nobody_saw_was_lost() -> None:
-    """Of a container whose shim was killed containerd says 255; a program that ends with it is told
-    by its own task.
+    """If the shim of a container was killed, containerd reports 255, which counts as lost; a
+    program that exits with 255 is reported by its own task.
     """
     silent, told = recorded("failed-silent"), recorded("failed")
     for pod in (silent, told):
@@ -156,7 +160,7 @@ def test_a_container_whose_end_nobody_saw_was_lost() -> None:
 
 
 def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
-    """A pod that its node did not admit ended by eviction, though no container ever was."""
+    """A pod that its node did not admit ended by eviction, without a container."""
     pod = recorded("unschedulable", phase="Failed", reason="OutOfcpu", message="no room")
     told = exit_status.pod_exit(pod, asked=False, now=NOW)
     assert (told.cause, told.detail) == (Cause.EVICTED, "OutOfcpu: no room")
@@ -175,13 +179,15 @@ def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
     ],
 )
 def test_states(name: str, state: TaskState, ready: bool) -> None:
-    """A task is ready once its container has started, its port open where it has one."""
+    """A task is ready once its container has started and its port, if any, is open."""
     seen = observer().observe(RUNNING, [recorded(name)], job(), NOW).tasks["worker-0"]
     assert (seen.state, seen.ready) == (state, ready)
 
 
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
-    """An In-Graph server is idle since it is not ready, never before it ran; a program never is."""
+    """An In-Graph server is idle since its readiness ended, never before it ran; a program never
+    is.
+    """
     pod = recorded("ready-in-use")
     since = epoch_seconds(exit_status.container_status(pod)["state"]["running"]["startedAt"])
     in_graph = observer(mode=Mode.IN_GRAPH)
@@ -192,7 +198,7 @@ def test_a_server_is_idle_since_its_readiness_ended() -> None:
 
 
 def test_the_end_of_a_pod_that_is_gone_stays() -> None:
-    """What was seen of an end stays when the pod is deleted; unseen, it was deleted, or stopped."""
+    """An observed end stays after a pod's deletion; without one, it was deleted or stopped."""
     watched = observer(3)
     pods = [recorded("oom"), recorded("running", index=1), recorded("running", index=2)]
     watched.observe(RUNNING, pods, job(), NOW)
@@ -220,14 +226,14 @@ def test_a_restarted_operator_knows_ends_whose_pods_are_gone() -> None:
 
 
 def test_completed_indexes() -> None:
-    """The ranges in which a Job counts its successes are read as the numbers they stand for."""
+    """The ranges in which a Job lists its successes are read as numbers."""
     counted = {"status": {"completedIndexes": "0,3-5,9"}}
     assert completed_indexes(counted) == {0, 3, 4, 5, 9}
     assert completed_indexes({"status": {}}) == set() == completed_indexes(None)
 
 
 def test_trimming_keeps_the_original() -> None:
-    """A cache keeps a third of a pod at most, and changes nothing of what it was given."""
+    """A cache keeps a third of a pod at most, and does not change the original."""
     whole = json.loads((PODS / "oom.json").read_text())
     before = copy.deepcopy(whole)
     kept = decoding.trim_pod(whole)
@@ -236,7 +242,7 @@ def test_trimming_keeps_the_original() -> None:
 
 
 def test_a_finished_record_is_kept_without_its_program() -> None:
-    """Records that are over and gave everything back do not hold their programs in memory."""
+    """Caches drop the programs of records that have ended and released their resources."""
     found = {"metadata": {"name": "d-1"}, "spec": {"program": {"files": {}}, "mode": "x"}}
     over = {**found, "status": {"phase": "Failed", "releasedTime": "2026-01-31T12:00:00Z"}}
     holding = {**found, "status": {"phase": "Succeeded"}}
@@ -253,8 +259,8 @@ def test_a_finished_record_is_kept_without_its_program() -> None:
     ],
 )
 def test_a_message_of_the_programs_own_making_is_no_reason(clause: dict[str, Any]) -> None:
-    """Whoever writes to the termination log may write anything: what no sentence can be made of is
-    left out, so that the run is judged all the same.
+    """A program may write anything to the termination log: an invalid message is left out, and the
+    run is judged all the same.
     """
     words = {"cause": "NotStarted", "finishedAt": 1.0, "detailMessage": clause}
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}
@@ -269,7 +275,7 @@ def test_a_message_of_the_programs_own_making_is_no_reason(clause: dict[str, Any
 
 
 def test_a_zero_after_an_oom_is_no_success() -> None:
-    """A container that is called OOMKilled has not succeeded, though it left 0 and no word."""
+    """A container with reason OOMKilled has not succeeded, even with exit code 0 and no message."""
     ended = {"reason": "OOMKilled", "exitCode": 0, "finishedAt": "2026-01-01T00:00:00Z"}
     limits = {"resources": {"limits": {"memory": "200Mi"}}}
     pod = {

@@ -1,4 +1,4 @@
-"""Tasks that wait for other tasks, and what a task that runs says of it."""
+"""Tasks that wait for other tasks, and the messages of running tasks about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfcluster_magic.lifecycle.messages import sentences
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:
-    """Recorded pods of a worker that runs and of a parameter server that does or does not."""
+    """Return recorded pods of a running worker, and of a parameter server that may run."""
     seen = recorded("running")
     worker, job = seen["pods"][0], seen["jobs"][0]
 
@@ -30,7 +30,7 @@ def ps_and_worker(*, started: bool) -> dict[str, Any]:
 
 
 def test_a_worker_waits_for_its_parameter_server() -> None:
-    """Workers that run while a parameter server is not up are said to wait for it, by name."""
+    """The message of workers that run before a parameter server is up names that server."""
     assert [sentences([each.sentence]) for each in told(ps_and_worker(started=False))] == [
         "worker-0 waits for ps-0."
     ]
@@ -53,7 +53,7 @@ LINES = {
     ["every address is there", "going on without the address of digits-1-worker-0.digits-1: it"],
 )
 def test_an_address_that_came_is_not_waited_for(after: str) -> None:
-    """A task that has waited for an address, and imports TensorFlow since, accuses no DNS."""
+    """A task that has waited for an address, and imports TensorFlow since, does not blame DNS."""
     seen = ps_and_worker(started=False)
     (asked,) = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
     waits = "waiting for the address of digits-1-worker-0.digits-1"
@@ -64,7 +64,7 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
-    """What a task prints while its port is closed tells which peer, or whether names resolve."""
+    """The output of a task with a closed port names the missing peer, or a failed name lookup."""
     seen = ps_and_worker(started=False)
     asked = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
     assert [(each.kind, each.name[:11]) for each in asked] == [("log", "digits-1-ps")]
