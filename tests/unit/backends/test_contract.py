@@ -1,7 +1,7 @@
-"""What every backend promises of runs, tried through the `Backend` interface alone.
+"""The contract of every backend about runs, tested only through the `Backend` interface.
 
-Kubernetes is tried where it is used: tests/kube/test_backend_contract.py runs this file, and all
-others of `test_backend_contract*.py`, in notebook pods.
+Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others of
+`test_backend_contract*.py`, in notebook pods.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-__all__ = ["backend", "launch"]  # fixtures, as if written here
+__all__ = ["backend", "launch"]  # fixtures of another module
 
 TELL = """
 import json, os, sys
@@ -55,7 +55,7 @@ if os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
 
 
 def test_a_launch_is_on_record_at_once(backend: Backend, launch: Launch) -> None:
-    """A launch returns with a run that is recorded, named after the cluster, and not over."""
+    """A launch returns a run that is recorded, named after the cluster, and active."""
     run = launch(SLEEP, worker=1)
     assert run.metadata.name == f"digits-{run.metadata.run}"
     assert not run.status.phase.is_final
@@ -65,7 +65,7 @@ def test_a_launch_is_on_record_at_once(backend: Backend, launch: Launch) -> None
 
 
 def test_success(backend: Backend, launch: Launch) -> None:
-    """When every worker has ended well the run succeeded, and its logs and folders are known."""
+    """If every worker has succeeded the run has succeeded, and its logs and folders are known."""
     run = until_released(backend, launch("print('hello')", worker=2))
     status = run.status
     assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
@@ -94,7 +94,7 @@ def test_each_task_knows_who_and_where_it_is(backend: Backend, launch: Launch) -
 
 
 def test_a_failing_program_is_named_with_its_last_words(backend: Backend, launch: Launch) -> None:
-    """When one task fails the run fails, says which and why, and ends the others."""
+    """If one task fails the run fails, with the task and its reason, and ends the others."""
     text = """
 import os, time
 if os.environ["TFCLUSTER_TASK"] == "worker-1":
@@ -110,7 +110,7 @@ time.sleep(600)
 
 
 def test_a_success_tells_of_a_thread_that_died(backend: Backend, launch: Launch) -> None:
-    """A run whose program ended well although a part of it failed succeeds with a warning, which
+    """A run whose program succeeded although a part of it failed succeeds with a warning, which
     names the error and the line of the program.
     """
     text = """
@@ -128,7 +128,7 @@ reader.join()
 
 
 def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:
-    """A name that the user chose is refused while its run is active; nothing is made."""
+    """A given name is refused while a run with it is active; nothing is created."""
     run = launch(SLEEP, worker=1)
     with pytest.raises(NameTaken, match=run.metadata.name):
         launch(SLEEP, worker=1)
@@ -136,7 +136,7 @@ def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> Non
 
 
 def test_a_derived_name_in_use_gets_a_letter(backend: Backend, launch: Launch) -> None:
-    """A name that nobody chose becomes the next free one."""
+    """A derived name in use becomes the next free one."""
     found = [launch(SLEEP, worker=1, given=False).metadata.cluster for _ in range(3)]
     assert found == ["digits", "digits-b", "digits-c"]
 
@@ -153,7 +153,7 @@ def test_a_second_run_of_an_ended_cluster(backend: Backend, launch: Launch) -> N
 
 
 def test_stop(backend: Backend, launch: Launch) -> None:
-    """A stop ends every task, and the record says who wanted it and why."""
+    """A stop ends every task, and the record has the user and the reason."""
     run = until_phase(backend, launch(SLEEP, worker=2, ps=1), Phase.RUNNING)
     backend.stop("digits", Stop(reason="enough", by="ada"))
     run = until_released(backend, run)
@@ -165,7 +165,7 @@ def test_stop(backend: Backend, launch: Launch) -> None:
 
 
 def test_stopping_twice_keeps_the_first_reason(backend: Backend, launch: Launch) -> None:
-    """Only the first stop counts, and stopping what is over changes nothing."""
+    """Only the first stop counts, and stopping an ended run changes nothing."""
     run = launch(SLEEP, worker=1)
     backend.stop("digits", Stop(reason="first"))
     backend.stop("digits", Stop(reason="second"))
@@ -183,7 +183,7 @@ def test_a_stop_right_after_the_launch(backend: Backend, launch: Launch) -> None
 
 
 def test_a_note_is_told_to_whoever_watches(backend: Backend, launch: Launch) -> None:
-    """A note changes nothing but itself, in any phase; all who watch see it, and empty removes."""
+    """A note changes only itself, in any phase; all watches report it; an empty one removes it."""
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
     watched = backend.watch()
     assert any(seen and isinstance(seen, TFCluster) for seen in watched)
@@ -201,7 +201,7 @@ def test_a_note_is_told_to_whoever_watches(backend: Backend, launch: Launch) -> 
 
 
 def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> None:
-    """After the workers' success the parameter servers go, and the record says so."""
+    """After the workers' success the parameter servers are reclaimed, and the record says so."""
     limits = Lifecycle(reclaim_after=0.5, grace=2.0)
     held = Resources(memory="512Mi")
     run = launch(WORKERS_END, worker=1, ps=1, limits=limits, resources=held)
@@ -225,7 +225,7 @@ def test_a_stop_after_success_reclaims_now(backend: Backend, launch: Launch) -> 
 
 
 def test_a_task_that_ignores_sigterm_is_killed(backend: Backend, launch: Launch) -> None:
-    """A task that does not end within the grace period is ended."""
+    """A task that does not end within the grace period is killed."""
     text = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
     run = launch(text, worker=1, limits=Lifecycle(grace=0.3))
     follow = backend.logs("digits", follow=True)
@@ -235,7 +235,7 @@ def test_a_task_that_ignores_sigterm_is_killed(backend: Backend, launch: Launch)
 
 
 def test_a_kill_from_outside_is_healed(backend: Backend, launch: Launch) -> None:
-    """A task that was killed is started again without asking, and its log goes on."""
+    """A task that was killed is restarted automatically, and its log continues."""
     text = """
 import os, signal
 print("attempt", os.environ["TFCLUSTER_ATTEMPT"], flush=True)
@@ -264,7 +264,7 @@ def test_too_little_memory_is_told_as_such(backend: Backend, launch: Launch) -> 
 def test_a_server_that_never_opens_its_port(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """A run that does not come up in time fails, naming the task that is missing."""
+    """A run that does not start in time fails, naming the missing task."""
     program = program_of(f"if False:\n    tf.distribute.Server()\n{SLEEP}")
     assert program.serves
     replicas = ReplicaSet(worker=Replicas(count=1), ps=Replicas(count=1))
@@ -277,14 +277,14 @@ def test_a_server_that_never_opens_its_port(
 
 
 def test_a_run_that_takes_too_long(backend: Backend, launch: Launch) -> None:
-    """A run ends at its maximal duration, and says that it did."""
+    """A run ends at its maximum duration, and reports it."""
     run = launch(SLEEP, worker=1, limits=Lifecycle(max_duration=1.0, grace=1.0))
     run = until_released(backend, run)
     assert (run.status.phase, run.status.reason) == (Phase.FAILED, Reason.MAX_DURATION)
 
 
 def test_delete(backend: Backend, launch: Launch) -> None:
-    """A record is deleted only when its run is over, and its logs only when asked for."""
+    """A record is deleted only after its run has ended, and its logs only on request."""
     run = launch(SLEEP, worker=1)
     name, number = run.metadata.name, run.metadata.run
     with pytest.raises(Conflict, match=f"tfcluster stop {name}"):

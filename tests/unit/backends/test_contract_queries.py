@@ -1,4 +1,4 @@
-"""What every backend answers: logs, what changes, what fits, and all of it from the record."""
+"""The contract of every backend about queries: logs, changes, options, all from the record."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-__all__ = ["backend", "launch"]  # fixtures, as if written here
+__all__ = ["backend", "launch"]  # fixtures of another module
 
 
 def test_unknown_runs(backend: Backend, launch: Launch) -> None:
-    """Every verb refuses a run that is not there, and names those that are close."""
+    """Every verb refuses an unknown run, and names similar ones."""
     run = until_released(backend, launch("pass", worker=1))
     for verb in (
         lambda: backend.get("digit"),
@@ -50,7 +50,7 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
             verb()
     with pytest.raises(NotFound, match=run.metadata.name):
         backend.get(f"digits-{run.metadata.run + 6}")
-    with pytest.raises(NotFound, match="list` shows"):  # the numbers alone are no likeness
+    with pytest.raises(NotFound, match="list` shows"):  # a number alone is not similar
         backend.get("it-1")
     for nonsense in ("", "..", "a/b", "digits-", "Digits", "digits-1-2", "-1"):
         with pytest.raises(NotFound):
@@ -58,7 +58,7 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
 
 
 def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: Launch) -> None:
-    """Logs can be had of single tasks and from the end; a task that is not there is refused."""
+    """Logs are available for single tasks and from the end; an unknown task is refused."""
     text = "import os\nfor i in range(5): print(os.environ['TFCLUSTER_TASK'], i)\n"
     until_released(backend, launch(text, worker=2))
     assert len(lines(backend, "digits")) == 10
@@ -73,8 +73,8 @@ def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: La
 
 
 def test_logs_are_followed_to_the_end(backend: Backend, launch: Launch) -> None:
-    """Following gives each line once and whole, whatever its bytes, then ends with the run; in
-    between, while the task is silent, a caller gets the chance to leave.
+    """Following returns each line once and completely, whatever its bytes, then ends with the run;
+    while the task is silent, the caller can leave.
     """
     text = r"""
 import os, sys, time
@@ -100,12 +100,12 @@ out.write(b"no newline")
 
 
 def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Launch) -> None:
-    """Also while a task prints all the time a follower hears, again and again, that it has all."""
+    """While a task prints all the time, a follower also gets `None` repeatedly, to leave."""
     launch(
         "import time\nfor i in range(6000):\n    print(i, flush=True)\n    time.sleep(0.02)\n",
         worker=1,
     )
-    given, chances = 0, 0  # to leave, each of them after a line and before another
+    given, chances = 0, 0  # `None`s, each after a line and before another
     for before, line in pairwise(backend.logs("digits", follow=True)):
         given += line is not None
         chances += line is None and before is not None
@@ -116,7 +116,7 @@ def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Lau
 
 
 def test_watching_one_run(backend: Backend, launch: Launch) -> None:
-    """Watching tells the run as it is now, then its changes, and ends when it is released."""
+    """A watch reports the current run, then its changes, and ends when it is released."""
     end = """
 import os, time
 while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
@@ -126,7 +126,7 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
     told: list[TFCluster] = []
     for cluster in backend.watch("digits"):
         told += [cluster] if cluster else []
-        if cluster is None and told[-1].status.phase is Phase.RUNNING:  # the chance to leave
+        if cluster is None and told[-1].status.phase is Phase.RUNNING:  # the caller can leave
             Path(told[-1].status.paths["output"], "end").touch()
     assert {cluster.metadata.uid for cluster in told} == {run.metadata.uid}
     phases = list(dict.fromkeys(cluster.status.phase for cluster in told))
@@ -137,7 +137,7 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
 
 
 def test_watching_all_runs(backend: Backend, launch: Launch) -> None:
-    """Watching everything tells of runs that are there and of those that come."""
+    """A watch of all runs reports existing and new ones."""
     first = until_released(backend, launch("pass", worker=1))
     watch = backend.watch()
     assert next(watch) == first
@@ -152,7 +152,7 @@ def test_watching_all_runs(backend: Backend, launch: Launch) -> None:
 def test_watching_all_runs_tells_of_those_that_are_removed(
     backend: Backend, launch: Launch
 ) -> None:
-    """A run whose record is deleted is told by its name, once, to whoever watches everything."""
+    """A deleted run is reported by its name, once, to watches of all runs."""
     run = until_released(backend, launch("pass", worker=1))
     watch = backend.watch()
     assert isinstance(next(watch), TFCluster)
@@ -162,7 +162,7 @@ def test_watching_all_runs_tells_of_those_that_are_removed(
 
 
 def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None:
-    """A watch of a run that is deleted comes to its end."""
+    """A watch of a run ends when the run is deleted."""
     until_released(backend, launch("pass", worker=1))
     watch = backend.watch("digits")
     assert next(watch) is not None
@@ -173,7 +173,7 @@ def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None
 def test_what_does_not_fit_is_refused_whole(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """Preflight and launch refuse the same things with the same words, and nothing is made."""
+    """Preflight and launch refuse the same with the same message, and nothing is created."""
     there = backend.options()
     too_much = Resources(memory=f"{int(there.memory.total) + 2**30}")
     spec = Spec(
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused_whole(
 
 
 def _lasting(problem: Problem) -> tuple[object, ...]:
-    """What is told of a problem, but for how much the machine has free just now."""
+    """Return the message of a problem without the amount that is free just now."""
     allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", problem.allowed)
     return problem.field, problem.value, allowed
 
@@ -199,7 +199,7 @@ def _lasting(problem: Problem) -> tuple[object, ...]:
 def test_warnings_are_kept_with_the_run(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """What was warned of and inferred at the launch stays in the record."""
+    """Warnings and inferred facts of the launch stay in the record."""
     cpu = Resources(cpu=backend.options().cpu.total + 1)
     spec = Spec(
         program=program_of("pass"), replicas=ReplicaSet(worker=Replicas(count=1, resources=cpu))
@@ -207,7 +207,7 @@ def test_warnings_are_kept_with_the_run(
     verdict = backend.preflight(spec)
     told = [*verdict.warnings, *(problem.allowed for problem in verdict.problems)]
     assert any("CPU" in text or "cpu" in text for text in told)
-    if verdict.problems:  # cores are not shared here, so that is more than a warning
+    if verdict.problems:  # cores are not shared here, so this is more than a warning
         spec = Spec(program=spec.program)
     inferred = (Message("InferredChief", {"why": Message("UsesName", {"line": 1})}),)
     request = LaunchRequest(
@@ -221,18 +221,18 @@ def test_warnings_are_kept_with_the_run(
 def test_options_say_what_there_is(
     backend: Backend, launch: Launch, wait_for: Callable[..., None]
 ) -> None:
-    """What a running cluster may use is soon not offered to the next one."""
+    """Resources of a running cluster soon disappear from the options."""
     before = backend.options()
     assert before.cpu.total > 0
     assert 0 < before.memory.free <= before.memory.total
     launch(SLEEP, worker=2, resources=Resources(cpu=0.5, memory="1Gi"))
-    about_one = pytest.approx(1.0, abs=0.2)  # where many ask, what is free is told in steps
+    about_one = pytest.approx(1.0, abs=0.2)  # if many users ask, free amounts are rounded
     wait_for(lambda: before.cpu.free - backend.options().cpu.free == about_one, "less CPU is free")
     assert backend.options().memory.free <= before.memory.total - 2 * 2**30
 
 
 def test_answers_come_from_the_record(backend: Backend, launch: Launch) -> None:
-    """Another backend object, as after a restart of the kernel, knows everything and can act."""
+    """Another backend object, as after a kernel restart, knows everything and can act."""
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
     other = type(backend)()
     assert other.get("digits").metadata == run.metadata

@@ -1,4 +1,4 @@
-"""Lines of log files that grow while they are read."""
+"""Lines of log files that grow during reading."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tfcluster_magic.backends import log_files as logs
 
 @pytest.fixture
 def chatty(tmp_path: Path) -> Path:
-    """The log of a task that prints faster than its lines are shown."""
+    """Write the log of a task that prints faster than its lines are shown."""
     path = tmp_path / "worker-0.log"
     path.write_text("step\n" * 3)
     return path
 
 
 def print_more(path: Path) -> None:
-    """What the task does while a line is shown."""
+    """Print more, as the task does while a line is shown."""
     with path.open("a") as file:
         file.write("step\n" * 1000)
 
 
 def test_a_task_that_never_stops_printing(chatty: Path) -> None:
-    """Without following, the lines that are there are shown, and the command ends."""
+    """Without following, the existing lines are shown, and the command ends."""
     shown = 0
     for _ in logs.read_logs({"worker-0": [chatty]}, None, follow=False, ended=lambda: False):
         shown += 1
@@ -35,7 +35,7 @@ def test_a_task_that_never_stops_printing(chatty: Path) -> None:
 
 
 def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) -> None:
-    """While all tasks are followed, one that prints without end does not hide the others."""
+    """While all tasks are followed, one that prints continuously does not hide the others."""
     quiet = tmp_path / "worker-1.log"
     quiet.write_text("loss is NaN\n")
     places = {"worker-0": [chatty], "worker-1": [quiet]}
@@ -48,7 +48,7 @@ def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) ->
 
 
 def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
-    """A log of several rounds is followed from its first to its last line, each of them once."""
+    """A log of several blocks is followed from its first to its last line, each of them once."""
     path = tmp_path / "worker-0.log"
     count = 12 * logs._CHUNK // 10
     path.write_text("".join(f"{number:09}\n" for number in range(count)))
@@ -63,7 +63,7 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
 def test_the_last_lines_are_those_that_count(
     text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log is read from the last so many lines that count on, wherever its blocks are cut."""
+    """A log is read from its last lines that count, wherever its blocks are cut."""
     monkeypatch.setattr(logs, "_CHUNK", chunk)
     path = tmp_path / "worker-0.log"
     path.write_text(text)
@@ -78,14 +78,14 @@ def test_the_last_lines_are_those_that_count(
 
 
 def noted(log: Path, *times: tuple[int, int]) -> None:
-    """Note when a log grew, as its task does: offset and milliseconds."""
+    """Write the times of a log: offset and milliseconds."""
     folder = log.parent / logs.TIMES_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / log.name).write_bytes(b"".join(logs.TIMES_RECORD.pack(*each) for each in times))
 
 
 def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
-    """Lines of tasks stand in the order of their times; one without a time stays with its task."""
+    """Lines of tasks are sorted by time; one without a time stays with its task."""
     first, second, old = (tmp_path / f"{name}.log" for name in ("a", "b", "c"))
     first.write_text("1\n3\n5\nhalf")
     noted(first, (0, 1000), (2, 3000), (4, 2000), (6, 6000))
@@ -100,7 +100,7 @@ def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
 
 
 def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
-    """While a log is followed, each new line has the time that was noted for it."""
+    """While a log is followed, each new line has its noted time."""
     path = tmp_path / "a.log"
     path.write_text("1\n")
     noted(path, (0, 1000))

@@ -1,4 +1,4 @@
-"""Which backend a command means when nobody says so."""
+"""The default backend of a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluste
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pod with a service account, whose API server answers nobody."""
+    """Enter a pod with a service account, whose API server does not answer."""
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
     (folder / "token").write_text("token")
@@ -33,13 +33,13 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_kubeconfig(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nobody has named a cluster."""
+    """Remove every kubeconfig."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     return own_folders
 
 
 def test_this_machine_without_a_word() -> None:
-    """Outside of pods clusters run on this machine, whatever kubeconfig lies about."""
+    """Outside of pods clusters run on this machine, whatever kubeconfig exists."""
     kubeconfig = Path.home() / ".kube" / "config"
     kubeconfig.parent.mkdir()
     kubeconfig.write_text("{}")
@@ -47,7 +47,7 @@ def test_this_machine_without_a_word() -> None:
 
 
 def test_what_was_said_counts(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name that was given goes before the variable, and the variable before the place."""
+    """A given name overrides the variable, and the variable overrides the default."""
     assert pod
     assert isinstance(make_backend("local", {}, "", ""), LocalBackend)
     monkeypatch.setenv("TFCLUSTER_BACKEND", "local")
@@ -58,20 +58,20 @@ def test_what_was_said_counts(pod: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_pod_without_the_servers_certificate_is_none_of_ours(pod: Path) -> None:
-    """Where the account of a pod cannot be used, clusters run where the notebook is."""
+    """If a pod's account cannot be used, clusters run in the notebook's pod."""
     assert pod
     assert isinstance(ClusterManager().backend, LocalBackend)
 
 
 def test_an_unknown_backend_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that names no backend is refused with those there are."""
+    """A variable that names no backend is refused with the existing ones."""
     monkeypatch.setenv("TFCLUSTER_BACKEND", "cloud")
     with pytest.raises(BackendUnavailable, match=r"TFCLUSTER_BACKEND is cloud.*local, kubernetes"):
         ClusterManager().list()
 
 
 def test_no_kubeconfig_says_where_it_was_looked_for() -> None:
-    """Kubernetes without any credentials names the file, the variable, and the way out."""
+    """Kubernetes without credentials names the file, the variable, and the remedy."""
     with pytest.raises(BackendUnavailable, match=r"kube/config.*KUBECONFIG.*--backend local"):
         make_backend("kubernetes", {}, "", "").list()
 
@@ -79,7 +79,7 @@ def test_no_kubeconfig_says_where_it_was_looked_for() -> None:
 def test_an_unknown_context_is_refused_with_those_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A context that the kubeconfig does not have is told with those it has."""
+    """A context that the kubeconfig does not have is refused with the existing ones."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "{apiVersion: v1, kind: Config, current-context: here, users: [],"
@@ -99,7 +99,7 @@ def test_an_unknown_context_is_refused_with_those_there_are(
 
 
 def test_the_missing_package_is_named() -> None:
-    """Without the official client the message is the command that installs it."""
+    """Without the official client the message has the command that installs it."""
     script = (
         "import sys; sys.modules['kubernetes'] = None; sys.modules['urllib3'] = None\n"
         "from tfcluster_magic.cli import main; sys.argv = ['tfcluster', 'list', '--backend',"
@@ -115,7 +115,7 @@ def test_the_missing_package_is_named() -> None:
 def test_the_volumes_of_another_namespace_are_not_those_here(
     pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notebook has the volumes of its own namespace: of another one, or of another cluster, it
+    """A notebook has the volumes of its own namespace: for another one, or another cluster, it
     reads no output, deletes none and puts no program there.
     """
     assert pod

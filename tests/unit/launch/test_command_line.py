@@ -74,7 +74,7 @@ options = st.fixed_dictionaries(
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """What the command line's own parser makes of the words."""
+    """Return the result of the command line's own parser."""
     assert words[0] == "launch"
     with launch_command.make_context("launch", words[1:], obj=Terminal()) as ctx:
         found = {**ctx.params, "arguments": tuple(grammar.program_arguments(ctx) or ())}
@@ -82,7 +82,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def spec_of(said: dict[str, Any]) -> Spec | None:
-    """The spec that options make, as `planning` makes it; None where they are refused."""
+    """Return the spec of options, as `planning` makes it; None if they are refused."""
     said = {key: value for key, value in said.items() if key in BY_KEY}
     values = read_options(said)
     if values.get(("mode",)) != "in-graph":
@@ -98,7 +98,7 @@ def spec_of(said: dict[str, Any]) -> Spec | None:
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(options)
 def test_options_of_a_spec_give_the_same_spec_again(said: dict[str, Any]) -> None:
-    """Whatever a launch asked for, the words of its record, parsed again, ask for the same."""
+    """The words of any record, parsed again, request the same."""
     spec = spec_of(said)
     if spec is None:
         return
@@ -123,7 +123,7 @@ def test_words_survive_the_shell_and_the_parser(arguments: list[str], said: dict
 def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
     arguments: list[str], cell: bool
 ) -> None:
-    """IPython's filling in of {names} and its splitting of lines give the words back unchanged."""
+    """IPython's expansion of {names} and its splitting of lines return the same words."""
     words = launch_argv(None if cell else "train.py", [*arguments, "$HOME {x} {{y}} it's $$z"], "n")
     source = magic_line(words, cell) + ("\nprint(1)\n" if cell else "\n")
     code = TransformerManager().transform_cell(source)
@@ -138,9 +138,9 @@ def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
 
 
 def test_what_is_so_anyway_is_left_out() -> None:
-    """The words of a launch without wishes are the program alone; shared sizes are said once."""
+    """The words of a launch without options are only the program; shared sizes appear once."""
     assert options_of(validate({"program": CELL, "replicas": {"worker": {"count": 2}}})) == {
-        "ps": 0,  # nobody knows any more what the program asks for
+        "ps": 0,  # the program's own types are not known any more
         "chief": 0,
         "evaluator": 0,
     }
@@ -153,7 +153,7 @@ def test_what_is_so_anyway_is_left_out() -> None:
 
 
 def test_wrong_words_are_written_as_they_were_typed() -> None:
-    """A line is given for a launch that will be refused, too."""
+    """A launch that will be refused has a line, too."""
     words = launch_argv(None, (), "Bad Name", {"workers": "many", "grace": -3, "env": "A"})
     assert words[1:] == ["--workers", "many", "--env", "A", "--grace=-3", "--name", "Bad Name"]
     with pytest.raises(click.UsageError):
@@ -167,7 +167,7 @@ def record(spec: Spec, name: str = "digits") -> TFCluster:
 
 @pytest.fixture
 def project(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a program of each kind, in which the person is."""
+    """Enter a folder with a program of each kind."""
     (here / "train.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
         "print(p.parse_known_args())\n"
@@ -188,7 +188,7 @@ def taken(source: str | None, cell: str | None, here: Path) -> Program:
 
 @pytest.mark.parametrize("source", ["train.py", "folder"])
 def test_the_command_of_a_run_launches_it_again(project: Path, source: str) -> None:
-    """Pasted into a shell, the command of a run makes the same spec, from whatever folder."""
+    """Pasted into a shell, the command of a run makes the same spec, from any folder."""
     spec = ClusterManager().plan(source, ["--steps", "a b"], workers=3, chief=True).cluster.spec
     command = shell_command(record(spec))
     assert command is not None
@@ -197,14 +197,14 @@ def test_the_command_of_a_run_launches_it_again(project: Path, source: str) -> N
         assert shlex.split(folder) == ["cd", str(project)]
     words = shlex.split(line)
     assert words[0] == "tfcluster"
-    assert "--ps" not in words  # the program speaks of them, or not, as it did
+    assert "--ps" not in words  # as before, the program's text decides
     assert ClusterManager().plan(**parsed(words[1:])).cluster.spec == spec
 
 
 def test_the_line_of_a_run_launches_it_from_any_notebook(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pasted into a cell, the line of a run means the same program, wherever the notebook is."""
+    """Pasted into a cell, the line of a run runs the same program, wherever the notebook is."""
     spec = ClusterManager().plan("train.py", ["--steps", "a b"], workers=3).cluster.spec
     line = notebook_cell(record(spec))
     assert (
@@ -219,7 +219,7 @@ def test_the_line_of_a_run_launches_it_from_any_notebook(
 
 
 def test_the_line_of_a_cell_is_the_cell(project: Path) -> None:
-    """What was a cell becomes a cell again: the line of the magic, and below it the program."""
+    """A run of a cell becomes a cell again: the line of the magic, and below it the program."""
     spec = ClusterManager().plan(cell="import os\nprint('hello')\n").cluster.spec
     assert (
         notebook_cell(record(spec)) == "%%tfcluster launch --name digits\nimport os\nprint('hello')"
@@ -239,7 +239,9 @@ def test_the_line_of_a_cell_is_the_cell(project: Path) -> None:
 def test_a_cluster_file_of_a_run_launches_it_again(
     project: Path, tmp_path: Path, source: str | None, cell: str | None, named: str | None
 ) -> None:
-    """It names the program where that can be found from anywhere, and else holds the snapshot."""
+    """A cluster file names the program if it can be found from anywhere; otherwise it has the
+    snapshot.
+    """
     source = source and source.format(here=project)
     said: dict[str, Any] = {"cell": cell, "workers": 3, "grace": "5s", "env": {"A": "b"}}
     arguments = ["--steps", "a b"]
@@ -264,7 +266,7 @@ def test_a_cluster_file_of_a_run_launches_it_again(
 
 
 def test_what_a_run_resumed_is_not_resumed_by_its_command() -> None:
-    """Launching again starts anew: only `rerun --resume` goes on from checkpoints."""
+    """The command starts from zero: only `rerun --resume` continues from checkpoints."""
     spec = validate({"mode": "in-graph", "replicas": {"worker": {"count": 2}, "ps": {"count": 1}}})
     resumed = validate({"program": CELL, "resumeFrom": "digits-1"})
     assert shell_command(record(spec)) == "tfcluster launch --mode in-graph --name digits"
@@ -273,7 +275,7 @@ def test_what_a_run_resumed_is_not_resumed_by_its_command() -> None:
 
 
 def test_what_only_pods_have_is_written_in_its_short_form() -> None:
-    """Claims, secrets and annotations of a run are written as a person would write them."""
+    """Claims, secrets and annotations of a run are written in the options' short form."""
     volume = {"claim": "images", "path": "/mnt/a", "subPath": "b/c", "readOnly": True}
     pods = {
         "imagePullSecrets": ["registry"],
@@ -311,7 +313,7 @@ def test_what_only_pods_have_is_written_in_its_short_form() -> None:
     ],
 )
 def test_words_that_say_no_claim_or_secret_are_refused(option: str, said: str, how: str) -> None:
-    """A short form that is none is refused by its option, with how it is written."""
+    """An invalid short form is refused by its option, with the right form."""
     (problem,) = read_options({option: [said] if option != "data_claim" else said}).problems
 
     assert problem.field == "--" + option.replace("_", "-")

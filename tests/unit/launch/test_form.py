@@ -1,4 +1,4 @@
-"""The options as a form has them, and problems at the inputs that they are about."""
+"""The options as a form has them, and problems at their inputs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
 BESIDE = {"program", "name", "sha256", "file", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
-"""Words of `launch` that are no options of a cluster: they have inputs or buttons of their own."""
+"""Words of `launch` that are no options of a cluster: they have their own inputs or buttons."""
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:
-    """The form asks for what `launch` takes, in the same order, and for nothing else."""
+    """The form has the options of `launch`, in the same order, and no others."""
     options = [param.name for param in launch_command.params if param.name not in BESIDE]
     assert list(FIELDS) == options
 
 
 def test_a_field_says_what_it_may_hold() -> None:
-    """Bounds are those of the models; the default is written as a person would write it."""
+    """Bounds are those of the models; the default is written as a user would write it."""
     workers = FIELDS["workers"]
     assert (workers["kind"], workers["minimum"], workers["maximum"]) == ("whole", 0, 1000)
     assert workers["default"] == {"between-graph": "2", "in-graph": "2"}
@@ -41,7 +41,7 @@ def test_a_field_says_what_it_may_hold() -> None:
 
 
 def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
-    """Writing every default into the form asks for what an empty form asks for."""
+    """A form filled with all defaults requests the same as an empty form."""
     for mode in Mode:
         said = {
             key: f["default"][mode.value] for key, f in FIELDS.items() if mode.value in f["modes"]
@@ -62,7 +62,7 @@ PROGRAM = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": 
 
 
 def test_a_field_says_when_it_means_something() -> None:
-    """What a mode refuses or ignores is not offered there."""
+    """An option that a mode refuses or ignores is not offered there."""
     for key in ("chief", "evaluator", "chief_memory", "restarts", "success_policy", "pass_flags"):
         assert FIELDS[key]["modes"] == ["between-graph"]
     for key in ("server", "idle_timeout"):
@@ -73,7 +73,7 @@ def test_a_field_says_when_it_means_something() -> None:
 
 
 def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
-    """Where tasks are processes of this machine the form asks for no image, claim or secret."""
+    """If tasks are processes of this machine the form has no image, claim or secret."""
     local = {field["key"] for field in form_fields.form_fields(is_here=True)}
     assert FIELDS.keys() - local == {
         "image", "image_pull_secret", "volume", "secret", "annotation", "data_claim"
@@ -82,7 +82,7 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes the form asks for it beside the image, and offers none of this machine."""
+    """On Kubernetes the form has the Python next to the image, and offers none of this machine."""
     (local,) = (
         field for field in form_fields.form_fields(is_here=True) if field["key"] == "python"
     )
@@ -91,7 +91,7 @@ def test_the_python_of_pods_is_one_of_their_image() -> None:
 
 
 def test_help_has_no_default_in_brackets() -> None:
-    """The default stands in the input; the sentence does not repeat it."""
+    """The default is in the input; the help does not repeat it."""
     assert FIELDS["workers"]["help"] == "number of workers"
     assert all("[" not in field["help"] and field["label"] for field in FIELDS.values())
 
@@ -130,12 +130,12 @@ def test_help_has_no_default_in_brackets() -> None:
 def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
-    """Whatever a refusal calls a field, the form knows which input it means."""
+    """For each field of a refusal, the form knows its input."""
     assert form_fields.option_for(field, said) == option
 
 
 def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
-    """Of six workers of 2 GiB on 8 GiB, four fit: the form may offer that number."""
+    """Of six workers of 2 GiB on 8 GiB, four fit: the form can offer that number."""
     limit = Limit(total=8.0 * GIB, free=8.0 * GIB)
     room = AvailableResources(
         cpu=Limit(total=8, free=8), memory=limit, gpu=Limit(total=0, free=0), max_tasks=9
@@ -150,7 +150,7 @@ def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
 
 
 def test_problems_are_told_as_json_has_it() -> None:
-    """A value that JSON has no word for is told as text."""
+    """A value that JSON cannot express is shown as text."""
     told = form_fields.form_problems(
         [Problem("--grace", float("inf"), "x"), Problem("--env", {"A"}, "x")], {}
     )
@@ -158,7 +158,7 @@ def test_problems_are_told_as_json_has_it() -> None:
 
 
 def test_a_form_speaks_the_language_of_the_moment() -> None:
-    """Texts are made when they are asked for, so one server serves several languages."""
+    """Texts are made on request, so that one server serves several languages."""
     with i18n.language("zh-CN"):
         assert len(form_fields.form_fields(is_here=False)) == len(FIELDS)
         assert form_fields.option_for(i18n._("arguments after --"), {}) == "arguments"

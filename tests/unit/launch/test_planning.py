@@ -1,4 +1,4 @@
-"""What a launch is asked for, in keywords and in files, and what is made of it before it begins."""
+"""A launch's options, in keywords and in files, and the plan made of them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tfcluster_magic.launch import options
 from tfcluster_magic.launch.options import fill_in_defaults, read_options
 from tfcluster_magic.spec import API_VERSION, TaskType
 
-__all__ = ["here", "manager"]  # fixtures, as if written here
+__all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_nothing_said_means_two_workers(manager: ClusterManager) -> None:
-    """A program that does not speak of parameter servers gets two workers and none of those."""
+    """A program that does not mention parameter servers gets two workers and none of those."""
     assert manager.plan("hello.py").cluster.spec.replicas.counts == {TaskType.WORKER: 2}
 
 
 def test_a_program_that_speaks_of_parameter_servers_gets_one(
     manager: ClusterManager, here: Path
 ) -> None:
-    """The program decides whether there is a parameter server, unless the person does."""
+    """The program decides whether there is a parameter server, unless the user does."""
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
         "print(p.parse_args())\n"
@@ -51,7 +51,7 @@ COORDINATOR = (
 
 
 def test_a_program_gets_the_types_that_it_asks_for(manager: ClusterManager, here: Path) -> None:
-    """Chief, parameter server and evaluator follow from the program, unless the person says so."""
+    """Chief, parameter server and evaluator follow from the program, unless the user sets them."""
     (here / "guide.py").write_text(COORDINATOR)
     cluster = manager.plan("guide.py", evaluator_cpu=1).cluster
 
@@ -74,7 +74,7 @@ def test_a_program_gets_the_types_that_it_asks_for(manager: ClusterManager, here
 def test_a_program_that_needs_a_chief_is_not_launched_without(
     manager: ClusterManager, here: Path
 ) -> None:
-    """Who leaves out the chief that trains is told the line and the option."""
+    """A launch without the chief that the program needs is refused with the line and the option."""
     (here / "guide.py").write_text(COORDINATOR)
     with pytest.raises(InvalidRequest, match=r"line 7 of guide\.py.*--chief") as refused:
         manager.plan("guide.py", chief=False)
@@ -82,7 +82,7 @@ def test_a_program_that_needs_a_chief_is_not_launched_without(
 
 
 def test_in_graph_has_a_parameter_server_and_no_program(manager: ClusterManager) -> None:
-    """Servers for a notebook: two workers and one parameter server, called in-graph."""
+    """An In-Graph cluster has two workers and one parameter server, and is called in-graph."""
     plan = manager.plan(mode="in-graph")
 
     assert plan.cluster.metadata.name == "in-graph-1"
@@ -91,7 +91,7 @@ def test_in_graph_has_a_parameter_server_and_no_program(manager: ClusterManager)
 
 
 def test_an_option_for_all_tasks_yields_to_that_of_a_type(manager: ClusterManager) -> None:
-    """`--cpu 1 --ps-cpu 0.5` means what it looks like, for the types that have tasks."""
+    """`--cpu 1 --ps-cpu 0.5` sets the cores of all types except ps."""
     replicas = manager.plan("hello.py", ps=1, cpu=1, ps_cpu="0.5", chief=True).cluster.spec.replicas
 
     assert (replicas.worker.resources.cpu, replicas.ps.resources.cpu) == (1, 0.5)
@@ -145,7 +145,7 @@ def test_durations_are_read_as_people_write_them(manager: ClusterManager) -> Non
 
 
 def test_every_option_reaches_the_field_that_it_names() -> None:
-    """No row of the table of options points beside the model."""
+    """Each row of the table of options sets an existing field of the model."""
     good = {
         options.Kind.WHOLE: 1,
         options.Kind.NUMBER: 1.5,
@@ -177,7 +177,7 @@ def test_every_option_reaches_the_field_that_it_names() -> None:
 def test_a_file_describes_a_cluster_and_options_go_before_it(
     manager: ClusterManager, here: Path
 ) -> None:
-    """A cluster file in YAML is a launch; what is said beside it wins."""
+    """A cluster file in YAML is a launch; options override it."""
     (here / "cluster.yaml").write_text(
         "apiVersion: tfcluster.dev/v1beta1\nkind: TFCluster\nmetadata: {cluster: fromfile}\n"
         "spec:\n  replicas: {worker: {count: 3}}\n  lifecycle: {grace: 3s}\n"
@@ -193,7 +193,7 @@ def test_a_file_describes_a_cluster_and_options_go_before_it(
 
 
 def test_a_file_for_kubectl_is_a_cluster_file(manager: ClusterManager, here: Path) -> None:
-    """What `kubectl apply` takes is launched here, too, under the name of its cluster."""
+    """A file for `kubectl apply` can be launched here, too, under the name of its cluster."""
     (here / "digits.yaml").write_text(
         "apiVersion: tfcluster.dev/v1beta1\nkind: TFCluster\nmetadata: {name: digits-7}\n"
         "spec:\n  mode: BetweenGraph\n"
@@ -209,7 +209,7 @@ def test_a_file_for_kubectl_is_a_cluster_file(manager: ClusterManager, here: Pat
 
 
 def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Path) -> None:
-    """What `-o yaml` prints can be launched again elsewhere."""
+    """The output of `-o yaml` can be launched again elsewhere."""
     from tfcluster_magic.output.documents import document
 
     first = manager.launch("hello.py", workers=1)
@@ -233,8 +233,8 @@ def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Pa
 def test_a_file_for_kubectl_runs_on_this_machine(
     manager: ClusterManager, here: Path, own_folders: Path, program: dict[str, Any]
 ) -> None:
-    """A TFCluster that names its program without our client runs here as it does in pods, under
-    the name of its cluster; a path is one in the workspace.
+    """A TFCluster written by hand runs here as it does in pods, under the name of its cluster; a
+    path is one in the workspace.
     """
     home = own_folders / "tfcluster"
     home.mkdir(exist_ok=True)
@@ -253,7 +253,7 @@ def test_a_file_for_kubectl_runs_on_this_machine(
 
 
 def test_a_wrong_checksum_makes_no_run(manager: ClusterManager, here: Path) -> None:
-    """Text in a file with another checksum than it says is refused with the right one."""
+    """Text in a file that differs from its checksum is refused with the right one."""
     wrong = {"program": {"inline": HELLO, "sha256": "0" * 64}}
     (here / "digits.yaml").write_text(json.dumps(wrong))
     with pytest.raises(InvalidRequest, match=hashlib.sha256(HELLO.encode()).hexdigest()):
@@ -282,7 +282,7 @@ def test_a_file_that_is_no_cluster_is_refused(
 
 
 def test_a_checksum_needs_a_url(manager: ClusterManager) -> None:
-    """`--sha256` for what is not downloaded is refused, not ignored."""
+    """`--sha256` for a program that is not downloaded is refused, not ignored."""
     checksum = hashlib.sha256(b"").hexdigest()
     with pytest.raises(InvalidRequest, match="URL"):
         manager.launch("hello.py", sha256=checksum)

@@ -1,4 +1,4 @@
-"""Kubeflow's TFJobs as TFClusters: what is carried over, what is named, and what is refused."""
+"""Kubeflow's TFJobs as TFClusters: what is converted, what is reported, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.launch.tfjob import ImportedJob, Remark, read_tfjobs
 from tfcluster_magic.program import snapshots
 
-__all__ = ["here", "manager", "run"]  # fixtures, as if written here
+__all__ = ["here", "manager", "run"]  # fixtures of another module
 
 JOBS = TESTS / "data" / "tfjobs"
 COMMANDS = {"servers-and-workers": ("python", "/opt/async.py"), "benchmark": ("env",)}
-"""What the images of those run that leave it to them."""
+"""The commands of images whose jobs have none."""
 MANIFESTS = sorted(each.name.removesuffix(".tfjob.yaml") for each in JOBS.glob("*.tfjob.yaml"))
 
 
 def worker(**fields: Any) -> dict[str, Any]:
-    """A job of one worker, with other fields of its container."""
+    """Return a job of one worker, with other fields of its container."""
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"], **fields}
     return job(Worker={"template": {"spec": {"containers": [container]}}})
 
 
 def job(**types: Any) -> dict[str, Any]:
-    """A job of these types."""
+    """Return a job of these types."""
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
@@ -50,20 +50,20 @@ def job(**types: Any) -> dict[str, Any]:
 
 
 def read(folder: Path, *documents: object, command: tuple[str, ...] = ()) -> list[ImportedJob]:
-    """The jobs of a file with these documents."""
+    """Return the jobs of a file with these documents."""
     file = folder / "jobs.yaml"
     file.write_text(yaml.safe_dump_all(documents))
     return read_tfjobs(str(file), command)[0]
 
 
 def remarks_of(made: ImportedJob) -> dict[str, Remark]:
-    """What is not carried over, by its path, without what each of these jobs leaves out."""
+    """Return what is not converted, by its path, without what each of these jobs leaves out."""
     each = ("activeDeadlineSeconds", "cleanPodPolicy")
     return {r.path: r for r in made.remarks if not r.path.endswith(each) and r.value != "Never"}
 
 
 def test_one_command_for_all_types_is_the_images_own(tmp_path: Path) -> None:
-    """Nothing stands between the image and its command where all types run the same."""
+    """If all types run the same command, the image's own command is used without a script."""
     (made,) = read(tmp_path, worker(command=["python", "-m", "a"], args=["$(B)"], workingDir="/a"))
     assert made.spec.program is not None
     assert made.spec.program.command == ("python", "-m", "a", "$(B)")
@@ -71,7 +71,7 @@ def test_one_command_for_all_types_is_the_images_own(tmp_path: Path) -> None:
 
 
 def script_of(made: ImportedJob) -> str:
-    """What the tasks run."""
+    """Return the script that the tasks run."""
     assert made.spec.program is not None
     (file,) = snapshots.load(made.spec.program, Path()).values()
     return file.content.decode()
@@ -93,7 +93,7 @@ def test_a_manifest_becomes_a_file_and_what_is_not_carried_over_is_named(
 
 
 def test_there_are_twelve_manifests() -> None:
-    """None of them is lost by its name."""
+    """The number of manifests is checked, so that none is lost by its name."""
     assert len(MANIFESTS) == 12
 
 
@@ -101,7 +101,7 @@ def test_there_are_twelve_manifests() -> None:
 def test_what_is_printed_is_what_operator_and_launch_read(
     manager: ClusterManager, tmp_path: Path, name: str
 ) -> None:
-    """The operator and `launch -f` make the same of the file as the import made of the manifest."""
+    """The operator and `launch -f` read the file as the import read the manifest."""
     manifest, command = JOBS / f"{name}.tfjob.yaml", COMMANDS.get(name, ())
     ((made,), _others) = read_tfjobs(str(manifest), command)
     text = (JOBS / f"{name}.tfcluster.yaml").read_text()
@@ -113,7 +113,7 @@ def test_what_is_printed_is_what_operator_and_launch_read(
 
 
 def test_every_field_of_a_manifest_is_taken_or_named(tmp_path: Path) -> None:
-    """A field that nobody knows is named wherever it stands."""
+    """An unknown field is reported wherever it is."""
     made = worker(novel=False, resources={"novel": 0}, env=[{"name": "A", "novel": 1}])
     made["spec"]["runPolicy"] = {"novel": {"a": 1}, "schedulingPolicy": {"novel": 1}}
     made["spec"]["tfReplicaSpecs"]["Worker"] |= {"novel": 1}
@@ -141,7 +141,7 @@ def test_every_field_of_a_manifest_is_taken_or_named(tmp_path: Path) -> None:
 
 
 def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path) -> None:
-    """Each type gets its command, its variables and its folder, also where a word is odd."""
+    """A script gives each type its command, its variables and its folder, even for odd words."""
     odd = 'it\'s $(NO) `x` "y" $HOME $$(A) *'
     template = {"name": "tensorflow", "image": "a/b:1"}
     ps = {**template, "command": ["sh", "-c", 'echo "$0|$TYPE|$A" "$(pwd)"', odd]}
@@ -170,7 +170,9 @@ def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path
 
 
 def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path: Path) -> None:
-    """A TFJob with such workers never ends, which is said; of parameter servers it is no matter."""
+    """A TFJob with always-restarting workers never ends, which is reported; for parameter servers
+    it does not matter.
+    """
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
     template = {"spec": {"containers": [container]}}
     both = {"restartPolicy": "Always", "template": template}
@@ -205,8 +207,8 @@ def test_workers_decide_whether_a_run_is_retried(
     heals: int,
     told: str,
 ) -> None:
-    """A worker that is never retried fails the run, whatever the parameter servers' policy is. Each
-    difference to a TFJob is named.
+    """A worker without retries fails the run, whatever the parameter servers' policy is. Each
+    difference to a TFJob is reported.
     """
     template = worker()["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     both = (("Worker", workers), ("PS", servers))
@@ -221,7 +223,7 @@ def test_workers_decide_whether_a_run_is_retried(
 
 @pytest.mark.parametrize("limit", [None, 0])
 def test_a_limit_of_nothing_is_no_remark(tmp_path: Path, limit: int | None) -> None:
-    """A job that is never retried loses nothing without its limit of no retries."""
+    """A limit of no retries on a job without retries causes no remark."""
     made = worker()
     made["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
     made["spec"]["runPolicy"] = {} if limit is None else {"backoffLimit": limit}
@@ -290,7 +292,7 @@ def test_what_cannot_become_a_tfcluster_is_refused(
 
 
 def test_types_with_several_images_are_refused(tmp_path: Path) -> None:
-    """The tasks of a run have one image."""
+    """Types with different images are refused, because the tasks of a run have one image."""
     types = {
         kind: worker(image=image)["spec"]["tfReplicaSpecs"]["Worker"]
         for kind, image in (("PS", "a/b:1"), ("Worker", "a/b:2"))
@@ -324,7 +326,7 @@ def test_types_with_several_images_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_file_is_refused_in_words(run: Run, here: Path, text: bytes, said: str) -> None:
-    """Whatever is in a file, the answer is one message and exit code 2."""
+    """For any file, the answer is one message and exit code 2."""
     (here / "job.yaml").write_bytes(text)
     done = run("import", "job.yaml")
 
@@ -353,7 +355,7 @@ LEAVES = st.one_of(
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_value_anywhere_is_carried_over_named_or_refused(data: st.DataObject) -> None:
-    """Whatever stands in a field, the answer is a TFCluster or a refusal."""
+    """For any value in a field, the answer is a TFCluster or a refusal."""
     values = st.recursive(
         LEAVES,
         lambda inner: st.one_of(
@@ -385,14 +387,14 @@ def test_any_value_anywhere_is_carried_over_named_or_refused(data: st.DataObject
 
 
 def test_a_file_that_is_not_there_is_named(run: Run) -> None:
-    """It is the file that is named, not an option of another command."""
+    """A missing file is named, not an option of another command."""
     done = run("import", "none.yaml")
     assert done.code == 2
     assert "none.yaml: got 'none.yaml'; it cannot be read: No such file" in done.err
 
 
 def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -> None:
-    """Each job has its own name and remarks; what is no job is named and left to kubectl."""
+    """Each job has its own name and remarks; other documents are named and left to kubectl."""
     jobs = [worker(), {**worker(lifecycle={"preStop": {}}), "metadata": {"name": "other"}}]
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "models"}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [jobs[1], claim]}
@@ -421,7 +423,7 @@ def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -
 def test_a_file_is_written_where_asked_and_read_from_standard_input(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` reads standard input, `-o FILE` writes what else is printed."""
+    """`-` reads standard input, `-o FILE` writes what is otherwise printed."""
 
     class Piped:
         buffer = io.BytesIO(yaml.safe_dump(worker(command=None)).encode())
@@ -444,8 +446,8 @@ def test_a_file_is_written_where_asked_and_read_from_standard_input(
 def test_a_job_is_not_launched_when_its_program_may_miss_something(
     run: Run, here: Path, own_folders: Path
 ) -> None:
-    """Where a field that the program may need is left out, nothing is launched, and how to go on is
-    said; else it is a launch like any other, which has no images on this machine.
+    """If a field is left out that the program may need, nothing is launched, and the message says
+    how to continue; otherwise it is a normal launch, without images on this machine.
     """
     manifest = worker(command=["sh", "-c", "echo I am $TFCLUSTER_TASK; sleep $(NAP)"])
     container = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]

@@ -1,4 +1,4 @@
-"""The limits by which `kubectl apply` is refused what can never fit: what is published of them."""
+"""The published limits by which `kubectl apply` refuses specs that can never fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GIB = 2.0**30
 
 
 def node(cpu: float, gib: float, gpus: float = 0, count: int = 1) -> NodeCapacity:
-    """Nodes of one size, on which nothing runs."""
+    """Return empty nodes of one size."""
     total = {"cpu": cpu, "memory": gib * GIB, GPU: gpus, "pods": 110.0}
     return NodeCapacity(total=total, free=total, count=count)
 
@@ -47,7 +47,7 @@ FACTS = LaunchFacts(
 
 
 def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
-    """Of quotas, LimitRanges, nodes and the policy the smallest number counts, in words, too."""
+    """Of quotas, LimitRanges, nodes and the policy the smallest number counts, with its source."""
     assert admission_limits(FACTS) == {
         "default.cpu": "0.1",
         "default.memory": "1073741824",
@@ -70,8 +70,8 @@ def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
 
 @pytest.mark.parametrize("nodes", [None, (), FACTS.place.nodes], ids=["unknown", "none", "grow"])
 def test_nodes_that_come_and_go_are_no_limit(nodes: tuple[NodeCapacity, ...] | None) -> None:
-    """Where nodes are not known, are all away or are added by an autoscaler, and no quota is set,
-    only the policy limits a run.
+    """If nodes are unknown, down or added by an autoscaler, and no quota is set, only the policy
+    limits a run.
     """
     policy = Policy(nodes_are_fixed=not nodes)
     told = admission_limits(LaunchFacts(policy, NamespaceCapacity(nodes=nodes)))
@@ -83,7 +83,7 @@ def test_nodes_that_come_and_go_are_no_limit(nodes: tuple[NodeCapacity, ...] | N
 
 
 def exceeds(spec: Spec, limits: dict[str, str]) -> bool:
-    """Whether admission refuses a spec: the rule of `tfcluster-limits`, in Python."""
+    """Return whether admission refuses a spec: the rule of `tfcluster-limits`, in Python."""
     asked: dict[str, float] = {}
     for task_type, count in spec.replicas.counts.items():
         said = spec.replicas.of(task_type).resources
@@ -121,7 +121,7 @@ def test_admission_refuses_nothing_that_could_run(
     ps: Replicas,
     fixed: bool,
 ) -> None:
-    """What is over a published limit, the operator would refuse as well: no run is lost by it."""
+    """The operator would also refuse what exceeds a published limit."""
 
     def plain(said: dict[str, float]) -> dict[str, float]:
         return {key.partition(".")[2]: value for key, value in said.items() if "." in key}
@@ -137,7 +137,7 @@ def test_admission_refuses_nothing_that_could_run(
 
 
 def test_the_policy_of_admission_reads_what_is_published() -> None:
-    """The rules in k8s/base look at exactly these entries of the ConfigMap, task by task."""
+    """The rules in k8s/base read exactly these entries of the ConfigMap, task by task."""
     found: list[Any] = list(yaml.safe_load_all((ROOT / "k8s/base/admission.yaml").read_text()))
     (policy,) = [
         each

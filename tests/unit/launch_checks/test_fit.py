@@ -1,4 +1,4 @@
-"""What fits in a namespace and on nodes, from objects as Kubernetes writes them."""
+"""The tasks that fit in a namespace and on nodes, from objects as Kubernetes writes them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ WORKER, PS = TaskType.WORKER, TaskType.PS
 
 
 def demand(cpu: float = 1, gib: float = 1, **more: float) -> TaskDemand:
-    """A task with a memory limit, as ours have."""
+    """Return a task with a memory limit, as the product makes them."""
     requests = {"cpu": cpu, "memory": gib * GIB, **more}
     return TaskDemand(requests=requests, limits={"memory": gib * GIB, **more})
 
 
 def node(cpu: float, gib: float = 64, used: float = 0, **more: float) -> NodeCapacity:
-    """A node with so many cores, of which `used` are asked for."""
+    """Return a node with this number of cores, of which `used` are requested."""
     total = {"cpu": cpu, "memory": gib * GIB, "pods": 110.0, **more}
     return NodeCapacity(total=total, free={**total, "cpu": cpu - used})
 
 
 def told(wanted: DemandByType, there: NamespaceCapacity) -> list[str]:
-    """The problems as a person reads them."""
+    """Return the problems as a user reads them."""
     return [str(problem) for problem in fit_problems(wanted, there)]
 
 
@@ -60,13 +60,13 @@ def test_quantities(said: object, number: float) -> None:
 
 @pytest.mark.parametrize("said", ["", "1ki", "1 Gi", "many", "1.2.3"])
 def test_what_is_no_quantity(said: str) -> None:
-    """What Kubernetes would not read is an error."""
+    """A quantity that Kubernetes cannot read is an error."""
     with pytest.raises(ValueError, match="quantity"):
         parse_quantity(said)
 
 
 def test_what_a_pod_asks_for() -> None:
-    """A pod asks for its containers and sidecars together, or for its largest init container."""
+    """A pod requests its containers and sidecars together, or its largest init container."""
 
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu}}, **more}
@@ -91,7 +91,7 @@ def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
 
 
 def test_a_task_larger_than_every_node() -> None:
-    """A task that no node is large enough for is refused with what the largest has."""
+    """A task larger than every node is refused with the size of the largest."""
     (text,) = told({WORKER: (2, demand(8))}, NamespaceCapacity(nodes=(node(4), node(6))))
     assert "replicas.worker.resources.cpu: got '8 CPU'" in text
     assert "the largest has 6 CPU, 64Gi" in text
@@ -102,7 +102,7 @@ def test_a_task_larger_than_every_node() -> None:
 
 
 def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
-    """Tasks without a GPU go elsewhere while there is room, so that those with one fit."""
+    """Tasks without a GPU use other nodes if possible, so that those with one fit."""
     gpus = {"nvidia.com/gpu": 1.0}
     there = NamespaceCapacity(nodes=(node(4, **gpus), node(4)))
     wanted = {WORKER: (1, demand(4, 1, **gpus)), PS: (4, demand(1))}
@@ -110,7 +110,9 @@ def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
 
 
 def test_quota() -> None:
-    """Beyond a quota is refused with the number that fits, what is left, and who holds the rest."""
+    """A request above a quota is refused with the number that fits, the remaining amount, and its
+    users.
+    """
     hard = {"requests.memory": 8 * GIB, "pods": 20.0}
     there = NamespaceCapacity(
         quotas=(NamespaceQuota(name="tasks", hard=hard, used={"requests.memory": 3 * GIB}),),
@@ -124,7 +126,7 @@ def test_quota() -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    """Too many tasks, a quota and a LimitRange are told together, each with what is allowed."""
+    """Too many tasks, a quota and a LimitRange are reported together, each with what is allowed."""
     there = NamespaceCapacity(
         quotas=(NamespaceQuota(name="q", hard={"limits.cpu": 4.0}),),
         bounds=ContainerBounds(name="sizes", most={"memory": 4 * GIB}, least={"memory": GIB / 2}),
@@ -169,7 +171,7 @@ def test_scopes_of_quotas() -> None:
 
 
 def test_limit_ranges() -> None:
-    """What a container does not say comes from the LimitRange; of several the strictest counts."""
+    """A LimitRange gives the defaults of a container; of several the strictest counts."""
     first = {"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "250m"}}
     second = {"type": "Pod", "max": {"memory": "4Gi"}}
     third = {"type": "Container", "max": {"memory": "3Gi"}, "min": {"cpu": "100m"}}
@@ -202,7 +204,7 @@ wishes = st.dictionaries(
 
 @given(wishes, nodes)
 def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]]) -> None:
-    """Every task has a place, and no node is given away beyond what it has."""
+    """Every task has a node, and no node gets more than its capacity."""
     groups = [EqualTasks(t, n, {**d.requests, "pods": 1.0}) for t, (n, d) in wanted.items()]
     found = place_tasks(groups, free)
     if found is None:
@@ -219,7 +221,7 @@ def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]])
 def test_one_type_alone_is_placed_wherever_it_can_be(
     count: int, each: dict[str, float], free: list[dict[str, float]]
 ) -> None:
-    """Tasks of one type are placed exactly when the nodes, counted one by one, hold so many."""
+    """Tasks of one type are placed exactly if the nodes, counted one by one, fit that many."""
     most = sum(
         min(
             int(n["cpu"] * 1000) // round(each["cpu"] * 1000), int(n["memory"] // each["memory"]), 8
@@ -234,7 +236,7 @@ def test_one_type_alone_is_placed_wherever_it_can_be(
 def test_the_number_that_is_named_fits(
     wanted: DemandByType, free: list[dict[str, float]], quota: int, most: int
 ) -> None:
-    """Asking for the number that a problem names leaves nothing that stands against it."""
+    """A request for the number in a problem has no problems."""
     there = NamespaceCapacity(
         nodes=tuple(NodeCapacity(total=n, free=n) for n in free),
         quotas=(NamespaceQuota(name="q", hard={"requests.cpu": float(quota)}),),
@@ -250,10 +252,10 @@ def test_the_number_that_is_named_fits(
 
 
 def test_it_is_quick() -> None:
-    """600 tasks that do not fit on 500 nodes hear soon how many do."""
+    """600 tasks that do not fit on 500 nodes are refused quickly."""
     there = NamespaceCapacity(nodes=tuple(node(4, used=i % 4) for i in range(500)))
     wanted = {WORKER: (500, demand(3)), PS: (100, demand(2)), TaskType.CHIEF: (1, demand(3))}
-    before = time.process_time()  # of this process alone: 0.1 s
+    before = time.process_time()  # CPU time of this process only: 0.1 s
     assert shortages(wanted, there)
     (problem,) = fit_problems(wanted, there)
     assert problem.fits

@@ -1,4 +1,4 @@
-"""What this machine has against a launch, from facts alone."""
+"""Problems of a launch on this machine, from facts alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NONE = Limit(total=0.0, free=0.0)
 
 
 def test_every_problem_is_told_at_once_and_in_one_order() -> None:
-    """Nothing is looked at but the facts, and one thing that is missing hides no other."""
+    """Only the facts are read, and one missing resource hides no other."""
     spec = Spec(
         mode=Mode.IN_GRAPH,
         image="registry:5000/tf:1",
@@ -64,7 +64,7 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
 
 
 def test_what_the_hub_allows_is_told_as_a_number_of_workers() -> None:
-    """A launch above a user's limits is refused with the workers that fit beside what runs."""
+    """A launch above a user's limits is refused with the number of workers that still fit."""
     held = (ResourceTotals("a-1", cpu=2.0, memory=2.0**31, pods=3.0),)
     limits = Limits(quota=Quota(cpu=6.0, pods=10))
     resources = Resources(cpu=1.0)

@@ -1,4 +1,4 @@
-"""Whether a cluster fits, from numbers alone."""
+"""Whether a cluster fits on a machine, from numbers alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GIB = 2.0**30
 def room(
     cpu: float = 8, memory: float = 10, gpu: float = 0, used: float = 0, **more: object
 ) -> AvailableResources:
-    """A machine with so many cores, GiB and GPUs, of which `used` GiB are taken."""
+    """Return a machine with these cores, GiB and GPUs, of which `used` GiB are taken."""
     return AvailableResources(
         cpu=Limit(total=cpu, free=cpu),
         memory=Limit(total=memory * GIB, free=(memory - used) * GIB),
@@ -25,18 +25,18 @@ def room(
 
 
 def cluster(resources: Resources, mode: Mode = Mode.BETWEEN_GRAPH, **counts: int) -> Spec:
-    """A cluster of tasks with the same resources each."""
+    """Return a cluster of tasks with the same resources each."""
     replicas = {t: Replicas(count=n, resources=resources) for t, n in counts.items()}
     return Spec(mode=mode, replicas=ReplicaSet(**replicas))
 
 
 def told(spec: Spec, there: AvailableResources) -> list[str]:
-    """What stands against it, as a person reads it."""
+    """Return the problems as a user reads them."""
     return [str(problem) for problem in check_fit(spec, there).problems]
 
 
 def test_what_fits_is_not_refused() -> None:
-    """A cluster that takes exactly what is free goes through without a word."""
+    """A cluster that takes exactly the free resources is accepted without a warning."""
     verdict = check_fit(cluster(Resources(cpu=2, memory="2Gi"), worker=4, ps=1), room(cpu=10))
     assert verdict.problems == verdict.warnings == ()
 
@@ -49,7 +49,7 @@ def test_the_number_that_fits_is_named() -> None:
 
 
 def test_other_tasks_are_counted_first() -> None:
-    """The type that asks for most gives way; what the others need is taken off before."""
+    """The type that requests most is reduced, after the needs of the others are subtracted."""
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6, ps=2), room(memory=9))
     assert "2 workers of 2Gi fit" in text
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1, ps=6), room(memory=4))
@@ -57,7 +57,7 @@ def test_other_tasks_are_counted_first() -> None:
 
 
 def test_when_not_even_one_fits() -> None:
-    """When no number fits, the message says what is free, and who has the rest."""
+    """If no number fits, the message has the free amount and the other users."""
     held = {"digits-1": 3 * GIB, "idle-1": 0.0}
     there = room(memory=4, used=3, held=held)
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1), there)
@@ -70,7 +70,7 @@ def test_when_not_even_one_fits() -> None:
 
 
 def test_a_single_task_of_a_type_gets_the_size_that_fits() -> None:
-    """Where the number of tasks is no way out, the memory of each that fits is named."""
+    """If fewer tasks would not help, the fitting memory of each task is named."""
     (text,) = told(cluster(Resources(memory="6Gi"), chief=1, worker=1), room(memory=9))
     assert text.endswith("use --chief-memory 3072Mi")
     (text,) = told(cluster(Resources(gpu=4), chief=1), room(gpu=3))
@@ -78,7 +78,7 @@ def test_a_single_task_of_a_type_gets_the_size_that_fits() -> None:
 
 
 def test_gpus() -> None:
-    """GPUs beyond what is free are refused like memory; where there are none, that is said."""
+    """GPUs above the free number are refused like memory; a machine without GPUs is reported."""
     spec = cluster(Resources(gpu=1), worker=3)
     (text,) = told(spec, room(gpu=2))
     assert "2 workers of 1 GPU fit, 3 were asked: use --workers 2" in text
@@ -87,14 +87,14 @@ def test_gpus() -> None:
 
 
 def test_cpu_is_only_a_warning() -> None:
-    """CPU is shared, so more than there is goes through, with a warning."""
+    """CPU is shared, so a larger request is accepted with a warning."""
     verdict = check_fit(cluster(Resources(cpu=4), worker=3), room(cpu=8))
     assert verdict.problems == ()
     assert verdict.warnings[0].startswith("12 CPU cores are asked for and this machine has 8")
 
 
 def test_many_workers_on_few_cores_are_warned_of() -> None:
-    """More than two workers a core go through with a warning that names the number of cores."""
+    """More than two workers a core are accepted with a warning that names the number of cores."""
     assert check_fit(cluster(Resources(), worker=4, ps=1), room(cpu=2)).warnings == ()
     (warning,) = check_fit(cluster(Resources(), worker=5), room(cpu=2)).warnings
     assert warning.startswith("5 workers share 2 CPU cores")
@@ -102,7 +102,7 @@ def test_many_workers_on_few_cores_are_warned_of() -> None:
 
 
 def test_tasks_without_a_limit_are_warned_of() -> None:
-    """Tasks without a memory limit that TensorFlow alone would not fit for give a warning."""
+    """Tasks without a memory limit, of which TensorFlow alone would not fit, cause a warning."""
     verdict = check_fit(cluster(Resources(), worker=4), room(memory=1))
     assert verdict.problems == ()
     assert "4 tasks without a memory limit" in verdict.warnings[0]
@@ -111,7 +111,7 @@ def test_tasks_without_a_limit_are_warned_of() -> None:
 
 
 def test_the_number_that_fits_is_of_the_tasks_without_a_limit() -> None:
-    """More workers with a memory limit are none of those whose number would have to be smaller."""
+    """Workers with a memory limit do not change the reduced number of those without."""
     limited, free = Resources(memory="64Mi"), Resources()
     replicas = ReplicaSet(
         worker=Replicas(count=6, resources=limited), ps=Replicas(count=4, resources=free)
@@ -122,7 +122,7 @@ def test_the_number_that_fits_is_of_the_tasks_without_a_limit() -> None:
 
 @pytest.mark.parametrize("count", [21, 1000])
 def test_too_many_tasks(count: int) -> None:
-    """More tasks than run here are refused with the most that do."""
+    """More tasks than the machine allows are refused with the maximum."""
     (text,) = told(cluster(Resources(), worker=count), room(memory=10**6))
     assert "at most 20 tasks run here: use --workers 20" in text
     (text,) = told(cluster(Resources(), chief=1, worker=count, ps=3), room(memory=10**6))
@@ -130,7 +130,7 @@ def test_too_many_tasks(count: int) -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    """Obstacles of the place and everything scarce are told together."""
+    """Obstacles of the machine and all scarce resources are reported together."""
     obstacle = Problem("log folder", "/log", "it cannot be written")
     spec = cluster(Resources(memory="20Gi", gpu=2), worker=21)
     assert len(told(spec, room(gpu=1, obstacles=(obstacle,)))) == 4

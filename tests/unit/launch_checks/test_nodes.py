@@ -1,4 +1,4 @@
-"""What nodes have for task pods, from nodes and pods as Kubernetes writes them."""
+"""The resources of nodes for task pods, from nodes and pods as Kubernetes writes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfcluster_magic.spec import TaskType
 
 
 def node(name: str = "node-1", ready: str = "True", **spec: Any) -> dict[str, Any]:
-    """A node of 4 cores and 8 GiB."""
+    """Return a node of 4 cores and 8 GiB."""
     return {
         "metadata": {"name": name, "labels": {"pool": "tasks"}},
         "spec": spec,
@@ -39,12 +39,12 @@ def capacities(
 
 
 def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, str]:
-    """A taint, as a node has it."""
+    """Return a taint, as a node has it."""
     return {"key": key, "value": value, "effect": effect}
 
 
 def pod(cpu: str, phase: str = "Running", owner: str = "Job", name: str = "node-1") -> Any:
-    """A pod that was bound to a node."""
+    """Return a pod that was bound to a node."""
     return {
         "metadata": {"ownerReferences": [{"kind": owner}]},
         "spec": {"nodeName": name, "containers": [{"resources": {"requests": {"cpu": cpu}}}]},
@@ -53,7 +53,7 @@ def pod(cpu: str, phase: str = "Running", owner: str = "Job", name: str = "node-
 
 
 def test_what_pods_ask_for_is_not_free() -> None:
-    """Bound pods take what they ask for until they end; those of a DaemonSet take it for good."""
+    """Bound pods use their requests until they end; pods of a DaemonSet use them permanently."""
     found = [
         pod("1"),
         pod("500m", owner="DaemonSet"),
@@ -67,7 +67,7 @@ def test_what_pods_ask_for_is_not_free() -> None:
 
 
 def test_nodes_that_are_away() -> None:
-    """A node that is not ready, or cordoned, counts as one that has nothing free for now."""
+    """A node that is not ready, or cordoned, counts as full for now."""
     away = taint("node.kubernetes.io/unreachable", "NoExecute")
     for found in (node(ready="Unknown"), node(unschedulable=True), node(taints=[away])):
         (only,) = capacities([found], [], Policy())
@@ -75,7 +75,7 @@ def test_nodes_that_are_away() -> None:
 
 
 def test_nodes_that_are_for_others() -> None:
-    """A node whose taints are not tolerated, or without the labels of the policy, is none."""
+    """A node whose taints are not tolerated, or without the policy's labels, does not count."""
     control = node(taints=[taint("node-role.kubernetes.io/control-plane")])
     gpus = node(taints=[taint("gpu", value="yes"), taint("rather-not", "PreferNoSchedule")])
     tolerant = Policy(tolerations=({"key": "gpu", "value": "yes"},))
@@ -93,7 +93,7 @@ def test_nodes_that_are_for_others() -> None:
 
 
 def test_what_is_promised_is_not_free() -> None:
-    """Room of tasks that wait for a node is taken where they fit; what fits nowhere takes none."""
+    """Waiting tasks reserve resources where they fit; a task that fits nowhere reserves none."""
     free = [{"cpu": 4.0, "pods": 10.0}, {"cpu": 2.0, "pods": 10.0}]
     groups = [EqualTasks(TaskType.WORKER, 3, {"cpu": 2.0, "pods": 1.0})]
     assert [n["cpu"] for n in free_after(groups, free)] == [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What a spec may name under a policy."""
+"""Names in a spec that a policy allows."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ NAMES = NamespaceObjects(
 
 
 def told(spec: Spec, policy: Policy = Policy(), names: NamespaceObjects = NAMES) -> list[str]:  # noqa: B008
-    """The problems as a person reads them."""
+    """Return the problems as a user reads them."""
     return [str(problem) for problem in policy_check.policy_problems(spec, policy, names)]
 
 
 def pods(workers: int = 2, **more: Any) -> Spec:
-    """A run that names something of the namespace."""
+    """Return a run that names something of the namespace."""
     return Spec(replicas=ReplicaSet(worker=Replicas(count=workers)), pods=Pods(**more))
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run that names nothing may run, and one that names what is there, too."""
+    """A run without names is allowed, and one with existing names, too."""
     assert told(Spec()) == []
     named = pods(
         volumes=(Volume(claim="images", path="/mnt/images"),),
@@ -64,7 +64,7 @@ def test_a_plain_run_is_allowed() -> None:
 
 
 def test_images() -> None:
-    """An image outside the list is refused with what is allowed; the default always is."""
+    """An image outside the list is refused with the allowed ones; the default is always allowed."""
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",))
     (text,) = told(Spec(image="docker.io/miner"), policy)
     assert "spec.image: got 'docker.io/miner'" in text
@@ -90,8 +90,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """A pod asks the registry if its run names a secret or an image of its own; not for the
-    administrator's image, and not where nodes have images that no registry has.
+    """A pod asks the registry if its run names a secret or its own image; not for the
+    administrator's image, and not if nodes have images that no registry has.
     """
     default = Policy().default_image
 
@@ -123,8 +123,8 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
     ],
 )
 def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
-    """How long tasks and records outlive their run is bounded also where the administrator says
-    nothing; a lower bound is kept by runs that ask for nothing themselves.
+    """The time of tasks and records after their run is limited even without a policy; a lower limit
+    applies to runs without their own value.
     """
     (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
     assert text.startswith(f"spec.lifecycle.{word}: ")
@@ -135,7 +135,7 @@ def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) 
 
 
 def test_duration() -> None:
-    """A run may last no longer than the policy says; one that says nothing is bounded silently."""
+    """A run may last no longer than the policy allows; without a value it gets the limit."""
     policy = Policy(max_duration=3600.0)
     (text,) = told(Spec(lifecycle=Lifecycle(max_duration=7200.0)), policy)
     assert "got '2h'; the administrator allows at most 1h" in text
@@ -146,8 +146,8 @@ def test_duration() -> None:
 
 
 def test_stall_timeout() -> None:
-    """A run in which nothing happens ends as the policy says where the user says nothing, and no
-    later than it allows; a notebook's servers have no such limit.
+    """A run at a standstill ends by the policy's default if the user gives none, and no later than
+    its limit; a notebook's servers have no such limit.
     """
 
     def counts(spec: Spec, policy: Policy) -> float | None:
@@ -166,7 +166,7 @@ def test_stall_timeout() -> None:
 
 
 def test_claims() -> None:
-    """Only claims that there are can be used, in ways that their access modes allow."""
+    """Only existing claims can be used, in ways that their access modes allow."""
     volumes = (
         Volume(claim="theirs", path="/mnt/a"),
         Volume(claim="mine", path="/mnt/b"),
@@ -196,7 +196,7 @@ def test_claims() -> None:
 
 
 def test_paths_of_the_policy_are_taken() -> None:
-    """Nothing is mounted where the administrator's file mounts the workspace, data or logs."""
+    """Nothing can be mounted at the policy's paths of the workspace, data or logs."""
     policy = Policy(data_path="/datasets", workspace_path="/home/ada")
     asked = (
         Volume(claim="images", path="/datasets"),
@@ -211,7 +211,7 @@ def test_paths_of_the_policy_are_taken() -> None:
 
 
 def test_the_claims_of_every_run() -> None:
-    """A namespace without the claims that every run mounts is told before any pod waits."""
+    """A missing claim that every run mounts is reported before any pod waits."""
     (text,) = told(
         Spec(), names=replace(NAMES, claims={"data": ClaimFacts(), "workspace": ClaimFacts()})
     )
@@ -219,7 +219,7 @@ def test_the_claims_of_every_run() -> None:
 
 
 def test_data_claims() -> None:
-    """A claim of the run's own needs a class that there is, and has at most what is allowed."""
+    """A claim of the run needs an existing class, and has the policy's maximum size."""
     own = DataClaim(size="20Gi", storage_class="fast")
     first, second = told(pods(data_claim=own))
     assert "there is no such StorageClass; there are: local, shared" in first
@@ -230,7 +230,7 @@ def test_data_claims() -> None:
 
 
 def test_secrets() -> None:
-    """Only secrets that are labelled for tasks can be used, of the type that a registry needs."""
+    """Only secrets that are labelled for tasks can be used, of a type for registries."""
     spec = pods(secrets=(SecretUse(name="admin"),), image_pull_secrets=("s3", "admin"))
     first, second, third = told(spec)
     assert "spec.pods.secrets[0].name: got 'admin'; tasks may use secrets that" in first
@@ -249,8 +249,8 @@ def test_annotations() -> None:
 
 
 def test_an_offer_judges_alike_when_it_was_published() -> None:
-    """A client that reads the published offer comes to the operator's problems; without room for
-    now it has none, since the run waits.
+    """A client with the published options finds the operator's problems; for lack of free resources
+    it finds none, since the run waits.
     """
     total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
     busy = NodeCapacity(total=total, free={"cpu": 0.0})

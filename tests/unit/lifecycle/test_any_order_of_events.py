@@ -1,7 +1,8 @@
-"""No order of events may leak a task, lose a record, restart after a stop, or end without a reason.
+"""For any order of events the lifecycle leaks no task, loses no record, does not restart after a
+stop, and ends with a reason.
 
-A world of tasks obeys the lifecycle's orders late, in any order, or dies on its own; hypothesis
-looks for the order of events that breaks a promise.
+Simulated tasks obey the lifecycle's actions late, in any order, or die by themselves; hypothesis
+searches for an order of events that violates an invariant.
 """
 
 from __future__ import annotations
@@ -70,9 +71,7 @@ def specs(draw: st.DrawFn) -> Spec:
 
 
 class World(RuleBasedStateMachine):
-    """Tasks, a clock, and the record; every rule is one event, after which the backend asks for a
-    decision.
-    """
+    """Tasks, a clock, and the record; each rule is one event, followed by a decision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +138,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), seen_first=st.booleans())
     def a_failing_task_takes_its_peers_along(self, data: st.DataObject, seen_first: bool) -> None:
-        """The peers say that they lost it; they may be seen before it, or the other way round."""
+        """A task fails, and its peers report that they lost it, before or after its own end."""
         if not (name := self.pick(data)):
             return
         peers = [n for n, t in self.tasks.items() if t.alive and n != name]
@@ -198,7 +197,7 @@ class World(RuleBasedStateMachine):
         until=st.sampled_from([None, 0.0, 20.0]),
     )
     def tasks_fall_quiet(self, data: st.DataObject, peer: str, until: float | None) -> None:
-        """All of them or one, told at once or as it was read some time later."""
+        """All tasks or one do nothing, as observed at once or some time later."""
         chosen = data.draw(st.sampled_from([None, *sorted(self.tasks)]))
         for name, task in self.tasks.items():
             if task.alive and chosen in (None, name):
@@ -227,7 +226,7 @@ class World(RuleBasedStateMachine):
         self.spec = msgspec.structs.replace(self.spec, stop=Stop(reason="enough"))
         self.turn()
 
-    # -- promises ---------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     @invariant()
     def nothing_starts_after_a_stop(self) -> None:
@@ -254,8 +253,8 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def waiting_always_has_an_end(self) -> None:
-        """Unless it is done, something is due: a task that runs or starts, a stop, a timer, or
-        room.
+        """An active run always waits for something: a task that runs or starts, a stop, a timer, or
+        resources.
         """
         if self.history and not self.decision.done:
             assert (
@@ -267,7 +266,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def an_evaluator_decides_nothing(self) -> None:
-        """It is never blamed, and a run whose required tasks succeed has succeeded."""
+        """An evaluator is never blamed, and a run whose required tasks succeed has succeeded."""
         status = self.decision.status
         assert not (status.culprit or "").startswith("evaluator-")
         assert not [f for f in status.failures if f.task.startswith("evaluator-")]
@@ -305,7 +304,7 @@ class World(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        """Whatever happened, a run that is left alone ends with nothing left."""
+        """After any events, a run that is left alone ends with nothing left."""
         if not hasattr(self, "spec"):
             return
         self.admitted = True
@@ -340,5 +339,5 @@ def test_every_disruption_is_a_cause_from_outside() -> None:
 
 
 def test_every_task_type_has_a_place() -> None:
-    """The property test draws every task type that exists."""
+    """The property test draws every task type."""
     assert {t.value for t in TaskType} == {"worker", "ps", "chief", "evaluator"}

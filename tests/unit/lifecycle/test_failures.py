@@ -1,4 +1,4 @@
-"""The lifecycle's rules about failures: who is to blame, what is healed, what is retried."""
+"""The lifecycle's rules about failures: causes, restarts and retries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfcluster_magic.spec import (
 
 
 def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
-    """The first failure is blamed with its last words; those that followed are only counted."""
+    """The first failure is the cause, with its last lines; those that followed are only counted."""
     story = Story(spec_of())
     story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
     assert story.status.reason is Reason.INVESTIGATING
@@ -34,7 +34,7 @@ def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
 
 
 def test_a_failure_counts_though_the_world_had_begun_the_next_attempt() -> None:
-    """A task that failed counts as failed, also when its next attempt ends with the run."""
+    """A task that failed counts as failed, also if its next attempt ends with the run."""
     story = Story(spec_of(worker=2))
     story.ends("worker-1", Cause.ERROR, exit_code=1)
     again = msgspec.structs.replace(story.tasks["worker-1"], attempt=2, exit=None, ready=True)
@@ -48,7 +48,7 @@ def test_a_failure_counts_though_the_world_had_begun_the_next_attempt() -> None:
 
 
 def test_a_follower_seen_first_is_not_blamed() -> None:
-    """A task that says it lost its peer is a consequence, even when its end was seen first."""
+    """A task that lost its peer is not the cause, even if its end was seen first."""
     story = Story(spec_of())
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
     story.passes(2)
@@ -58,8 +58,8 @@ def test_a_follower_seen_first_is_not_blamed() -> None:
 
 
 def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> None:
-    """A worker that finished before the others, which then lost it, is named; with parameter
-    servers it is not, for each worker takes its own steps there.
+    """A worker that finished before the others, which then lost it, is the cause; with parameter
+    servers it is not, because each worker takes its own steps there.
     """
     for counts, culprit, reason in (
         ({"worker": 2}, "worker-1", Reason.PEER_FINISHED),
@@ -76,7 +76,7 @@ def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> No
 
 
 def test_who_starts_again_is_not_said_to_run() -> None:
-    """A run whose lost tasks take long to start again says which, not that all of them run."""
+    """A run whose lost tasks restart slowly names them, and does not say that all of them run."""
     story = Story(spec_of())
     story.obeys = False
     story.ends("ps-0", Cause.LOST)
@@ -86,7 +86,7 @@ def test_who_starts_again_is_not_said_to_run() -> None:
 
 
 def test_the_window_closes_when_everybody_has_ended() -> None:
-    """A failure is told at once when no task is left whose end could change the verdict."""
+    """A failure is reported at once if no running task could change the verdict."""
     story = Story(spec_of(worker=2))
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
     story.passes(3)
@@ -97,7 +97,7 @@ def test_the_window_closes_when_everybody_has_ended() -> None:
 
 
 def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
-    """OOM is reported as OOM, with the limit and the command that raises it."""
+    """OOM is reported as OOM, with the limit and the option that raises it."""
     memory = Replicas(count=2, resources=Resources(memory="512Mi"))
     spec = Spec(replicas=ReplicaSet(worker=memory, ps=Replicas(count=1)), program=PROGRAM)
     story = Story(spec)
@@ -111,8 +111,8 @@ def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
 
 
 def test_a_killed_parameter_server_is_restarted_at_once() -> None:
-    """A kill from outside is healed without asking, and the record says from which step training
-    resumes.
+    """A task killed from outside is restarted automatically, and the record says from which step
+    training resumes.
     """
     story = Story(spec_of())
     story.checkpoint = "model.ckpt-278"
@@ -125,7 +125,7 @@ def test_a_killed_parameter_server_is_restarted_at_once() -> None:
 
 
 def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
-    """Collateral of a disruption restarts all unfinished workers as the next attempt."""
+    """Workers that failed because of a disruption restart together as the next attempt."""
     story = Story(spec_of())
     story.ends("ps-0", Cause.KILLED, signal=9)
     story.passes(1)
@@ -140,7 +140,7 @@ def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
 
 
 def test_without_parameter_servers_all_workers_restart_together() -> None:
-    """MultiWorkerMirroredStrategy cannot take a single worker back: the group restarts."""
+    """MultiWorkerMirroredStrategy cannot take back a single worker: the group restarts."""
     story = Story(spec_of(worker=3))
     story.ends("worker-2", Cause.KILLED, signal=9)
     assert {t.attempt for t in story.tasks.values()} == {2}
@@ -148,7 +148,7 @@ def test_without_parameter_servers_all_workers_restart_together() -> None:
 
 
 def test_the_fourth_disruption_is_not_healed() -> None:
-    """Disruptions are healed up to three times; then the run fails as Disrupted."""
+    """Tasks are restarted after disruptions up to three times; then the run fails as Disrupted."""
     story = Story(spec_of())
     for _ in range(3):
         story.ends("worker-0", Cause.KILLED, signal=9)
@@ -188,7 +188,7 @@ def test_a_lost_node_keeps_the_window_open() -> None:
 
 
 def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
-    """Workers that meet the same error in their own program are said to have failed alike."""
+    """Workers with the same error in their own program are reported to fail alike."""
     story = Story(spec_of(worker=3))
     for task in ("worker-1", "worker-0"):
         story.ends(task, Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
@@ -199,8 +199,8 @@ def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
 
 
 def test_a_program_that_never_runs_fails_the_cluster_at_once() -> None:
-    """A wrong checksum is told with the right one, without looking for another cause and without a
-    retry: each would find the same.
+    """A wrong checksum is reported with the real one, without a search for another cause and
+    without a retry, which would find the same.
     """
     values = {"source": "train.py", "expected": "0" * 64, "found": "f" * 64}
     story = Story(spec_of(worker=3, lifecycle=Lifecycle(restarts=3)))

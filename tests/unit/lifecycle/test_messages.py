@@ -1,4 +1,4 @@
-"""Sentences that people read."""
+"""Messages for users."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
     ],
 )
 def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
-    """An error that many meet is explained in the record's message."""
+    """A common error is explained in the record's message."""
     message = english(messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2"))
     assert advice in message
     assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
@@ -77,7 +77,7 @@ def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
 def test_a_flag_that_we_passed_is_not_the_users_fault(
     lines: list[str], flags: list[str], word: int
 ) -> None:
-    """A program that dies of a flag of ours comes with the command that leaves the flag out."""
+    """A program that fails because of an inferred flag gets the command that omits the flag."""
     taken = ("job_name", "task_index", "data_dir", "log-dir", "output_dir")
     program = Program(
         kind=ProgramKind.FILE, source="a.py", entrypoint="a.py", sha256="0" * 64, flags=taken
@@ -93,7 +93,7 @@ def test_a_flag_that_we_passed_is_not_the_users_fault(
 
 
 def test_a_syntax_error_comes_with_its_place() -> None:
-    """A program that Python cannot read is failed with the file and the line to look at."""
+    """A program with a syntax error fails with the file and the line."""
     ended = failure(error="SyntaxError: '(' was never closed", file="main.py", line=12)
     message = english(messages.failed(Reason.PROGRAM_FAILED, ended, (), Spec(), "digits-2"))
     assert "SyntaxError: '(' was never closed (main.py, line 12)." in message
@@ -113,14 +113,12 @@ def test_a_syntax_error_comes_with_its_place() -> None:
     ],
 )
 def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> None:
-    """A detail that repeats the sentence is left out."""
+    """A detail that repeats the message is left out."""
     assert exit_message(ended, Spec()) == sentence
 
 
 def test_log_noise_is_not_the_reason() -> None:
-    """The line that is quoted is the exception, not TensorFlow's chatter or a caret under a line of
-    code.
-    """
+    """The quoted line is the exception, not a log line of TensorFlow or a caret below code."""
     ended = failure(
         "Traceback (most recent call last):",
         '  File "train.py", line 3, in <module>',
@@ -147,12 +145,12 @@ def test_log_noise_is_not_the_reason() -> None:
     ],
 )
 def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None:
-    """A person can tell a kill from a crash from a lack of memory."""
+    """The messages distinguish a kill, a crash and a lack of memory."""
     assert words in exit_message(ended, Spec())
 
 
 def test_long_lists_are_shortened() -> None:
-    """Six hundred tasks fit into one sentence."""
+    """A message about six hundred tasks is one sentence."""
     names = [f"worker-{i}" for i in range(600)]
     assert messages.shorten(names) == (
         "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
@@ -172,14 +170,16 @@ def test_long_lists_are_shortened() -> None:
 def test_a_restart_says_what_becomes_of_training(
     task: str, checkpoint: str | None, words: str
 ) -> None:
-    """Who reads of a restart knows whether training goes on or resumes, and from where."""
+    """The message of a restart says whether training continues or resumes, and from which
+    checkpoint.
+    """
     lost = TaskFailure(task=task, attempt=1, exit=TaskExit(cause=Cause.LOST, finished_at=0))
     message = english(messages.healing(lost, False, 1, checkpoint, Spec()))
     assert message == f"{task} was lost. It is restarted (1 of 3 times); {words}"
 
 
 def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
-    """Where the run's folder is out of sight, a restart is not said to begin without one."""
+    """If the run's folder is not visible, the message of a restart does not deny a checkpoint."""
     lost = failure(cause=Cause.LOST)
     unseen = english(messages.healing(lost, True, 1, "", Spec()))
     assert "training resumes from its newest checkpoint, if it saves any" in unseen
@@ -192,8 +192,8 @@ SAMPLES: list[dict[str, Any]] = json.loads((DATA / "messages.json").read_text("u
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["en"][:40])
 def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) -> None:
-    """A record's codes are told in English or Chinese; what this version does not know is told as
-    it is stored. The page does the same: labextension/test/messages.test.ts.
+    """A record's codes become English or Chinese messages; an unknown one is shown as stored. The
+    page does the same: labextension/test/messages.test.ts.
     """
     stored = {"at": 0, "reason": "", "message": "", **sample}
     event = msgspec.convert(
@@ -215,7 +215,7 @@ def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) 
     ],
 )
 def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
-    """A record that somebody wrote by hand never fails a view."""
+    """No values in a hand-written record make a view fail."""
     told = {
         "at": 0,
         "reason": "",
@@ -226,7 +226,7 @@ def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
 
 
 def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
-    """Each `Message("Code", {...})` of the package: where, its code, and its values if plain."""
+    """Yield each `Message("Code", {...})` of the package: place, code, and values if plain."""
     for path in sorted((ROOT / "tfcluster_magic").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
@@ -242,7 +242,7 @@ def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
 
 
 def _places(code: str) -> set[str]:
-    """The values that a text needs."""
+    """Return the names of values in a text."""
     text = TEXTS[code]
     forms = (text,) if isinstance(text, str) else text
     names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}
@@ -250,7 +250,7 @@ def _places(code: str) -> set[str]:
 
 
 def test_every_message_has_a_text_and_its_values() -> None:
-    """No code is used that the table lacks, none lacks a value, and no text is unused."""
+    """Every used code is in the table with all its values, and every text of the table is used."""
     used = set()
     for where, code, given in _messages_in_code():
         assert code in TEXTS, where

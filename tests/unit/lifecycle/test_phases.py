@@ -31,8 +31,8 @@ def test_a_cluster_whose_tasks_are_up_is_running() -> None:
 
 
 def test_parameter_servers_are_reclaimed_after_success() -> None:
-    """Thirty seconds after the last worker's success the parameter servers are gone, and the record
-    says so.
+    """Parameter servers are reclaimed thirty seconds after the last worker's success, and the
+    record says so.
     """
     story = Story(spec_of())
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -51,7 +51,9 @@ def test_parameter_servers_are_reclaimed_after_success() -> None:
 
 
 def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
-    """What a worker found and did not go beyond stands in the sentence, also after the reclaim."""
+    """A checkpoint that left a worker nothing to train stays in the message, also after the
+    reclaim.
+    """
     story = Story(spec_of())
     found = FoundCheckpoint(checkpoint="model.ckpt-800", folder="/m", run="old-1", steps=1)
     story.ends("worker-0", Cause.COMPLETED, exit_code=0, found=found)
@@ -64,7 +66,9 @@ def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
 
 
 def test_where_results_are_is_said_once() -> None:
-    """A folder of several tasks is one event; what goes with a pod is one warning, too."""
+    """The folder of several tasks is reported in one event; one that a pod's end deletes also in a
+    warning.
+    """
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
         story.ends(task, Cause.COMPLETED, exit_code=0, wrote=("/w/logs",), lost=("/tmp/m",))
@@ -76,9 +80,7 @@ def test_where_results_are_is_said_once() -> None:
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:
-    """Stopping a run that has succeeded gives its parameter servers back now and keeps it
-    Succeeded.
-    """
+    """Stopping a successful run reclaims its parameter servers at once, and it stays Succeeded."""
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
         story.ends(task, Cause.COMPLETED, exit_code=0)
@@ -110,8 +112,8 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
 def test_the_chief_decides_where_there_is_one(
     policy: SuccessPolicy | None, chief: int, ends_with: str
 ) -> None:
-    """With a chief its success is the run's, without one that of all workers; what was asked for
-    goes before.
+    """With a chief the chief's success is the run's, without one that of all workers; a policy
+    overrides both.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=policy), chief=chief, worker=2, ps=1)
     story = Story(spec)
@@ -124,7 +126,7 @@ def test_the_chief_decides_where_there_is_one(
 
 
 def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
-    """Where the chief's success counts unasked, the others have reclaimAfter to end."""
+    """If the chief's success counts by default, the workers have reclaimAfter to end."""
     story = Story(spec_of(chief=1, worker=2, ps=1))
     story.ends("chief-0", Cause.COMPLETED, exit_code=0)
     assert story.status.phase is Phase.SUCCEEDED
@@ -137,8 +139,8 @@ def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
 
 
 def test_who_waits_for_whom_is_told() -> None:
-    """When one worker has finished and the rest do nothing, the run says within a minute who waits
-    for whom since when, and what to do; it takes it back when they go on.
+    """If one worker has finished and the others do nothing, the run says within a minute which task
+    waits for which since when, and what to do; the message disappears once they continue.
     """
     story = Story(spec_of())
     story.passes(20)
@@ -164,7 +166,7 @@ def test_who_waits_for_whom_is_told() -> None:
 
 
 def test_all_may_wait_for_their_data() -> None:
-    """Where no task has finished it takes a minute until the run says that nothing happens."""
+    """If no task has finished it takes a minute until the run reports a standstill."""
     story = Story(spec_of(worker=2))
     story.falls_quiet("worker-0", "worker-1")
     story.passes(59)
@@ -175,7 +177,7 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """While any task works, or nobody knows, nothing is said and no limit counts."""
+    """If any task works, or the state is unknown, nothing is reported and no limit counts."""
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     story.falls_quiet("worker-1")
@@ -187,7 +189,9 @@ def test_one_that_works_is_enough() -> None:
 
 
 def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
-    """StallTimeout ends the run as Stalled and names the task that waits for one which has gone."""
+    """After stallTimeout the run ends as Stalled, and the message names the task that waits for one
+    which is gone.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=120), ps=1, worker=3))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     story.falls_quiet("ps-0", "worker-1")
@@ -203,7 +207,7 @@ def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
 
 
 def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
-    """Where quiet is read now and then, only the time up to the last reading counts."""
+    """If logs are read rarely, only the time up to the last read counts."""
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=100), worker=2))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     since = story.now
@@ -215,7 +219,7 @@ def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
 
 
 def test_a_task_that_began_late_has_its_time() -> None:
-    """A start is given up at startTimeout, and of a task whose pod came late half of it later."""
+    """A start fails at startTimeout; for a task with a late pod half of it is added."""
     spec = spec_of(lifecycle=Lifecycle(start_timeout=100), worker=1)
     story = Story(spec, obeys=False)
     story.passes(90)
@@ -228,7 +232,7 @@ def test_a_task_that_began_late_has_its_time() -> None:
 
 
 def test_how_a_task_counts_as_started_is_a_warning() -> None:
-    """A task that is up though its own port is closed is named, once for each way."""
+    """A running task whose own port is closed is named in a warning, once for each reason."""
     story = Story(spec_of(worker=3))
     odd = messages.start_oddity("worker-0", "ports", 2222, [18888], 0, 0)
     more = messages.start_oddity("worker-1", "ports", 2222, [18889], 0, 0)
@@ -244,7 +248,7 @@ def test_how_a_task_counts_as_started_is_a_warning() -> None:
 @pytest.mark.parametrize("first", ["evaluator-0", "worker-0"])
 def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
     """A run whose training succeeds has succeeded, whether its evaluator failed before or after,
-    and says what became of it.
+    and the message has the evaluator's end.
     """
     story = Story(spec_of(worker=1, evaluator=1))
     broken = {"exit_code": 1, "last_lines": ("Traceback", "KeyError: 'evaluator'")}
@@ -261,8 +265,8 @@ def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
 
 
 def test_a_failed_evaluator_is_told_while_training_goes_on() -> None:
-    """The sentence of a run that goes on says that its evaluator failed; it is started again only
-    while retries are left.
+    """The message of a continuing run says that its evaluator failed; it is restarted only while
+    retries are left.
     """
     story = Story(spec_of(lifecycle=Lifecycle(restarts=1), worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.ERROR, exit_code=1, last_lines=("ValueError: x",))
@@ -277,7 +281,7 @@ def test_a_failed_evaluator_is_told_while_training_goes_on() -> None:
 
 
 def test_a_disrupted_evaluator_is_healed() -> None:
-    """An evaluator that was killed from outside starts again, as long as heals are left."""
+    """An evaluator that was killed from outside is restarted up to the limit."""
     story = Story(spec_of(lifecycle=Lifecycle(heals=1), worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.KILLED, signal=9)
     assert story.status.heals == 1 and story.tasks["evaluator-0"].attempt == 2
@@ -295,7 +299,7 @@ def test_a_disrupted_evaluator_is_healed() -> None:
     ],
 )
 def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None:
-    """After a success the evaluator has reclaimAfter, and the sentence says what became of it."""
+    """After a success the evaluator has reclaimAfter, and the message has its end."""
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     assert "evaluator-0 will be reclaimed 30s later" in story.status.message
@@ -320,7 +324,7 @@ def test_an_evaluator_that_ends_by_itself_is_done() -> None:
 
 
 def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
-    """An evaluator that does not come up in startTimeout keeps no training from running."""
+    """An evaluator that does not start within startTimeout does not stop the training."""
     story = Story(
         spec_of(lifecycle=Lifecycle(start_timeout=60), worker=1, evaluator=1), obeys=False
     )
@@ -334,7 +338,7 @@ def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
 
 
 def test_start_timeout_names_who_is_missing() -> None:
-    """A cluster that does not come up fails after startTimeout and says who is missing."""
+    """A cluster that does not start fails after startTimeout and names the missing tasks."""
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
     assert story.status.message == "Waiting for worker-0, worker-1, ps-0 to start (0 of 3 ready)."
     story.obeys = True
@@ -344,7 +348,9 @@ def test_start_timeout_names_who_is_missing() -> None:
 
 
 def test_what_the_world_knows_of_a_start_is_told() -> None:
-    """Why tasks are not up stands in the message, beside each task, and in what a timeout says."""
+    """The reasons why tasks are not up are in the message, for each task, and in a timeout's
+    message.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
     story.why = (
         WaitingReason(
@@ -368,8 +374,8 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
 
 
 def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
-    """A task whose image is missing fails its run after imageTimeout from when it has a
-    node, with the image and the registry's words; one that is being fetched has startTimeout.
+    """A task whose image is missing fails its run imageTimeout after it got a node, with the image
+    and the registry's message; one that is being pulled has startTimeout.
     """
     story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
     story.passes(100)  # without a node for a while
@@ -405,7 +411,7 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """When time runs out while a failure is looked into or retried, that failure is the cause."""
+    """If a limit is reached while a failure is investigated or retried, it is the cause."""
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -425,7 +431,7 @@ def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, re
 def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     limits: Lifecycle, reason: Reason, culprit: str | None
 ) -> None:
-    """A task that was ended and started again is not why a run reaches a limit later."""
+    """A task that was restarted is not the cause when a run reaches a limit later."""
     story = Story(spec_of(lifecycle=limits), obeys=False)
     story.ends("ps-0", Cause.KILLED, signal=9)
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -440,7 +446,7 @@ def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     ("mode", "phase"), [(Mode.BETWEEN_GRAPH, Phase.FAILED), (Mode.IN_GRAPH, Phase.STOPPED)]
 )
 def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:
-    """A program that is not finished in time has failed; servers were only lent."""
+    """A program that exceeds maxDuration has failed; In-Graph servers are only stopped."""
     story = Story(spec_of(mode, Lifecycle(max_duration=100)))
     story.passes(100)
     assert story.status.phase is phase and story.status.reason is Reason.MAX_DURATION
@@ -448,7 +454,7 @@ def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:
 
 
 def test_idle_servers_are_stopped() -> None:
-    """An In-Graph cluster that nobody uses ends after idleTimeout, counted from its last user."""
+    """An unused In-Graph cluster ends after idleTimeout, counted from its last user."""
     story = Story(spec_of(Mode.IN_GRAPH))
     start = story.now
     for name, since in (("ps-0", 5.0), ("worker-0", 10.0)):
@@ -463,7 +469,7 @@ def test_idle_servers_are_stopped() -> None:
 
 
 def test_stop_wins_over_healing() -> None:
-    """A task that dies after a stop was asked for is not restarted."""
+    """A task that dies after a request to stop is not restarted."""
     story = Story(spec_of())
     story.obeys = False
     story.spec = msgspec.structs.replace(story.spec, stop=Stop(reason="enough", by="ada"))
@@ -488,7 +494,7 @@ def test_a_parameter_server_that_leaves_early_is_named() -> None:
 
 
 def test_queued_waits_and_gives_up_after_its_time_out() -> None:
-    """A run that is not admitted says what it waits for, and ends after queueTimeout."""
+    """A run that is not admitted reports its reason, and ends after queueTimeout."""
     story = Story(spec_of(lifecycle=Lifecycle(queue_timeout=50)), admitted=False, obeys=True)
     assert story.status.phase is Phase.QUEUED and not story.tasks
     story.passes(50)
@@ -496,7 +502,7 @@ def test_queued_waits_and_gives_up_after_its_time_out() -> None:
 
 
 def test_tasks_that_came_up_while_nobody_looked_did_start() -> None:
-    """When the first look after startTimeout finds every task up the run is Running."""
+    """If the first turn after startTimeout finds every task up the run is Running."""
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), obeys=False)
     story.tasks = {
         name: msgspec.structs.replace(task, ready=True) for name, task in story.tasks.items()

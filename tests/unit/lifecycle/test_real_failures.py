@@ -1,4 +1,4 @@
-"""What is said of real failures, by the whole outputs of the programs (tests/data/failures)."""
+"""Messages of real failures, from the whole outputs of the programs (tests/data/failures)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROJECT = "/home/ada/project"
 
 
 def end_of(name: str, at: float = 1.0) -> TaskExit:
-    """How a task ended that printed this, as its runtime reports it."""
+    """Return the end of a task that printed this, as its runtime reports it."""
     how = FAILURES[name]
     cause = how.get("cause", "Error" if how["exit"] else "Completed")
     crash = CRASHES.get(how["exit"]) if cause == "Error" else None
@@ -43,8 +43,8 @@ def test_every_output_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("name", [n for n, how in FAILURES.items() if how["exit"]])
 def test_a_failure_is_told_by_its_cause_and_what_to_do(name: str) -> None:
-    """The exception and its message are told with the user's own line, the known ones with advice;
-    whether a peer was lost is told from a failure of the program's own.
+    """The message has the exception with the user's own line, and advice for known ones; the loss
+    of a peer is distinguished from a failure of the program itself.
     """
     how, ended = FAILURES[name], end_of(name)
     failure = TaskFailure(task="worker-0", attempt=1, exit=ended)
@@ -56,8 +56,8 @@ def test_a_failure_is_told_by_its_cause_and_what_to_do(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, how in FAILURES.items() if not how["exit"]])
 def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
-    """A dead thread or process, and what a pipe hid, are told though the task succeeded; an end
-    without an error warns of nothing.
+    """A dead thread or process, or an error hidden by a pipe, is a warning although the task
+    succeeded; an end without an error causes none.
     """
     story = Story(spec_of(worker=1))
     story.tasks["worker-0"] = msgspec.structs.replace(story.tasks["worker-0"], exit=end_of(name))
@@ -117,8 +117,8 @@ def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
 def test_of_several_tasks_the_one_is_named_that_the_others_followed(
     ends: dict[str, str], reason: Reason, culprit: str, words: str
 ) -> None:
-    """In the order in which they end, whoever lost a peer is not blamed for it; a worker that
-    finished while others still trained is.
+    """In order of their ends, a task that lost a peer is not blamed; a worker that finished while
+    others still trained is.
     """
     story = Story(spec_of(worker=2))
     for seconds, (task, name) in enumerate(ends.items()):
@@ -132,9 +132,7 @@ def test_of_several_tasks_the_one_is_named_that_the_others_followed(
 
 
 def test_a_failure_of_its_own_shows_at_once() -> None:
-    """An exception is told the moment its task ends, though whether another task was the cause is
-    settled later.
-    """
+    """An exception is shown once its task has ended, although the cause is settled later."""
     story = Story(spec_of(worker=2))
     ended = end_of("tf_function")
     story.tasks["worker-0"] = msgspec.structs.replace(story.tasks["worker-0"], exit=ended)
@@ -145,8 +143,8 @@ def test_a_failure_of_its_own_shows_at_once() -> None:
 
 
 def test_an_error_long_before_the_end_is_kept() -> None:
-    """A thread that died is told of after any amount of output; what a program printed and went on
-    after is not taken for what ended it.
+    """A thread that died is reported after any amount of output; an error after which a program
+    continued is not taken for the cause of its end.
     """
     last = LastLines()
     last.put((FOLDER / "thread.txt").read_bytes())

@@ -15,7 +15,7 @@ RECORDINGS = sorted((DATA / "replay").glob("*.jsonl"))
 
 
 def meaning(decision: Decision) -> Decision:
-    """A decision without its sentences, which may improve without deciding anything else."""
+    """Return a decision without its messages, which may change."""
     status = decision.status
     events = tuple(replace(event, message="", messages=()) for event in status.events)
     attention = tuple(replace(task, messages=()) for task in status.attention)
@@ -25,7 +25,7 @@ def meaning(decision: Decision) -> Decision:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
 def test_a_recorded_run_is_decided_the_same_way_today(recording: Path) -> None:
-    """Every decision of a recorded run comes out unchanged."""
+    """Every decision of a recorded run is the same again."""
     steps = 0
     for step, today in replay(recording.read_bytes().splitlines()):
         assert meaning(today) == meaning(step.decision)

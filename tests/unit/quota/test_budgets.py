@@ -1,4 +1,4 @@
-"""Budgets of hours: what is left, when it comes back, and what a launch is told."""
+"""Budgets of hours: the remaining hours, the time of their return, and messages at a launch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(most: Budget, spent: budgets.DailyHours, gpu: int = 0) -> list[str]:
 
 
 def test_what_is_left_is_told_before_a_launch() -> None:
-    """In one sentence, for both kinds of hours that the policy bounds."""
+    """The remaining hours of both kinds are reported in one sentence."""
     spent = {"2026-11-20": (10.0, 1.0), "2026-11-22": (6.8, 0.0)}
     assert budgets.remaining_text(WEEK, spent, NOW) == "3.2 of 20 CPU·h left this week"
     both = Budget(cpu_hours=20, gpu_hours=4, days=30)
@@ -40,7 +40,7 @@ def test_what_is_left_is_told_before_a_launch() -> None:
 
 
 def test_a_window_rolls_by_day() -> None:
-    """The day that is as many days ago as the window has is the first that does not count."""
+    """The day as long ago as the window is the first that does not count."""
     assert budgets.window(7, NOW) == ("2026-11-16", "2026-11-22")
     spent = {"2026-11-15": (20.0, 0.0)}
     assert budgets.remaining_text(WEEK, spent, NOW) == "20 of 20 CPU·h left this week"
@@ -49,7 +49,7 @@ def test_a_window_rolls_by_day() -> None:
 
 
 def test_most_of_a_budget_is_a_warning() -> None:
-    """From 80 % on, with the day on which hours come back once there is none left."""
+    """From 80 % a warning is shown, with the day on which hours return once none is left."""
     assert budgets.warnings(WEEK, {"2026-11-22": (15.9, 0.0)}, NOW) == []
     warned = budgets.warnings(WEEK, {"2026-11-22": (16.0, 0.0)}, NOW)
     used = "16 of 20 CPU·h this week are used: with none left, nothing new starts"
@@ -57,7 +57,9 @@ def test_most_of_a_budget_is_a_warning() -> None:
 
 
 def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back() -> None:
-    """And whom to ask. What is over the budget does not come back with the first day."""
+    """A refusal has the requested, used and allowed hours, the administrator, and the day on which
+    enough hours return: those over the budget do not return on the first day.
+    """
     spent = {"2026-11-17": (2.5, 0.0), "2026-11-18": (4.0, 0.0), "2026-11-21": (18.5, 0.0)}
     (told,) = refused(WEEK, spent)
     assert "4 cores" in told
@@ -67,7 +69,7 @@ def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back
 
 
 def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
-    """A budget of none of one kind bounds only what asks for it."""
+    """A budget of zero of one kind limits only requests for that kind."""
     none = Budget(cpu_hours=20, gpu_hours=0)
     assert refused(none, {}) == []
     (told,) = refused(none, {}, gpu=1)
@@ -77,18 +79,18 @@ def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
 
 
 def test_without_a_budget_nothing_is_refused() -> None:
-    """However much was used."""
+    """Without a budget nothing is refused, however much was used."""
     assert budgets.problems(spec(), 4.0, None, {"2026-11-22": (1e6, 1e6)}, NOW) == []
     assert budgets.warnings(Budget(), {"2026-11-22": (1e6, 1e6)}, NOW) == []
 
 
 @pytest.mark.parametrize(("hours", "text"), [(0, "0"), (0.05, "0.05"), (3.21, "3.2"), (20, "20")])
 def test_hours_are_short(hours: float, text: str) -> None:
-    """Nobody needs a budget to the second."""
+    """Hours are shown rounded."""
     assert budgets.format_hours(hours) == text
 
 
 def test_a_task_without_a_wish_counts_as_usual() -> None:
-    """Where nothing is asked for, each task counts for as much as its world says."""
+    """Without a request, each task counts with its backend's default."""
     assert budgets.total_cores(spec(cpu=None), 1.0) == 2.0
     assert budgets.total_cores(spec(cpu=1.5), 1.0) == 3.0

@@ -1,4 +1,4 @@
-"""The ledger of one user: every run once, nothing lost, and a size that stays."""
+"""The ledger of one user: every run counts once, no hours are lost, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     start: float = NOON,
     **more: float,
 ) -> AccountedRun:
-    """One worker of two cores and a GPU that held them for so long."""
+    """Return a run of one worker with two cores and a GPU for this long."""
     end = start + seconds
     held = ledger.update_usage(
         None, [("worker", start, end)], end, {"worker": 2.0}, more.get("used")
@@ -35,7 +35,7 @@ def run(
 
 
 def total(told: Ledger | ledger.HoursByDay) -> Hours:
-    """All hours that are written down."""
+    """Return all hours in the ledger."""
     days = told.days if isinstance(told, Ledger) else told
     found = Hours()
     for groups in days.values():
@@ -46,7 +46,7 @@ def total(told: Ledger | ledger.HoursByDay) -> Hours:
 
 
 def test_a_run_counts_once_however_often_it_is_written_down() -> None:
-    """Who writes a run down again, as after a restart, changes nothing."""
+    """Writing a run again, as after a restart, changes nothing."""
     once = ledger.end_run(Ledger(), "a", run(), NOON + 4000)
     assert ledger.end_run(once, "a", run(), NOON + 5000) is once
     assert ledger.begin_run(once, "a", run()) is once
@@ -54,7 +54,7 @@ def test_a_run_counts_once_however_often_it_is_written_down() -> None:
 
 
 def test_a_run_whose_record_goes_unseen_counts_until_its_beginning_at_least() -> None:
-    """What was noted when a run began is counted when nobody saw more of it."""
+    """The facts noted at the start of a run count if its later record was never seen."""
     begun = ledger.begin_run(Ledger(), "a", run(60))
     assert total(begun) == Hours()
     over = ledger.end_run(begun, "a", None, NOON + 100)
@@ -64,7 +64,9 @@ def test_a_run_whose_record_goes_unseen_counts_until_its_beginning_at_least() ->
 
 
 def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
-    """And a day more: whoever looks at an old list counts nothing again."""
+    """A run is remembered while it has a record and a day longer, so that an old list counts
+    nothing again.
+    """
     told = ledger.end_run(ledger.end_run(Ledger(), "a", run(), NOON), "b", run(), NOON)
     later = NOON + ledger.UID_RETENTION + 1
     assert ledger.forget_runs(told, {"a", "b"}, later) is told
@@ -75,7 +77,7 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from("abcdefgh"),  # a uid comes again
+            st.sampled_from("abcdefgh"),  # a uid occurs again
             st.sampled_from(["digits", "mnist", "x"]),
             st.sampled_from(["", "ml101"]),
             st.floats(0, 3 * 86400),
@@ -87,8 +89,8 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 def test_a_windows_sum_is_the_sum_of_its_runs(
     told: list[tuple[str, str, str, float, float]],
 ) -> None:
-    """By whatever the hours are told, and however they fall on days: nothing is lost or doubled,
-    through any number of writes to a disk.
+    """The sum of a window is the same by any grouping and for any days, through any number of
+    writes to a disk.
     """
     book, meant = Ledger(), {}
     for uid, cluster, group, start, seconds in told:
@@ -118,14 +120,14 @@ def test_a_window_leaves_out_other_days() -> None:
 
 
 def test_what_runs_counts_until_now_without_a_write() -> None:
-    """A run that is not over is added to what is read, and the ledger stays as it is."""
+    """An active run is added to the result of a read, and the ledger stays as it is."""
     held = Usage(at=NOON, holding={"worker": 2}, cores={"worker": 1.0})
     days = ledger.add_runs({}, [AccountedRun(cluster="digits", usage=held)], NOON + 1800)
     assert ledger.daily_sums(days) == {LAST: (1.0, 0.0)}
 
 
 def test_clusters_of_two_people_are_two() -> None:
-    """By cluster, a row says whose it is; of one user alone that goes without saying."""
+    """A row by cluster has its user, except in the ledger of one user."""
     days = ledger.add_run({}, run(), NOON + 4000)
     keys = [row.key for row in ledger.hours_rows({"ada": days, "bob": days}, LAST, LAST, "cluster")]
     assert keys == ["ada/digits", "bob/digits"]
@@ -133,7 +135,7 @@ def test_clusters_of_two_people_are_two() -> None:
 
 
 def test_what_nobody_measured_is_not_zero() -> None:
-    """Of runs that were measured and runs that were not, the used hours stand beside the first."""
+    """For runs with and without measurements, used hours are shown next to the measured ones."""
     unknown = ledger.hours_rows(
         {"ada": ledger.add_run({}, run(), NOON + 4000)}, LAST, LAST, "user"
     )[0]
@@ -146,14 +148,14 @@ def test_what_nobody_measured_is_not_zero() -> None:
 
 
 def test_what_was_used_falls_on_the_days_on_which_it_was_held() -> None:
-    """Of a run through midnight each day has its part."""
+    """The used hours of a run through midnight are divided among its days."""
     over = ledger.hours_by_day(run(86400, used=3600.0), NOON + 86400)
     assert [round(held.used, 9) for held in over.values()] == [0.5, 0.5]
 
 
 def test_a_ledger_does_not_grow_without_end() -> None:
-    """Three years of fifty clusters a day stay below what an object of Kubernetes holds, and every
-    hour is still there.
+    """Three years of fifty clusters a day stay below the size limit of a Kubernetes object, without
+    a lost hour.
     """
     chance, book = random.Random(1), Ledger()
     days = 1100

@@ -1,4 +1,4 @@
-"""CPU- and GPU-hours of a run: exact over restarts of who counts, by day, for any moment."""
+"""CPU- and GPU-hours of a run: exact over restarts of the counter, by day, for any time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nothing_is_written_before_a_task_holds_something() -> None:
 
 
 def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
-    """When somebody looked changes nothing: here 100 s after a start, and 50 s after an end."""
+    """The time of observation changes nothing: here 100 s after a start, and 50 s after an end."""
     first = ledger.update_usage(None, [("worker", NOON, None)], NOON + 100, CORES)
     assert ledger.seconds_by_type(first, NOON + 100) == {"worker": 100}
     last = ledger.update_usage(first, [("worker", NOON, NOON + 150)], NOON + 200, CORES)
@@ -43,7 +43,7 @@ def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
 
 
 def test_what_runs_is_counted_without_a_write() -> None:
-    """The record of a run in which nothing begins or ends stays the same object."""
+    """The record of a run without starts and ends stays the same object."""
     spans = [("worker", NOON, None), ("ps", NOON + 10, None)]
     first = ledger.update_usage(None, spans, NOON + 20, CORES)
     assert ledger.update_usage(first, spans, NOON + 5000, CORES) is first
@@ -61,7 +61,7 @@ def test_a_day_ends_at_midnight() -> None:
 
 
 def test_of_very_long_runs_the_oldest_days_are_one() -> None:
-    """No record grows without end, and no second is lost by that."""
+    """The oldest days of very long runs are merged, without a lost second."""
     held = None
     for day in range(100):
         start = NOON + day * ledger.DAY
@@ -72,18 +72,18 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """After a restart the world may have forgotten when a task began, or that it ever did."""
+    """After a restart the start of a task, or the task itself, may be unknown."""
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )
     told = [("worker", None, NOON + 30), ("worker", None, NOON + 40), ("worker", None, NOON + 50)]
     last = ledger.update_usage(first, told, NOON + 60, CORES)
-    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}  # two were held, not three
+    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}  # two had resources, not three
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_looking_more_or_less_often_gives_the_same_sum(seed: int) -> None:
-    """Any number of looks, with who counts restarted at each, comes to what the tasks held."""
+    """Any number of observations, each with a restarted counter, gives the tasks' real hours."""
     chance = random.Random(seed)
     spans = [
         (kind, start := NOON + chance.uniform(0, 500), start + chance.uniform(1, 90000))
@@ -121,7 +121,9 @@ def _seen(name: str, since: float, ended: float | None = None) -> ObservedTask:
 
 
 def test_a_run_has_its_cpu_and_gpu_hours() -> None:
-    """Two workers of 2 cores and a GPU for an hour, and half a core for the server beside them."""
+    """Two workers of 2 cores and a GPU for an hour, and a server with half a core, have these
+    hours.
+    """
     spec = _spec()
     status = Status(phase=Phase.STARTING, reason=Reason.STARTING, started_at=NOON)
     tasks = {n: _seen(n, NOON) for n in ("ps-0", "worker-0", "worker-1")}
@@ -132,11 +134,11 @@ def test_a_run_has_its_cpu_and_gpu_hours() -> None:
     seen = Observation(tasks={**tasks, **over})
     ended = decide(spec, "digits-1", running, seen, NOON + 3700).status
     assert ended.phase is Phase.SUCCEEDED
-    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)  # the server goes on
+    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)  # the server continues
 
 
 def test_what_the_world_asks_for_comes_before_the_spec() -> None:
-    """A cluster's default for who asks for nothing counts, too."""
+    """A cluster's default for tasks without requests counts, too."""
     spec = Spec(
         mode=Mode.BETWEEN_GRAPH,
         replicas=ReplicaSet(worker=Replicas(count=1)),

@@ -1,4 +1,4 @@
-"""How full a user's folders are: what is measured, warned of and refused."""
+"""The use of a user's folders: measurement, warnings and refusals."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ MUCH = Limit(total=1e15, free=1e15)
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
-    """Nothing is remembered of another test."""
+    """Clear the cache of other tests."""
     folder_sizes._CACHE.clear()
 
 
 def put(file: Path, size: int) -> None:
-    """A file that takes so many bytes."""
+    """Write a file that takes this number of bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(os.urandom(size))
 
 
 def test_folders_are_measured_by_what_lies_in_them(tmp_path: Path) -> None:
-    """Each folder counts what lies in it and in no other of them; a log folder tells its runs, the
-    largest first; no link is followed.
+    """Each folder counts only its own contents; a log folder lists its runs, the largest first;
+    links are not followed.
     """
     put(tmp_path / "model.h5", 3 * MIB)
     put(tmp_path / "notes" / "a" / "b.txt", MIB)
@@ -67,7 +67,7 @@ def test_folders_are_measured_by_what_lies_in_them(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
-    """A folder that is not there holds nothing; one that is none says why it was not measured."""
+    """A missing folder is empty; one that is not a folder has a reason why it was not measured."""
     put(tmp_path / "file", 1)
     missing, none = measure(
         [MeasuredFolder("data", tmp_path / "no", 1), MeasuredFolder("log", tmp_path / "file", 1)]
@@ -79,7 +79,7 @@ def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
 
 
 def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much lies in a folder, measuring it ends, and says that there is more."""
+    """The walk of a folder of any size ends, and reports that there is more."""
     monkeypatch.setattr(folder_sizes, "MOST_ENTRIES", 20)
     for number in range(50):
         put(tmp_path / "many" / str(number), 5000)
@@ -89,7 +89,7 @@ def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -> None:
-    """A folder with a file system of its own is as full as that, whatever its files add up to."""
+    """A folder with its own file system is as full as that, whatever the sum of its files."""
     script = (
         "import sys; from pathlib import Path; import msgspec\n"
         "from tfcluster_magic.quota import storage\n"
@@ -121,7 +121,9 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
 
 
 def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
-    """From 80 % there is a warning with what could go, and when it is full a refusal instead."""
+    """From 80 % there is a warning with candidates to delete, and when it is full a refusal
+    instead.
+    """
     volume = storage.FolderUsage(
         name="data",
         path="/data",
@@ -142,8 +144,8 @@ def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
 def test_launches_are_refused_when_a_folder_is_full(
     own_folders: Path, here: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., None]
 ) -> None:
-    """A user whose log folder is nearly full is warned at a launch, one whose is full refused with
-    what to do; having done it, they launch again.
+    """A user whose log folder is nearly full gets a warning at a launch; with a full one the launch
+    is refused with a remedy, after which it succeeds.
     """
     limits = own_folders / "ada.json"
     limits.write_text('{"storage": {"log": "10Mi"}}')
@@ -180,8 +182,8 @@ def test_launches_are_refused_when_a_folder_is_full(
 def test_claims_are_measured_from_inside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_folders: Path
 ) -> None:
-    """A notebook on Kubernetes measures the claims that it mounts, by the sizes that the operator
-    told; from elsewhere, and of a claim without a volume, nothing is said.
+    """A notebook on Kubernetes measures its mounted claims, with the sizes that the operator
+    published; from elsewhere, and for a claim without a volume, nothing is reported.
     """
     claims = {"log": ClaimFacts(size=10.0 * MIB), "data": ClaimFacts()}
     policy = Policy(log_path=str(tmp_path / "log"), data_path=str(tmp_path / "data"))

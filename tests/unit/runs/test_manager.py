@@ -1,4 +1,4 @@
-"""The one door to clusters, through the real local backend; no program needs TensorFlow."""
+"""The manager with the real local backend; no program needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tfcluster_magic.progress.run_observation import silence
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase, TFCluster
 
-__all__ = ["here", "manager"]  # fixtures, as if written here
+__all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_a_launched_program_runs_on_every_task(manager: ClusterManager) -> None:
-    """Launch, wait, read the output: the whole of the Python interface in three lines."""
+    """Launch, wait and logs are the Python interface, in three lines."""
     run = manager.launch("hello.py", workers=2, ps=0)
     ended = manager.wait(run.metadata.name, 180)
 
@@ -44,7 +44,7 @@ def test_a_launched_program_runs_on_every_task(manager: ClusterManager) -> None:
 def test_a_large_program_runs_and_its_snapshot_stays(
     manager: ClusterManager, here: Path, own_folders: Path
 ) -> None:
-    """A program beyond what a record holds is kept in the workspace, for reruns."""
+    """A program too large for a record is kept in the workspace, for reruns."""
     (here / "large.py").write_text(HELLO + "#" * 200_000)
     run = manager.launch("large.py", workers=1)
     manager.wait(run.metadata.name, 180)
@@ -58,7 +58,7 @@ def test_a_large_program_runs_and_its_snapshot_stays(
 def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
     manager: ClusterManager, here: Path, own_folders: Path
 ) -> None:
-    """A launch without room takes its snapshot with it."""
+    """A launch refused for lack of resources removes its snapshot."""
     (here / "large.py").write_text(HELLO + "#" * 200_000)
     with pytest.raises(PreflightRefused, match="GPU"):
         manager.launch("large.py", gpu=64)
@@ -70,7 +70,7 @@ def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
 def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
     manager: ClusterManager,
 ) -> None:
-    """Two launches of one given name collide; of one program they do not."""
+    """Two launches with one given name collide; two of one program do not."""
     manager.launch("sleep.py", workers=1, name="mine")
     with pytest.raises(NameTaken, match="mine"):
         manager.launch("sleep.py", workers=1, name="mine")
@@ -84,7 +84,7 @@ def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
 def test_waiting_for_a_failed_run_raises_with_the_cause(
     manager: ClusterManager, here: Path
 ) -> None:
-    """Who waits learns which task failed and why."""
+    """Waiting for a failed run raises an error with the failed task and the reason."""
     (here / "bad.py").write_text("raise ValueError('no such column')\n")
     run = manager.launch("bad.py", workers=1)
     with pytest.raises(ClusterFailed, match=r"bad-1 failed: worker-0 .*no such column"):
@@ -92,7 +92,7 @@ def test_waiting_for_a_failed_run_raises_with_the_cause(
 
 
 def test_waiting_in_vain_raises_and_the_run_goes_on(manager: ClusterManager) -> None:
-    """A timeout bounds the wait, never the run."""
+    """A timeout ends the wait, never the run."""
     run = manager.launch("sleep.py", workers=1)
     with pytest.raises(WaitTimeout, match="It goes on"):
         manager.wait(run.metadata.name, 0.2)
@@ -101,7 +101,7 @@ def test_waiting_in_vain_raises_and_the_run_goes_on(manager: ClusterManager) -> 
 
 
 def test_waiting_for_a_stopped_run_raises_with_the_reason(manager: ClusterManager) -> None:
-    """A run that somebody else stopped is no success to who waits."""
+    """Waiting for a stopped run raises an error with the reason."""
     run = manager.launch("sleep.py", workers=1)
     manager.wait(run.metadata.name, 180, until=Until.READY)
     threading.Timer(0.2, manager.stop, (run.metadata.name, "the room is needed")).start()
@@ -153,7 +153,7 @@ def _names(runs: list[TFCluster]) -> list[str]:
 def test_following_the_output_ends_with_the_run_and_not_with_its_parameter_servers(
     manager: ClusterManager, here: Path
 ) -> None:
-    """After the workers' success nobody waits 30 s for the parameter servers to be reclaimed."""
+    """Following ends with the workers' success, not 30 s later with the reclaim."""
     (here / "train.py").write_text(
         "import os, time\nprint('start', flush=True)\n"
         "time.sleep(600 if os.environ['TFCLUSTER_TASK_TYPE'] == 'ps' else 0.5)\nprint('end')\n"
@@ -168,7 +168,7 @@ def test_following_the_output_ends_with_the_run_and_not_with_its_parameter_serve
 def test_deleting_a_run_stops_it_first_and_removes_its_output_when_asked(
     manager: ClusterManager, own_folders: Path
 ) -> None:
-    """After delete with logs nothing is left of a run that was going on."""
+    """Delete with logs stops a running run and leaves nothing."""
     manager.launch("sleep.py", workers=1)
     manager.delete("sleep", with_logs=True)
 
@@ -178,14 +178,14 @@ def test_deleting_a_run_stops_it_first_and_removes_its_output_when_asked(
 
 
 def test_a_program_cluster_cannot_be_connected_to(manager: ClusterManager) -> None:
-    """Connect says why not, and what would work."""
+    """The error of connect gives the reason and an alternative."""
     manager.launch("sleep.py", workers=1)
     with pytest.raises(Conflict, match=r"--mode in-graph"):
         manager.reachable("sleep")
 
 
 def test_an_in_graph_cluster_is_reachable_when_all_ports_accept(manager: ClusterManager) -> None:
-    """The addresses of the record are those that a client connects to."""
+    """A client connects to the addresses in the record."""
     manager.launch(mode="in-graph", workers=1, ps=1)
     cluster = manager.reachable("in-graph", 60)
 
@@ -196,7 +196,7 @@ def test_an_in_graph_cluster_is_reachable_when_all_ports_accept(manager: Cluster
 
 
 def test_an_unknown_backend_is_refused_with_those_there_are() -> None:
-    """A wrong configuration says what is allowed."""
+    """An unknown backend is refused with the allowed ones."""
     with pytest.raises(TraitError, match="local"):
         ClusterManager(backend_name="cloud")
 
@@ -214,7 +214,7 @@ def test_the_managers_folders_go_before_the_environments(own_folders: Path, here
 
 
 def test_a_silent_task_is_told(manager: ClusterManager) -> None:
-    """After five minutes without output status says since when, and of whom."""
+    """After five minutes without output status names the tasks and the time."""
     run = manager.launch("sleep.py", workers=2)
     cluster = manager.wait(run.metadata.name, 180, until=Until.READY)
     wait_until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))
@@ -230,7 +230,7 @@ def _log(cluster: TFCluster, index: int) -> Path:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """Neither IPython, TensorFlow, jinja2 nor asyncio is there after the manager is imported."""
+    """Importing the manager imports neither IPython, TensorFlow, jinja2 nor asyncio."""
     heavy = "IPython tensorflow jinja2 asyncio yaml http.client tfcluster_magic.program"
     script = (
         "import sys; from tfcluster_magic import ClusterManager; ClusterManager(); "

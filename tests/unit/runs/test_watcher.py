@@ -1,4 +1,4 @@
-"""What the watcher knows when a verb and the watch tell of the same run, in any order."""
+"""The watcher's state when a verb and the watch report the same run, in any order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, Stop, TF
 
 
 class Told(LocalBackend):
-    """A backend whose watch tells what a test says, when it says it."""
+    """A backend whose watch reports what the test gives it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,21 +26,21 @@ class Told(LocalBackend):
         self._taken = threading.Semaphore(0)
 
     def say(self, *changes: TFCluster | Removed | None) -> None:
-        """Tell these, and wait until the last has been taken."""
+        """Report these, and wait until the last has been taken."""
         for change in (*changes, None):
             self._said.put(change)
         for _ in (*changes, None):
             assert self._taken.acquire(timeout=120)
 
     def end(self) -> None:
-        """Let the watch see that nobody listens."""
+        """Let the watch notice that it has no listeners."""
         self._said.put(None)
 
     def watch(self, ref: str | None = None) -> Iterator[Any]:
         yield None
         while True:
             yield self._said.get()
-            self._taken.release()  # the watcher is back for more
+            self._taken.release()  # the watcher has returned for more
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def backend() -> Told:
 
 @pytest.fixture
 def heard() -> list[tuple[str, WatchedRun | None]]:
-    """What a listener has been told."""
+    """Return the reports to a listener."""
     return []
 
 
@@ -84,7 +84,7 @@ def phases(heard: list[tuple[str, WatchedRun | None]]) -> list[str]:
 def test_what_a_verb_answers_is_known_at_once(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """Who listens hears of a verb's answer before the watch does, and then not again."""
+    """A listener gets the result of a verb before the watch's report, and only once."""
     watcher.learn(run())
     assert watcher.known()["digits-1"].cluster == run()
     backend.say(run())
@@ -94,7 +94,7 @@ def test_what_a_verb_answers_is_known_at_once(
 def test_an_end_is_not_taken_back(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A record that the watch had read before a stop, or before the end, changes nothing."""
+    """A record that the watch read before a stop, or before the end, changes nothing."""
     stopping = asked_to_end(run())
     over = asked_to_end(run(phase=Phase.STOPPED))
     backend.say(run())
@@ -110,7 +110,7 @@ def test_an_end_is_not_taken_back(
 def test_a_removed_run_does_not_come_back(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A run that a verb has removed stays so, whatever the watch had read of it before."""
+    """A run that a verb has deleted stays deleted, whatever the watch had read before."""
     backend.say(run())
     watcher.removed("digits-1", "first")
     backend.say(run(phase=Phase.STOPPED), Removed("digits-1"))
@@ -121,7 +121,7 @@ def test_a_removed_run_does_not_come_back(
 def test_a_name_that_is_used_again_is_another_run(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """That the first run of a name is gone, told late, does not touch the second."""
+    """A late report that the first run of a name is gone does not affect the second."""
     backend.say(run())
     watcher.removed("digits-1", "first")
     watcher.learn(run("second"))

@@ -12,7 +12,7 @@ from tfcluster_magic.spec.names import derive, is_valid, parse_ref, parse_task, 
 
 @given(st.text(max_size=80))
 def test_any_text_gives_a_valid_name(text: str) -> None:
-    """Whatever a program is called, its cluster has a valid name."""
+    """For any name of a program, its cluster has a valid name."""
     assert is_valid(derive(text))
 
 
@@ -24,18 +24,18 @@ def test_a_derived_name_stays_recognisable() -> None:
 
 @given(st.text(max_size=80).map(derive), st.integers(1, 10**6))
 def test_a_run_reads_back_as_its_cluster_and_number(cluster: str, run: int) -> None:
-    """`digits-2` can only be run 2 of digits."""
+    """`digits-2` can only be read as run 2 of digits."""
     assert parse_ref(run_name(cluster, run)) == (cluster, run)
     assert parse_ref(cluster) == (cluster, None)
 
 
 @pytest.mark.parametrize("ref", ["digits-" + "9" * 5000, "digits-\u0663", "digits-1\n", "-1"])
 def test_a_ref_that_is_no_run(ref: str) -> None:
-    """A number that no run can have is no number of a run."""
+    """A number that no run can have is part of the name."""
     assert parse_ref(ref) == (ref, None)
 
 
 @given(st.sampled_from(TaskType), st.integers(0, 999))
 def test_a_task_reads_back(task_type: TaskType, index: int) -> None:
-    """`worker-3` is worker 3."""
+    """`worker-3` is read as worker 3."""
     assert parse_task(task_name(task_type, index)) == (task_type, index)

@@ -1,4 +1,4 @@
-"""What a record takes in etcd: how texts count, and that no record takes more than is said."""
+"""The size of a record in etcd: how texts count, and the maximum of a record."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def as_in_go(content: object) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
-    """A text counts for the bytes of its JSON in etcd, never for fewer; two characters that nobody
-    writes count for one more.
+    """A text counts for the bytes of its JSON in etcd, never for fewer; two rare characters count
+    for one more.
     """
     stored = len(as_in_go(text).encode()) - 2
     assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
@@ -62,7 +62,7 @@ def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_the_policy_counts_the_same(text: str) -> None:
-    """The patterns by which the admission policy counts find as many bytes."""
+    """The patterns of the admission policy count as many bytes."""
     escaped, long = re.findall(r"findAll\(r'(.*?)'\)", sizes.stored_bytes_in_cel("t"))
     more = (
         len(re.findall(re.sub(r"\\x\{(....)\}", r"\\u\1", each), text)) for each in (escaped, long)
@@ -72,13 +72,13 @@ def test_the_policy_counts_the_same(text: str) -> None:
 
 
 def test_every_field_of_the_table_has_a_case() -> None:
-    """The border is tried with each of them, here and on Kubernetes."""
+    """Every field of the table has a case, here and on Kubernetes."""
     assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
 
 
 @pytest.mark.parametrize("path", SPECS)
 def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
-    """Texts of 64 KiB are taken and one byte more is refused, whatever field they are in."""
+    """Texts of 64 KiB are accepted and one byte more is refused, whatever field they are in."""
     assert counted(path) > 0
     spec = filled(SPECS[path])
     assert size(spec) == PAYLOAD_BYTES
@@ -89,7 +89,7 @@ def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
 
 @pytest.mark.parametrize("path", SPECS)
 def test_what_is_counted_is_what_is_stored(path: str) -> None:
-    """The JSON of a field has the bytes that it counts for, and names of fields beside them."""
+    """The JSON of a field has the bytes for which it counts, plus the names of fields."""
     spec = resource_form.write(Spec, SPECS[path])
     for name in path.split("."):
         spec = spec[name]
@@ -101,13 +101,13 @@ def test_what_is_counted_is_what_is_stored(path: str) -> None:
 
 
 def counted(path: str) -> int:
-    """How many bytes the field of a case counts for."""
+    """Return how many bytes the field of a case counts for."""
     return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
 
 
 def test_a_cached_record_keeps_no_text_of_any_length() -> None:
-    """The operator keeps nothing in memory of what a user may make as long as a record may be; of
-    pods and names, which are short, it keeps what turns read.
+    """The operator's caches keep no text of unlimited length; of pods and names, which are short,
+    they keep what turns read.
     """
     for path in SPECS:
         spec = resource_form.write(Spec, filled(SPECS[path]))
@@ -119,11 +119,11 @@ def test_a_cached_record_keeps_no_text_of_any_length() -> None:
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
-    """What a value takes at most, without texts of the table; of one with a pattern no character
-    takes more than a byte.
+    """Return the maximum bytes of a value, without texts of the table; in one with a pattern no
+    character takes more than a byte.
     """
     if any(path == each.path for each in sizes.PAYLOAD):
-        return 4  # brackets, and a sign between
+        return 4  # brackets and a separator
     if "$ref" in node:
         return most_bytes(definitions[node["$ref"].rsplit("/")[-1]], definitions, path)
     if "anyOf" in node:
@@ -145,26 +145,26 @@ def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: st
 
 
 def test_all_other_fields_of_a_spec_are_bounded() -> None:
-    """What stands in no table has a bound of its own, and all of it takes no more than is said; of
-    claims and secrets the names of their fields are counted here.
+    """Every field outside the table has its own limit, and all together keep the stated maximum;
+    for claims and secrets the names of their fields count here.
     """
     whole = sizes_schema()
     beside = 20 * len('{"claimName":,"path":,"readOnly":false,"subPath":},')
     beside += 20 * len('{"name":,"path":,"variables":{}},') + 10 * len('{"name":},')
-    metadata = 2000  # name, namespace, uid, times, and what stands around each
+    metadata = 2000  # name, namespace, uid, times, and their field names
     spec = most_bytes(whole["$defs"]["Spec"], whole["$defs"], "")
     assert spec + beside + metadata <= sizes.OTHER_BYTES
 
 
 def sizes_schema() -> Mapping[str, Any]:
-    """The JSON Schema of the models."""
+    """Return the JSON Schema of the models."""
     from tfcluster_magic.spec import schema
 
     return schema()
 
 
 def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
-    """The fields of a spec under one name are less than the policy counts for them."""
+    """The managed fields of a spec under one name are smaller than the policy counts for them."""
     spec = crd.object_schema()["properties"]["spec"]
     entry = {
         "manager": "",
@@ -180,7 +180,7 @@ def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
 
 
 def owned(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Which fields of a schema somebody has written who wrote all of them."""
+    """Return the managed fields of a client that wrote all fields of a schema."""
     if node.get("x-kubernetes-map-type") == "atomic" or "properties" not in node:
         assert node.get("type") != "object" or "x-kubernetes-map-type" in node, node
         return {}
@@ -193,7 +193,7 @@ LONG = "<" * 4000
 
 
 def failed(task: str, text: str = LONG) -> TaskFailure:
-    """A task whose output was as long as Kubernetes keeps, in each place."""
+    """Return a task with the longest output that Kubernetes keeps, in each place."""
     told = TaskExit(
         cause=Cause.ERROR,
         finished_at=1.5e9,
@@ -214,7 +214,7 @@ def failed(task: str, text: str = LONG) -> TaskFailure:
 
 
 def largest() -> Status:
-    """A status with the most of everything that the operator ever puts there."""
+    """Return a status with the most of everything that the operator ever writes."""
     said = Message(code="Refused", params={"why": LONG})
     days = {
         f"2026-{month:02}-{day:02}": dict.fromkeys(TYPES, 1e8)
@@ -258,8 +258,8 @@ TYPES = ("chief", "worker", "ps", "evaluator")
 
 
 def test_a_status_never_takes_more_than_is_said() -> None:
-    """However much programs print and however often tasks fail, a status stays within its bytes,
-    and what decides on the run stays in it.
+    """However much programs print and however often tasks fail, a status keeps its limit, and the
+    facts for decisions stay in it.
     """
     status = largest()
     written = custom_resource.write_status(status, 7)
@@ -281,7 +281,7 @@ def test_a_status_never_takes_more_than_is_said() -> None:
 
 
 def crashed(task: str, line: str) -> TaskFailure:
-    """A task with twenty lines of output, and an error that is as long as two of them."""
+    """Return a task with twenty lines of output, and an error as long as two of them."""
     told = TaskExit(cause=Cause.ERROR, finished_at=1.5e9, last_lines=(line,) * 20, error=line * 2)
     return TaskFailure(task=task, attempt=1, exit=told)
 
@@ -298,8 +298,8 @@ def crashed(task: str, line: str) -> TaskFailure:
 def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
-    """Lines of the tasks that failed after the first one go before older events, these before the
-    words of those tasks, and what the first one printed goes last.
+    """A status that is too large first loses lines of tasks that failed later, then older events,
+    then the messages of those tasks, and last the output of the first.
     """
     status = Status(
         phase=Phase.FAILED,
@@ -316,7 +316,7 @@ def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
 
 
 def refusal(count: int, length: int = 300) -> Status:
-    """The status of a run that is refused for so many reasons."""
+    """Return the status of a run that is refused for this number of reasons."""
     problems = [Problem(f"spec.env.A{n}", "x" * length, "use less") for n in range(count)]
     said = InvalidRequest(problems, Message("RecordWrong", {"name": "digits-1"})).message
     told = Message("Refused", {"why": said})
@@ -328,8 +328,8 @@ def refusal(count: int, length: int = 300) -> Status:
     ("count", "shown"), [(5, 5), (12, 12), (30, 30), (60, 60), (110, 20), (1000, 20)]
 )
 def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown: int) -> None:
-    """The text stands in a status several times: what repeats it goes before a problem does, and of
-    a hundred the first are told and how many more there are, in every language.
+    """The message is in a status several times: repetitions are removed before problems, and of a
+    hundred problems the first are listed with the number of the others, in every language.
     """
     written = custom_resource.write_status(refusal(count))
     assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES
@@ -346,7 +346,7 @@ def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown
 
 
 def test_one_problem_of_any_length_is_told_as_far_as_there_is_room() -> None:
-    """A status whose one sentence is too long keeps the first thousand characters of it."""
+    """A status whose only message is too long keeps its first thousand characters."""
     (told,) = refusal(1).messages
     status = replace(refusal(1), message="<" * 6000, messages=(told,) * 100)
     kept = custom_resource.read_status({"status": custom_resource.write_status(status)})
@@ -354,7 +354,7 @@ def test_one_problem_of_any_length_is_told_as_far_as_there_is_room() -> None:
 
 
 def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> None:
-    """What is left out is added up."""
+    """The numbers of omitted problems are added."""
     (told,) = refusal(1000).messages
     for most in (20, 5, 7):
         told = with_few_problems(told, most)
@@ -362,5 +362,5 @@ def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> Non
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
-    """Among them one that takes six bytes as a control character, and one that takes four as is."""
+    """The text of the cases has a control character of six bytes, and a character of four."""
     assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

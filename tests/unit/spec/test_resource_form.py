@@ -1,4 +1,4 @@
-"""The form of a spec and a status in the Kubernetes API: what goes there comes back."""
+"""The form of a spec and a status in the Kubernetes API, and back."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ STATUS = Status(
 
 
 def test_a_spec_is_written_by_the_conventions() -> None:
-    """Quantities, seconds, RFC 3339, constants and references; a part of a second is a whole one,
-    as a run shall not have less time than was asked for.
+    """A spec uses quantities, seconds, RFC 3339, constants and references; a part of a second is
+    rounded up, so that a run does not get less time than requested.
     """
     assert resource_form.write(Spec, HERE) == THERE
     back = {**HERE, "lifecycle": {**HERE["lifecycle"], "grace": 1}}
@@ -98,7 +98,7 @@ def test_a_spec_by_the_names_of_python_is_read_as_it_is() -> None:
 
 
 def test_a_status_comes_back_as_it_was() -> None:
-    """No value is lost, and nothing there is a floating-point number."""
+    """No value is lost, and none is a floating-point number."""
     there = json.loads(json.dumps(resource_form.write(Status, msgspec.to_builtins(STATUS))))
 
     assert floats(there) == []
@@ -119,7 +119,7 @@ def test_a_status_comes_back_as_it_was() -> None:
 
 
 def floats(value: Any, path: str = "") -> list[str]:
-    """Where floating-point numbers are."""
+    """Return the paths of floating-point numbers."""
     if isinstance(value, dict):
         return [found for key, part in value.items() for found in floats(part, f"{path}.{key}")]
     if isinstance(value, list):
@@ -154,7 +154,7 @@ def test_cores_are_any_quantity(said: object, cores: float) -> None:
     ],
 )
 def test_memory_is_any_quantity(said: object, here: object) -> None:
-    """Memory is written as in a pod; what is no amount is left to be refused in words."""
+    """Memory is written as in a pod; an invalid amount is left for validation."""
     there = {"size": said}
     assert resource_form.read(resource_form.MODELS["DataClaim"], there)["size"] == here
 
@@ -174,7 +174,7 @@ def test_times_are_any_of_rfc_3339(text: str) -> None:
 
 
 def test_a_time_is_the_same_after_it_was_written_twice() -> None:
-    """The status of a run is not written anew because it was read."""
+    """Reading and writing a status again does not change its times."""
     for at in (1769860800.1234567, 1769860800.9999999, 0.1, 1e9 / 3):
         once = resource_form.parse_time(resource_form.format_time(at))
         assert abs(once - at) < 1e-6
@@ -183,7 +183,7 @@ def test_a_time_is_the_same_after_it_was_written_twice() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "many", {}, [], True, float("nan"), 10**400])
 def test_what_is_not_understood_is_left_to_be_refused(wrong: object) -> None:
-    """Neither direction raises: whoever reads the result has the words."""
+    """Neither direction raises: a value that is not understood is left for validation."""
     for kind in resource_form.MODELS.values():
         names = {form.name: wrong for form in resource_form.forms(kind).values()}
         resource_form.read(kind, {**names, "params": wrong, "exit": wrong, "counts": wrong})
@@ -191,7 +191,7 @@ def test_what_is_not_understood_is_left_to_be_refused(wrong: object) -> None:
 
 
 def test_a_problem_names_the_field_as_it_is_in_the_resource() -> None:
-    """Also inside lists, and where a name has dots."""
+    """A problem has the field's path in the resource, also inside lists and for names with dots."""
     for here, there in {
         "spec.lifecycle.maxDuration": "spec.lifecycle.maxDurationSeconds",
         "spec.pods.volumes[0].claim": "spec.pods.volumes[0].claimName",

@@ -1,6 +1,4 @@
-"""Logs of runs on Kubernetes: many tasks, some that cannot be read, servers that are away, and the
-last lines.
-"""
+"""Logs of runs on Kubernetes: many tasks, unreadable ones, servers that are down, last lines."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ def server() -> Iterator[KubeServer]:
 
 
 class Together:
-    """Let questions go in groups of `size`: each waits for the others of its group.
+    """A gate that lets requests pass in groups of `size`: each waits for the others of its group.
 
-    A group that stays small goes as it is. The reader gives lines task by task, and asks only so
-    far ahead: a question that comes late may be left alone with fewer than `size`.
+    An incomplete group passes after a while. The reader returns lines task by task, and requests
+    only a few tasks ahead: a late request may be left with fewer than `size`.
     """
 
     def __init__(self, size: int) -> None:
@@ -58,7 +56,7 @@ class Together:
 
 
 class TogetherLog(NodeLog):
-    """A log whose node answers the first question only beside others."""
+    """A log whose node answers the first request only together with others."""
 
     def __init__(self, together: Together) -> None:
         super().__init__()
@@ -81,8 +79,8 @@ def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
-    """Many tasks are asked at the same time: 200 of them show their last lines in a quarter at most
-    of the time that one after the other would take.
+    """Many tasks are read at the same time: 200 of them show their last lines in at most a quarter
+    of the time for one after the other.
     """
     together = Together(8)
     for worker in range(200):
@@ -100,7 +98,7 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines stand in the order of time although tasks answer in turn; none waits for long."""
+    """Lines are in the order of time although tasks answer in turn; none waits for long."""
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
@@ -119,7 +117,7 @@ def test_lines_wait_for_the_answers_of_other_tasks() -> None:
 
 
 def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backlog of one task goes on, the earliest lines first, before it fills the memory."""
+    """The backlog of one task is returned, the earliest lines first, before it fills the memory."""
     monkeypatch.setattr(log_following, "MOST_WAITING", 1000)
     sorter, given = TimeSorter(2), 0
     for part in range(6):
@@ -136,8 +134,8 @@ def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.Mon
 
 
 def test_quiet_tasks_are_asked_seldom() -> None:
-    """Whoever follows 600 tasks asks no more than 40 questions a second, of a quiet one it is every
-    8 s, and a task that begins to print is asked soon again.
+    """To follow 600 tasks takes at most 40 requests a second; a quiet one is read every 8 s, and a
+    task that starts to print is read soon again.
     """
     turns, asked, now = PollSchedule(600), 0, 0.0
     while now < 60:
@@ -161,8 +159,8 @@ def test_quiet_tasks_are_asked_seldom() -> None:
 
 
 def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
-    """However long a task was quiet, a pod that begins or ends is asked soon: also one that changed
-    while it was asked.
+    """However long a task was quiet, a pod that starts or ends is read soon, also one that changed
+    during a request.
     """
     turns = PollSchedule(1)
     for now in (0.0, 10.0, 20.0, 30.0):
@@ -177,7 +175,7 @@ def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
 
 
 def test_more_that_is_there_is_read_at_once() -> None:
-    """A task whose lines were not all read is asked again without a pause, after the others."""
+    """A task whose lines were not all read is read again without a delay, after the others."""
     turns = PollSchedule(3)
     assert turns.due(0.0, 2) == [0, 1]
     assert turns.due(0.0, 2) == [2]
@@ -187,8 +185,8 @@ def test_more_that_is_there_is_read_at_once() -> None:
 
 
 def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
-    """Where one node does not answer, all other tasks are shown, and a line says what is missing
-    and why.
+    """If one node does not answer, all other tasks are shown, and a line names the missing one and
+    the reason.
     """
     for worker in range(3):
         log = NodeLog()
@@ -208,7 +206,7 @@ def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServ
 
 
 def test_no_task_can_be_read(server: KubeServer) -> None:
-    """Where nothing at all can be read, that is an error and no empty log."""
+    """If no task can be read, that is an error and not an empty log."""
     put_pod(server, 0, NodeLog())
     server.refuses = lambda _method, where: (
         Refusal(503, "ServiceUnavailable") if where.endswith("/log") else None
@@ -220,8 +218,8 @@ def test_no_task_can_be_read(server: KubeServer) -> None:
 def test_following_says_when_the_server_is_away_and_goes_on(
     server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the API server does not answer, whoever follows is told so once, hears a word again
-    and again, and gets every line when it answers again.
+    """While the API server does not answer, a follower gets one message, then `None` repeatedly,
+    and every line when the server answers again.
     """
     monkeypatch.setattr(log_following, "REPORT_AFTER", 0.3)
     log = NodeLog()
@@ -247,7 +245,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
 
 
 def end_while_followed(server: KubeServer, folder: Path | None) -> list[str]:
-    """What a follower is given of a run whose pod goes before its last line was read."""
+    """Return the output of a follower whose run's pod is deleted before its last line was read."""
     log = NodeLog()
     log.say("a")
     put_pod(server, 0, log)
@@ -263,15 +261,13 @@ def end_while_followed(server: KubeServer, folder: Path | None) -> list[str]:
 def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
     server: KubeServer, tmp_path: Path
 ) -> None:
-    """Following a run to its end gives the lines that a pod took with it, from the copy in /log."""
+    """A follower gets the lines of a deleted pod from the copy in /log."""
     (tmp_path / "worker-0.log").write_text("a\nb\nno newline")
     assert end_while_followed(server, tmp_path) == ["a", "b", "no newline"]
 
 
 def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
-    """Where /log is not mounted, whoever follows is told that last lines may be missing, and where
-    they are.
-    """
+    """Without /log a follower is told that last lines may be missing, and where they are."""
     first, second = end_while_followed(server, None)
     assert first == "a"
     assert second.startswith("tfcluster: the last lines of worker-0 may be missing")
@@ -279,7 +275,7 @@ def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
 
 
 def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer) -> None:
-    """Following what is over gives the last lines that were asked for, and ends."""
+    """Following a finished run returns the requested last lines, and ends."""
     log = NodeLog()
     log.say("a", "b", "c")
     put_pod(server, 0, log, "Succeeded")

@@ -1,4 +1,4 @@
-"""Users are told when the operator does not answer, and never while it answers."""
+"""Reports of an operator that does not answer, and none while it answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def server() -> Iterator[KubeServer]:
 def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
-    """Return a user's backend that asks the server at every question."""
+    """Return a user's backend that asks the server at every call."""
     monkeypatch.setattr(namespace_access, "CHECK_INTERVAL", 0.0)
     return backend(server, tmp_path, monkeypatch)
 
@@ -74,7 +74,7 @@ def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
 
 
 def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
-    """Post a run."""
+    """Create a run."""
     cluster, _dash, run = name.rpartition("-")
     body = custom_resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
     told = resource_form.write(Status, status)
@@ -129,9 +129,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
 def test_the_clock_of_the_client_counts_for_nothing(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    """A client whose clock is a day wrong is told of a real outage only, in the time of its own
-    clock.
-    """
+    """A client whose clock is a day wrong reports only real outages, in its own clock's time."""
     clock = Clock(skew)
     monkeypatch.setattr(namespace_access, "time", clock)
     renew(server)
@@ -145,8 +143,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If the Lease is missing, may not be read, or its server gives no times, nothing is said; and
-    a healthy operator is not blamed for a run that ends slowly.
+    """If the Lease is missing, may not be read, or its server gives no times, nothing is reported;
+    and a healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -187,8 +185,8 @@ def test_an_operator_whose_lease_is_gone_does_not_answer(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many look, the Lease is read once in four seconds, once in a minute if it may not be
-    read, and not at all by a user without a run that waits for anything.
+    """Many readers cause one read of the Lease in four seconds, one in a minute if it may not be
+    read, and none for a user without a waiting run.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()
@@ -219,7 +217,7 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is read where the operator says that it is, if that is a valid place."""
+    """The Lease is read at the place that the operator published, if that is valid."""
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", leader_election.OPERATOR_LEASE), {"spec": {}})
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -235,7 +233,7 @@ def test_the_operator_says_where_its_lease_is(
 def test_a_namespace_that_is_served_later_is_looked_at_then(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Before an operator has served a namespace nothing is known of it; the client asks for the
+    """Before an operator has served a namespace its state is unknown; the client asks for the
     Lease's place until the operator has published it.
     """
     where = path("configmaps", NAMESPACE, labels.OPTIONS)
@@ -251,8 +249,8 @@ def test_a_namespace_that_is_served_later_is_looked_at_then(
 def test_what_a_person_looks_at_says_that_nobody_answers(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
-    """`list`, `status` and `launch` say since when the operator has not answered and what to do;
-    while it answers they say nothing.
+    """`list`, `status` and `launch` report since when the operator has not answered and what to do;
+    while it answers they report nothing.
     """
     launched(server)
     renew(server, ago=60.0)
@@ -270,8 +268,8 @@ def test_what_a_person_looks_at_says_that_nobody_answers(
 def test_who_waits_hears_of_it_and_of_its_end(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A user who waits for a run is told when the operator stops answering, when it answers again,
-    and why a wait ran out of time.
+    """A user who waits for a run gets a message when the operator stops answering, when it answers
+    again, and when a wait timed out.
     """
     launched(server)
     renew(server)
@@ -302,7 +300,7 @@ def test_who_waits_hears_of_it_and_of_its_end(
 def test_pages_are_told_beside_each_run_that_waits(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Sidebar and panel show an outage beside every run that is not over, then hide it."""
+    """Sidebar and panel show an outage at every active run, then hide it."""
     launched(server)
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)

@@ -1,4 +1,4 @@
-"""What a task printed comes once and whole, whatever its node did with the log between looks."""
+"""The output of a task is returned once and completely, whatever its node did with the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server() -> Iterator[KubeServer]:
 
 
 def seen(log: PodLog) -> list[str]:
-    """What one look gives."""
+    """Return the result of one read."""
     return [line.text for line in log.read()]
 
 
@@ -104,8 +104,8 @@ CASES: dict[str, tuple[list[Step], list[str]]] = {
 
 @pytest.mark.parametrize(("steps", "given"), CASES.values(), ids=CASES.keys())
 def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list[str]) -> None:
-    """Look by look exactly what was printed since is given; lines that an answer repeats are not,
-    and none is left out for its time stamp.
+    """Each read returns exactly the new output: repeated lines of an answer are not returned, and
+    none is lost because of its timestamp.
     """
     node = NodeLog()
     pod = put_pod(server, 0, node)
@@ -120,7 +120,7 @@ def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list
 
 
 def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
-    """The last lines are those of the newest pod, then of the one before; what comes is added."""
+    """The last lines are those of the newest pod, then of the one before; new ones are added."""
     first, second = NodeLog(), NodeLog()
     first.say("a", "b", "c")
     second.say("d", "e", every=0)
@@ -136,7 +136,7 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
 
 
 def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
-    """Lines that do not count are looked behind, however many there are, in every attempt."""
+    """Lines that do not count are skipped, however many there are, in every attempt."""
     first, second = NodeLog(), NodeLog()
     first.say("a", "-", "b", "-", "-")
     second.say("c", *["-"] * 500, "d", "-", every=0)
@@ -151,7 +151,7 @@ def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
 
 
 def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
-    """Of a task that prints nothing a node is asked for its last lines only, not to read it all."""
+    """For a task that prints nothing only the last lines are requested, not the whole log."""
     node = NodeLog()
     node.say(*NUMBERS, every=1)
     pod = put_pod(server, 0, node)
@@ -166,7 +166,7 @@ def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
 
 
 def test_what_a_kubelet_says_is_no_output(server: KubeServer) -> None:
-    """Words of a kubelet in place of a log are the reason why it cannot be read."""
+    """A kubelet's message in place of a log is the reason why it cannot be read."""
     node = NodeLog()
     node.body = b"unable to retrieve container logs for containerd://1234"
     pod = put_pod(server, 0, node)
@@ -201,7 +201,7 @@ def test_the_copy_has_what_a_pod_took_with_it(
     copied: str,
     given: list[str],
 ) -> None:
-    """When a pod goes before its last lines were read, they are read in the copy, once."""
+    """If a pod is deleted before its last lines were read, they are read from the copy, once."""
     node = NodeLog()
     node.say(*before)
     pod = put_pod(server, 0, node)

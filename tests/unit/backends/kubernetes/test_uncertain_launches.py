@@ -1,5 +1,5 @@
-"""Launches on Kubernetes whose answer is lost, that the cluster does not know, or that lack a
-right: one run for one launch, and a sentence for everything else.
+"""Launches on Kubernetes with a lost answer, an old cluster, or a missing right: one launch creates
+one run, and every other case has a message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def server() -> Iterator[KubeServer]:
 def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
-    """The backend, with no time to lose."""
+    """Return the backend, with short timeouts."""
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.RETRY_PAUSES", (0.01, 0.01))
     return backend(server, tmp_path, monkeypatch)
 
@@ -78,8 +78,8 @@ def posts(server: KubeServer) -> int:
 
 
 def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """When the connection is cut after the POST was carried out, the run that it made is the
-    answer, and there is one.
+    """If the connection is cut after the POST was carried out, the launch returns the run that it
+    created, the only one.
     """
     server.loses = lambda method, _path: method == "POST"
     assert launch(laptop) == "digits-1"
@@ -89,7 +89,7 @@ def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: Kubernete
 def test_a_post_that_never_arrived_is_sent_again(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """What was refused for a moment is made by the same launch, under the same name."""
+    """A POST that was refused for a moment is repeated by the same launch, under the same name."""
     server.refuses = lambda method, _path: (
         Refusal(503, "ServiceUnavailable") if method == "POST" and posts(server) < 3 else None
     )
@@ -100,7 +100,7 @@ def test_a_post_that_never_arrived_is_sent_again(
 def test_whether_it_was_launched_is_not_known(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """When the server goes away with the POST, the error says that the run may be there."""
+    """If the server goes down during the POST, the error says that the run may exist."""
     server.loses = lambda _method, _path: posts(server) > 0
     with pytest.raises(BackendUnavailable, match="Whether digits-1 was launched is not known"):
         launch(laptop)
@@ -109,7 +109,7 @@ def test_whether_it_was_launched_is_not_known(
 def test_a_name_that_somebody_else_was_faster_to_take(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A run of another launch under that name is never taken for one's own."""
+    """A run of another launch with the same name is never returned as one's own."""
     other = {"metadata": {"name": "digits-1"}, "spec": {"mode": "in-graph"}}
     added = False
 
@@ -129,7 +129,9 @@ def test_a_name_that_somebody_else_was_faster_to_take(
 def test_a_field_that_the_cluster_does_not_know_is_refused(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A launch asks for strict checking, and what an older TFCluster does not know is named."""
+    """A launch requests strict validation, and a field that an older TFCluster does not know is
+    named.
+    """
     words = 'strict decoding error: unknown field "spec.pods.dataClaim"'
     server.refuses = lambda method, _path: (
         Refusal(400, "BadRequest", words) if method == "POST" else None
@@ -143,7 +145,7 @@ def test_a_field_that_the_cluster_does_not_know_is_refused(
 
 @pytest.fixture
 def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod with a service account, and a kubeconfig for the server."""
+    """Enter a pod with a service account, and write a kubeconfig for the server."""
     backend(server, tmp_path, monkeypatch)
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
@@ -154,7 +156,7 @@ def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def forbid(server: KubeServer, installed: bool) -> None:
-    """The account of the pod may read nothing; TFCluster is installed on the cluster, or not."""
+    """Deny the pod's account all reads; TFCluster is installed on the cluster, or not."""
     words = (
         'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
         'cannot get resource "configmaps" in API group "" in the namespace "alice"'
@@ -171,8 +173,8 @@ def forbid(server: KubeServer, installed: bool) -> None:
 
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
-    """Where TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake: the error names the right, who gives it, and how to run there all the same.
+    """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
+    mistake: the error names the right, who grants it, and how to run there all the same.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -185,7 +187,7 @@ def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer,
 def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """Where nobody has installed TFCluster, a pod without rights is a machine as any other."""
+    """If TFCluster is not installed, a pod without rights is a machine like any other."""
     forbid(server, installed=False)
     assert isinstance(ClusterManager().backend, LocalBackend)
 
@@ -194,7 +196,7 @@ def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
 def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """A namespace without the operator's options is none of its tenants."""
+    """A namespace without the operator's options does not use the cluster."""
     assert isinstance(ClusterManager().backend, KubernetesBackend)
     server.remove(path("configmaps", NAMESPACE, labels.OPTIONS))
     assert isinstance(ClusterManager().backend, LocalBackend)
@@ -203,7 +205,7 @@ def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
 def test_boards_ask_for_the_log_folder_once(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """Opening TensorBoards asks the cluster once where the logs are."""
+    """Opening TensorBoards reads the log folder from the cluster once."""
     publish(server, log_dir=str(tmp_path))
     boards = ClusterManager(laptop).boards
     assert {boards.log_root for _ in range(5)} == {str(tmp_path)}
@@ -214,7 +216,7 @@ def test_boards_ask_for_the_log_folder_once(
 def test_files_of_another_machine_are_not_read_for_progress(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """A folder of this machine that has the path of a run's output says nothing of the run."""
+    """A folder of this machine at the path of a run's output gives no progress of the run."""
     log = tmp_path / "worker-0.log"
     log.write_text("old\n")
     launch(laptop)
@@ -229,7 +231,7 @@ def test_files_of_another_machine_are_not_read_for_progress(
 
 
 def told(server: KubeServer, laptop: KubernetesBackend, spec: Spec, **options: object) -> list[str]:
-    """What a launch is warned of where so much is free."""
+    """Return the warnings of a launch with these free amounts."""
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), **options)
     verdict = laptop.preflight(spec)
     assert verdict.problems == ()
@@ -245,8 +247,8 @@ def workers(count: int, **asked: object) -> Spec:
 def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """CPU and memory that may not be free now are told, also where tasks get the administrator's
-    defaults; and amounts that are published in steps are told as such.
+    """CPU and memory that may not be free now cause a warning, also if tasks get the
+    administrator's defaults; amounts published in steps are shown as such.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (
@@ -260,8 +262,8 @@ def test_warnings_of_room_count_what_kubernetes_counts(
 def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The launch says it; the record, which is also that of a run that no longer waits, does not:
-    while it waits, its reason says why.
+    """The launch warns that it may wait; the record does not keep that warning, because its reason
+    says so while it waits.
     """
     spec = workers(8, cpu=2.0)
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), cpu=Limit(total=16, free=12))
@@ -271,7 +273,7 @@ def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
 
 
 def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """Where nodes come and go, a GPU that is not there is waited for, and nobody speaks of this
+    """If nodes are added on demand, a missing GPU is waited for, and no message is about this
     machine and its driver.
     """
     nothing = Limit(total=0, free=0)
@@ -282,8 +284,8 @@ def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend
 def test_a_record_that_stays_is_not_said_to_be_deleted(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """`delete` names the finalizer that keeps a run's record, and how to remove it; the record goes
-    when it is removed.
+    """`delete` names the finalizer that keeps a run's record, and how to remove it; then the record
+    is deleted.
     """
     name = launch(laptop)
     where = f"{RUNS}/{name}"
@@ -298,7 +300,7 @@ def test_a_record_that_stays_is_not_said_to_be_deleted(
 
 
 def too_many(name: str) -> Refusal:
-    """What Kubernetes says when a quota counts TFClusters, and there is no room."""
+    """Return Kubernetes' answer when a quota counts TFClusters and is used up."""
     key = "count/tfclusters.tfcluster.dev"
     words = f"requested: {key}=1, used: {key}=3, limited: {key}=3"
     said = f'tfclusters.tfcluster.dev "{name}" is forbidden: exceeded quota: records, {words}'
@@ -308,9 +310,8 @@ def too_many(name: str) -> Refusal:
 def test_a_namespace_that_is_full_names_what_counts(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch for which the namespace has no room says how many there may be, which of them have
-    not ended, and which one to delete; one that ended it first waits for, as the operator deletes
-    it.
+    """A launch in a full namespace says how many runs it may have, which are active, and which one
+    to delete; for ended ones it first waits, because the operator deletes them.
     """
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 0.5)
     names = [launch(laptop, name) for name in ("first", "second", "third")]

@@ -1,4 +1,4 @@
-"""Watching runs on Kubernetes: how long a server that is away or refuses is waited for."""
+"""Watches of runs on Kubernetes: how long they wait for a server that is down or refuses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def server() -> Iterator[WatchServer]:
 
 
 def read(found: dict[str, dict[str, str]]) -> TFCluster:
-    """A run with the name of an object."""
+    """Return a run with the name of an object."""
     name = found["metadata"]["name"]
     head = Metadata(name=name, cluster=name[:-2], run=1, uid=name, created_at=time.time())
     return TFCluster(metadata=head, spec=Spec())
 
 
 def names(server: WatchServer, patience: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The names of the runs that are told; "" in between."""
+    """Return the names of the reported runs; "" for each pause."""
     monkeypatch.setattr(backend, "REPORT_OUTAGE_AFTER", patience)
     for told in backend.watch_all_runs(server.api(), "alice", read):
         yield told.metadata.name if isinstance(told, TFCluster) else ""
@@ -40,7 +40,7 @@ def names(server: WatchServer, patience: float, monkeypatch: pytest.MonkeyPatch)
 def test_a_quiet_watch_that_is_cut_is_no_silence(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server is away from when it stops to answer, not from when it last had something to say."""
+    """A server is down since it stopped answering, not since its last event."""
     clock = SimpleNamespace(now=1000.0, time=time.time)
     clock.monotonic = lambda: clock.now
     monkeypatch.setattr(backend, "time", clock)
@@ -64,7 +64,7 @@ def test_a_quiet_watch_that_is_cut_is_no_silence(
 def test_a_server_that_stays_away_is_told(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever watches all runs hears of a server that does not answer."""
+    """A watch of all runs reports a server that does not answer."""
     server.put("one-1")
     told = names(server, 0.5, monkeypatch)
     assert next(told) == "one-1"

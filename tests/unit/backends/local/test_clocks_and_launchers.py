@@ -1,4 +1,4 @@
-"""Runs in bad conditions: clocks that jump, limits of weeks, launchers that die."""
+"""Runs in bad conditions: clock changes, limits of weeks, launchers that die."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ int clock_gettime(clockid_t id, struct timespec *at)
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Launches runs, and ends them."""
+    """Yield a launcher of runs; end them afterwards."""
     with runs_in(tmp_path / "user") as made:
         yield made
 
@@ -74,13 +74,13 @@ def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
     run = runs.launch(program, workers=1, ps=1, reclaim_after="2s")
     run.until_phase(Phase.SUCCEEDED)
     jumped.touch()
-    status = run.until_released()  # the clock was set back by far more than this waits
+    status = run.until_released()  # the clock was set back by far more than the timeout
     assert status.reclaimed is not None
     assert status.reclaimed.tasks == ("ps-0",)
 
 
 def test_a_launcher_with_many_open_files(runs: Runs) -> None:
-    """A kernel with more than a thousand open files launches as any other."""
+    """A kernel with more than a thousand open files can launch."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
     with contextlib.ExitStack() as stack:
@@ -93,7 +93,7 @@ def test_a_launcher_with_many_open_files(runs: Runs) -> None:
 
 @pytest.mark.parametrize("which", ["state_dir", "log_dir", "data_dir"])
 def test_folders_that_are_not_utf8(which: str, tmp_path: Path) -> None:
-    """A folder whose name no record could hold is refused in one sentence, and no run is left."""
+    """A folder whose name cannot be stored in a record is refused, and no run is left."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     manager = ClusterManager(**{"state_dir": str(tmp_path / "state"), which: str(folder)})
     source = tmp_path / "train.py"
@@ -104,14 +104,14 @@ def test_folders_that_are_not_utf8(which: str, tmp_path: Path) -> None:
 
 
 def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
-    """A run is stopped whatever bytes the reason holds."""
+    """A run is stopped whatever bytes its reason has."""
     run = runs.launch(SLEEP, workers=1)
     runs.manager.stop(run.name, os.fsdecode(b"caf\xe9"))
     assert run.until_released().phase is Phase.STOPPED
 
 
 def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopping a run whose supervisor hangs ends with an error that says so, not never."""
+    """Stopping a run whose supervisor hangs ends with an error."""
     monkeypatch.setattr(manager, "ENDING_TIMEOUT", 0.5)
     run = runs.launch(SLEEP, workers=1, grace=0)
     run.until_phase(Phase.RUNNING)
@@ -127,7 +127,7 @@ def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.Monke
 
 
 def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run goes on although its launcher did not wait for its supervisor, or was killed."""
+    """A run continues although its launcher did not wait for its supervisor, or was killed."""
     monkeypatch.setattr(launch, "START_TIMEOUT", 0.0)
     run = runs.launch("print('hello')", workers=1)
     assert run.until_released().phase is Phase.SUCCEEDED

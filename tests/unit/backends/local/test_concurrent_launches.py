@@ -1,4 +1,4 @@
-"""Launches at once: names, ports and room are taken by one only."""
+"""Concurrent launches: each name, port and amount of memory is taken by one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_launches_at_once_never_share_a_name_or_a_port(
 def test_what_only_kubernetes_has_is_refused_on_this_machine(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """An image, claims and secrets are refused with what does the same here; nothing is started."""
+    """An image, claims and secrets are refused with the local alternative; nothing is started."""
     pods = Pods(
         volumes=(Volume(claim="images", path="/mnt/images"),), secrets=(SecretUse(name="s3"),)
     )
@@ -93,7 +93,7 @@ except NameTaken:
 
 
 def test_a_reserved_port_is_nobody_elses() -> None:
-    """A reserved port is given to no other launch and no other program, but its task can use it."""
+    """A reserved port is not given to another launch or program, but its task can use it."""
     first, held = task_processes.reserve_ports({TaskType.WORKER: 200})
     second, more = task_processes.reserve_ports({TaskType.WORKER: 200})
     try:

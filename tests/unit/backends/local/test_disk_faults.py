@@ -1,4 +1,4 @@
-"""Disks that are full, records that are gone or rubbish, folders that cannot be made."""
+"""Disks that are full, records that are missing or invalid, folders that cannot be created."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/go"):
 def test_a_status_that_cannot_be_written_is_written_later(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """While the state folder cannot be written a run goes on; what happened is told afterwards."""
+    """While the state folder is not writable a run continues; its status is written later."""
     run = launch(UNTIL_TOLD, worker=1)
     folder = folder_of(run)
-    # What the status is written to first: this stops the writing whoever tries, root included.
+    # The temporary file of the status: this blocks writes by any account, root included.
     in_the_way = folder.path / f".status.json.{supervisor_of(run)}"
     wait_for(lambda: _made(in_the_way))
     _tell(run)
@@ -58,7 +58,7 @@ def test_a_status_that_cannot_be_written_is_written_later(
 def test_the_end_of_a_task_is_known_without_its_termination_message(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """How a task ended is known even where it could not leave its message, as on a full disk."""
+    """The end of a task is known even if it could not write its message, as on a full disk."""
     text = """
 import signal
 if os.environ["TFCLUSTER_ATTEMPT"] == "1":
@@ -74,7 +74,7 @@ if os.environ["TFCLUSTER_ATTEMPT"] == "1":
 
 
 def _tell(run: TFCluster) -> None:
-    """Let the program of UNTIL_TOLD go on."""
+    """Let the program of UNTIL_TOLD continue."""
     Path(run.status.paths["output"], "go").touch()
 
 
@@ -89,7 +89,7 @@ def _made(folder: Path) -> bool:
 def test_a_stop_that_cannot_be_written_is_told_directly(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A full disk does not keep anybody from stopping a run."""
+    """A run can be stopped on a full disk."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     (folder_of(run).path / f".stop.json.{os.getpid()}").mkdir()
@@ -102,7 +102,7 @@ def test_a_stop_that_cannot_be_written_is_told_directly(
 def test_a_record_that_is_removed_by_hand_ends_its_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A run whose folder somebody removed does not go on where nobody can see it."""
+    """A run ends if its folder was removed."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
@@ -115,7 +115,7 @@ def test_a_record_that_is_removed_by_hand_ends_its_run(
 def test_a_log_folder_that_cannot_be_made(
     launch: Launch, backend: LocalBackend, own_folders: Path
 ) -> None:
-    """Where the log folder cannot be, the launch is refused with its name, and leaves nothing."""
+    """If the log folder cannot be created, the refusal names it, and nothing is left."""
     (own_folders / "tfcluster").mkdir(exist_ok=True)
     (own_folders / "tfcluster" / "log").write_text("in the way")
     with pytest.raises(PreflightRefused, match=r"is not a folder.*TFCLUSTER_LOG_DIR"):
@@ -125,15 +125,15 @@ def test_a_log_folder_that_cannot_be_made(
 
 
 def test_a_state_folder_that_cannot_be_made(launch: Launch, own_folders: Path) -> None:
-    """Where the state folder cannot be, the launch says so and what to do."""
+    """If the state folder cannot be created, the launch reports it and what to do."""
     (own_folders / "state").write_text("in the way")
     with pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"):
         launch(SLEEP, worker=1)
-    (own_folders / "state").unlink()  # what follows a test lists its runs
+    (own_folders / "state").unlink()  # the fixture lists the runs afterwards
 
 
 def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Launch) -> None:
-    """When the state's own log is gone, the copy beside the checkpoints is shown."""
+    """If the log in the state folder is gone, the copy next to the checkpoints is shown."""
     run = launch("print('hello')", worker=1)
     over(backend, "digits")
     (folder_of(run).tasks / "worker-0.log").unlink()
@@ -143,7 +143,7 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
 def test_a_record_of_rubbish_hides_nothing_else(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Every command ignores files that are not our records, and names damaged ones."""
+    """Every command ignores files that are not records, and names damaged ones."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     runs = backend.state_dir / "runs"
@@ -153,7 +153,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
     (runs / "digits" / "notes.txt").write_text("mine")
     (runs / "file").write_text("mine")
     folder_of(run).status_file.write_text("{")
-    # The supervisor has written the end; until it has left, the record is still its own.
+    # The supervisor has written the end; until it exits, the record is still its own.
     wait_for(lambda: backend.get("digits").status.reason is Reason.SUPERVISOR_LOST)
     found = {cluster.metadata.name: cluster.status.reason for cluster in backend.list()}
     assert found == {"digits-1": Reason.SUPERVISOR_LOST, "newer-1": Reason.RECORD_DAMAGED}
@@ -161,7 +161,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
 
 
 def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: Launch) -> None:
-    """Ended runs cost a list their files and no more: no lock is taken and no process looked at."""
+    """A list reads only the files of ended runs: it takes no lock and checks no process."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     record = folder_of(run).record_file.read_bytes()
@@ -180,7 +180,7 @@ def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: La
 def test_resuming_from_what_is_gone(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """A run can resume from the folder of another whose record is gone, but not from nothing."""
+    """A run can resume from a folder of another whose record is gone, but not without a folder."""
     spec = Spec(
         program=program_of("import os\nprint(os.environ['TFCLUSTER_RESUME_FROM'])\n"),
         replicas=ReplicaSet(worker=Replicas(count=1)),
@@ -221,7 +221,7 @@ def assert_deleted(deleted: dict[str, Any]) -> None:
 
 
 def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
-    """A run can end without a free byte, everybody sees it, and status names the disk."""
+    """A run can end without a free byte, its end is visible, and status names the disk."""
     state = own_folders / "state"
     found = on_a_small_disk("end", state, "size=2m")
     before, after = found["before"], found["after"]

@@ -41,7 +41,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
-    """What each task of a run sees of the machine's devices."""
+    """Return the devices that each task of a run sees."""
     told = [line for line in backend.logs(ref) if line]
     return {line.task: json.loads(line.text).get("CUDA_VISIBLE_DEVICES", "all") for line in told}
 
@@ -49,7 +49,7 @@ def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
 def test_each_task_gets_devices_of_its_own(
     backend: LocalBackend, launch: Launch, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """A task sees the GPUs that it asked for; one that asked for none sees none."""
+    """A task sees the GPUs that it requested; one that requested none sees none."""
     assert backend.options().gpu.total == 2
     replicas = ReplicaSet(
         worker=Replicas(count=2, resources=Resources(gpu=1)), chief=Replicas(count=1)
@@ -85,13 +85,13 @@ def test_devices_are_held_until_the_run_is_over(
 def test_only_the_devices_of_the_launcher_are_given(
     backend: LocalBackend, two_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the admin left this user one GPU, one GPU is all there is."""
+    """If the administrator gave this user one GPU, only that one is used."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert backend.options().gpu.total == 1
 
 
 def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
-    """Without GPUs the variable is left alone, and asking for one says that there is none."""
+    """Without GPUs the variable is unchanged, and a request for one is refused."""
     with pytest.raises(PreflightRefused, match="no GPU"):
         launch(SLEEP, worker=1, resources=Resources(gpu=1))
     launch(TELL_ENVIRONMENT, worker=1)
@@ -102,7 +102,7 @@ def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
 def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
     backend: LocalBackend, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """While parameter servers wait for their reclaim, what the workers had can be had again."""
+    """While parameter servers wait for their reclaim, the workers' devices are free again."""
     text = "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
     each = Resources(gpu=1, memory="1Gi")
     replicas = ReplicaSet(

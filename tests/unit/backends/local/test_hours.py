@@ -1,4 +1,4 @@
-"""Hours on this machine: what real processes held and used, kept when records go, and budgets."""
+"""Hours on this machine, allocated and used by real processes, kept without records; budgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWO = Resources(cpu=2)
 
 @pytest.fixture
 def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What the hub allows from now on."""
+    """Set the hub's limits from now on."""
 
     def say(**budget: float) -> None:
         file = tmp_path / "limits.json"
@@ -33,7 +33,7 @@ def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def hours(backend: LocalBackend) -> ledger.HoursRow:
-    """All hours of this user."""
+    """Return all hours of this user."""
     (row,) = ledger.hours_rows({"": backend.hours().days}, "2000-01-01", "2999-01-01", "user")
     return row
 
@@ -41,8 +41,8 @@ def hours(backend: LocalBackend) -> ledger.HoursRow:
 def test_what_a_run_held_and_used_outlives_its_record(
     backend: LocalBackend, launch: Launch, allow
 ) -> None:
-    """CPU-hours that were asked for stand beside the processes' own CPU time, and both stay when
-    the record is deleted.
+    """Requested CPU-hours are stored next to the processes' own CPU time, and both stay when the
+    record is deleted.
     """
     allow(cpuHours=20)
     run = launch(BUSY, resources=TWO, worker=2)
@@ -64,7 +64,7 @@ def test_what_a_run_held_and_used_outlives_its_record(
 def test_records_that_are_old_enough_leave_their_hours(
     backend: LocalBackend, launch: Launch
 ) -> None:
-    """Who launches when a record has been kept for long enough loses it, and not its hours."""
+    """A launch deletes records that were kept for long enough, but not their hours."""
     run = launch(BUSY, resources=TWO, worker=1)
     over(backend, run.metadata.name)
     before = hours(backend)
@@ -76,7 +76,9 @@ def test_records_that_are_old_enough_leave_their_hours(
 def test_a_writer_that_is_killed_leaves_nothing(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who deletes a record and dies while the hours are written: the next one tidies up."""
+    """If a client dies between writing the hours and deleting the record, the next one completes
+    it.
+    """
     run = launch("pass", worker=1)
     over(backend, run.metadata.name)
     before = hours(backend)
@@ -93,7 +95,7 @@ def test_a_writer_that_is_killed_leaves_nothing(
 
 
 def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> None:
-    """Nobody writes anything meanwhile; of what has not ended it is not known what it used."""
+    """A running run counts until now without a write; its used hours are unknown."""
     run = launch(SLEEP, resources=TWO, worker=1)
     deadline = time.monotonic() + 90
     while not backend.hours().days:
@@ -112,7 +114,9 @@ def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> No
 def test_without_hours_left_nothing_starts_and_what_runs_goes_on(
     backend: LocalBackend, launch: Launch, allow
 ) -> None:
-    """The refusal says how to go on; a deleted record gives no hours back, a larger budget does."""
+    """A refusal by the budget says how to continue; deleting a record frees no hours, a larger
+    budget does.
+    """
     run = launch(SLEEP, resources=TWO, worker=1)
     spec = Spec(replicas=ReplicaSet(worker=Replicas(count=1, resources=TWO)))
     allow(cpuHours=1e-9)
@@ -135,7 +139,7 @@ def test_without_hours_left_nothing_starts_and_what_runs_goes_on(
 
 
 def test_a_budget_of_gpus_alone_is_told(backend: LocalBackend, allow) -> None:
-    """Who may have no GPU is not asked for CPU-hours."""
+    """A budget without GPU-hours does not limit CPU-hours."""
     allow(gpuHours=0)
     spec = Spec(replicas=ReplicaSet(worker=Replicas(count=1, resources=Resources(gpu=1))))
     assert next(p.field for p in backend.preflight(spec).problems) == "budget.gpuHours"

@@ -1,4 +1,4 @@
-"""Which Python tasks run with, and what stands against one before any task starts."""
+"""The Python of tasks, and the checks of it before any task starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = "print('hello')\n"
 
 @pytest.fixture
 def python(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Python in a folder of its own, beside which the person is."""
+    """Create a Python in a folder next to the current one."""
     file = here / "venv" / "bin" / "python"
     file.parent.mkdir(parents=True)
     file.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -31,13 +31,13 @@ def python(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("said", ["venv/bin/python", "./venv/../venv/bin/python", "{full}"])
 def test_a_python_is_recorded_by_its_full_path(python: Path, said: str) -> None:
-    """A path is relative to where the person is, as a shell has it; the record is not."""
+    """A path is relative to the current folder, as in a shell; the record has the full path."""
     cluster = ClusterManager().plan(cell=TEXT, python=said.format(full=python)).cluster
     assert cluster.spec.interpreter == str(python)
 
 
 def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bare name is looked up as a shell does; one that is not there is refused."""
+    """A bare name is looked up as a shell does; a missing one is refused."""
     monkeypatch.setenv("PATH", str(python.parent))
     manager = ClusterManager()
     assert manager.plan(cell=TEXT, python="python").cluster.spec.interpreter == str(python)
@@ -53,7 +53,7 @@ def test_a_link_of_a_virtual_environment_stays_a_link(python: Path, here: Path) 
 
 
 def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
-    """`render` prints the command with the Python that was asked for."""
+    """`render` prints the command with the requested Python."""
     manager = ClusterManager()
     cluster = manager.plan(cell=TEXT, python=str(python)).cluster
     assert f"{python}" in manager.render(cluster)
@@ -71,7 +71,7 @@ def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
 def test_a_python_that_cannot_run_tasks_is_refused(
     here: Path, content: str | None, mode: int, why: str
 ) -> None:
-    """What would fail in every task is told before any starts, at the option that caused it."""
+    """A Python with which every task would fail is refused before any starts, at its option."""
     file = here / "python3"
     if content is not None:
         file.write_text(content)
@@ -91,7 +91,7 @@ def test_a_python_without_tensorflow_runs_what_does_not_import_it(python: Path) 
 
 def test_modules_are_those_of_the_python_of_the_tasks(python: Path, here: Path) -> None:
     """A warning about a missing module is about the Python that the tasks run with."""
-    (here / "beside").mkdir()  # found from this folder only, in which no task starts
+    (here / "beside").mkdir()  # found only from this folder, in which no task starts
     (here / "beside" / "__init__.py").touch()
     text = "import json, numpy, seldom_installed, rarely_installed\n"
     python.write_text("#!/bin/sh\necho tfcluster-modules: json numpy rarely_installed\n")
@@ -100,7 +100,7 @@ def test_modules_are_those_of_the_python_of_the_tasks(python: Path, here: Path) 
 
 
 def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
-    """What lies in the folder that the person is in does not count as installed."""
+    """Modules in the current folder do not count as installed."""
     (here / "beside").mkdir()
     (here / "beside" / "__init__.py").touch()
     answer = find_modules(str(python), ["beside", "json", "no_such_module"])
@@ -108,7 +108,7 @@ def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
 
 
 def test_a_python_is_not_started_for_every_key(python: Path) -> None:
-    """A form may ask as one types: the answer is kept, until the file is another one."""
+    """A form may check with each key: the result is cached until the file changes."""
     counted = python.parent / "starts"
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
     for _ in range(3):

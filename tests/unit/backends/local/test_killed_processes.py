@@ -1,4 +1,4 @@
-"""Deaths half-way: clients, supervisors and folders that are gone in the middle of something."""
+"""Deaths in the middle of an operation: clients, supervisors and folders."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLE
 def test_no_task_of_a_lost_run_is_told_to_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Each task of a run that lost its supervisor is told as ended, one by one as in counts."""
+    """Each task of a run that lost its supervisor is reported as ended, as in the counts."""
     run = launch(SLEEP, worker=2)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_tasks_of_a_stop_that_lost_its_supervisor_are_stopped(
 def test_half_written_files_of_a_lost_run_go(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """What a supervisor and a task were writing when they were killed is not left beside."""
+    """Files that a supervisor and a task were writing when they were killed are removed."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -82,7 +82,7 @@ def test_half_written_files_of_a_lost_run_go(
 def test_a_stop_whose_client_died_is_carried_out(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A stop that was written, by a client that was killed before it could knock, ends the run."""
+    """A stop that was written by a client which died before waking the supervisor ends the run."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     state_files.write(folder_of(run).stop_file, to_json(Stop(reason="enough")))
@@ -92,7 +92,7 @@ def test_a_stop_whose_client_died_is_carried_out(
 
 
 def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_for: Wait) -> None:
-    """Whoever stops a run whose stop nobody heard of makes its supervisor look at once."""
+    """A second stop makes the supervisor read at once if the first did not reach it."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -111,11 +111,11 @@ def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_
 def test_a_new_run_in_the_place_of_a_removed_one(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A run that was removed by hand ends, although the next one has its number and its folder."""
+    """A run whose folder was removed ends, although the next one has its number and its folder."""
     first = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     for folder in (folder_of(first).path, Path(first.status.paths["output"])):
-        while folder.exists():  # somebody may write in it while it is removed
+        while folder.exists():  # it may be written during the removal
             shutil.rmtree(folder, ignore_errors=True)
     second = launch(SLEEP, worker=1)
     assert second.metadata.name == first.metadata.name
@@ -130,7 +130,7 @@ def test_a_new_run_in_the_place_of_a_removed_one(
 def test_a_launch_that_is_interrupted_and_repeated(
     backend: LocalBackend, launch: Launch, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the supervisor starts, and the same launch at once: one run, and one only."""
+    """Ctrl-C while the supervisor starts, and the same launch at once, give exactly one run."""
 
     def interrupted(ready: int) -> bool:
         raise KeyboardInterrupt
@@ -148,13 +148,13 @@ def test_a_launch_that_is_interrupted_and_repeated(
 
 
 def _supervisors(run: TFCluster) -> list[int]:
-    """All processes that were started to supervise in this run's folder, but not their tasks."""
+    """Return all supervisor processes of this run's folder, but not their tasks."""
     mark = {os.fsencode(folder_of(run).path), b"-I"}
     return [pid for pid in processes.snapshot() if mark <= {*words_of(pid)}]
 
 
 def killed_in(function: str, verb: str) -> None:
-    """A client that is killed when it comes to `function` of what `verb` says."""
+    """Run a client that is killed when it enters `function` during `verb`."""
     owner, _dot, name = function.rpartition(".")
     text = f"""
 import os, pkgutil, signal
@@ -170,7 +170,7 @@ manager.{verb}
 def test_a_killed_launch_leaves_no_folder(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
-    """Of a launch that was killed half-way the next one removes the empty log folder, too."""
+    """After a launch was killed half-way the next one removes the empty log folder, too."""
     killed_in(
         "tfcluster_magic.backends.local.store.Store.commit",
         "launch(cell='pass', name='half', workers=1)",
@@ -182,7 +182,7 @@ def test_a_killed_launch_leaves_no_folder(
 
 
 def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launch) -> None:
-    """Of a deletion that was killed half-way the next launch removes all the rest."""
+    """After a deletion was killed half-way the next launch removes the rest."""
     run = launch("pass", name="half", worker=1)
     over(backend, "half")
     killed_in("tfcluster_magic.state_files.remove_tree", "delete('half')")
@@ -192,7 +192,7 @@ def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launc
 
 
 def test_a_run_without_logs_leaves_no_folder(backend: LocalBackend, own_folders: Path) -> None:
-    """A run of which no task ever wrote takes its empty log folder along when it is deleted."""
+    """A run whose tasks never wrote is deleted with its empty log folder."""
     killed_in(
         "tfcluster_magic.backends.local.launch.start_supervisor",
         "launch(cell='pass', name='digits', workers=1)",
@@ -206,7 +206,7 @@ def test_a_run_without_logs_leaves_no_folder(backend: LocalBackend, own_folders:
 
 
 def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of one server that stop the same run at once do not write into each other's file."""
+    """Threads of one server that stop the same run at once write different files."""
     both = threading.Barrier(2, timeout=90)
     really = os.replace
 
@@ -227,7 +227,7 @@ def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A power cut that damaged status and description of a run takes nobody its checkpoints."""
+    """After a power failure that damaged a run's status and description, runs can resume it."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -243,12 +243,12 @@ def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
 def test_a_launch_beside_one_that_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch that is undone takes the empty folder of its name from no other one."""
+    """A launch that is undone does not remove the folder of another with its name."""
     really, taken = paths.private, []
 
     def private(folder: Path) -> Path:
         made = really(folder)
-        if not taken:  # the moment in which the other one removes what it thinks is its own
+        if not taken:  # the other one now removes what it takes for its own
             taken.append(made)
             made.rmdir()
         return made

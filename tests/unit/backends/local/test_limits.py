@@ -1,4 +1,4 @@
-"""What a task is given and what it may use: environment, strays, memory."""
+"""Environment, stray processes and memory limits of tasks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_notebook_servers_secrets_stay_away(
 def test_what_a_task_leaves_behind_goes_with_the_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait, tmp_path: Path
 ) -> None:
-    """A daemon that a program makes, without its environment even, does not outlive the run."""
+    """A daemon of a program, even with an empty environment, does not outlive the run."""
     pid_file = tmp_path / "pid"
     run = launch(
         f"""
@@ -91,7 +91,9 @@ def test_a_killed_task_runner_is_healed(
 
 @pytest.mark.parametrize("kept_by", ["kernel", "watching"])
 def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
-    """Above its limit a task is ended by the kernel where we may ask it, else by watching it."""
+    """A task above its memory limit is ended by the kernel if possible, otherwise by the
+    supervisor.
+    """
     parent = memory_limits.find_parent() if kept_by == "kernel" else None
     limit = 150 * 2**20
     guard = memory_limits.MemoryGuard("uid-of-test", {"worker-0": limit}, parent)
@@ -120,7 +122,7 @@ def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
 
 
 def test_a_task_within_its_limit_is_left_alone() -> None:
-    """Watching ends nobody that stays below the limit, and blames no other end on memory."""
+    """A task below the limit is not ended, and no other end is blamed on memory."""
     guard = memory_limits.MemoryGuard("uid-of-test", {"worker-0": 2**30}, None)
     guard.admit("worker-0")
     guard.enforce({"worker-0": os.getpid()})
@@ -129,10 +131,10 @@ def test_a_task_within_its_limit_is_left_alone() -> None:
 
 
 def test_a_process_in_a_control_group_does_not_keep_it() -> None:
-    """What is still in a group of a run, whoever it is, ends, and the group goes."""
+    """Every process in a control group of a run ends, and the group is removed."""
     parent = memory_limits.find_parent()
     if parent is None:
-        return  # where no group can be made, none is left
+        return  # no group can be created here
     group = parent.make("uid-of-test", "worker-0", 2**30)
     stray = subprocess.Popen(["sleep", "60"])
     group.members.write_text(str(stray.pid))
@@ -159,7 +161,7 @@ def test_no_control_group_outlives_its_run(
 def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Tasks that name no CPU count for half a core; who has no file has no limits."""
+    """Tasks without a CPU request count as half a core; without a file there are no limits."""
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))

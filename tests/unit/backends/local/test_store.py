@@ -1,4 +1,4 @@
-"""Records as files: names, numbers, locks, and what half a write or a foreign file does to them."""
+"""Records as files: names, numbers, locks, and the effects of partial writes and foreign files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def record(store: Store, cluster: str = "digits", **status: object) -> RunFolder:
-    """A run on record, ended or not."""
+    """Record a run, ended or not."""
     run, folder = store.allocate(cluster, Path("/nonexistent"))
     metadata = Metadata(name=f"{cluster}-{run}", cluster=cluster, run=run, uid="u", created_at=1.0)
     folder.write_status(Status(**{"phase": Phase.RUNNING, "reason": Reason.RUNNING, **status}))  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def record(store: Store, cluster: str = "digits", **status: object) -> RunFolder
 
 
 def loaded(folder: RunFolder) -> TFCluster:
-    """The run in a folder, which there is."""
+    """Return the run in a folder, which must exist."""
     cluster = folder.load()
     assert cluster is not None
     return cluster
@@ -64,7 +64,7 @@ def test_a_run_is_what_was_recorded(store: Store) -> None:
 
 
 def test_a_folder_without_a_record_is_no_run(store: Store) -> None:
-    """A launch that got half-way is passed over until its record is there."""
+    """A partial launch is skipped until its record exists."""
     _, folder = store.allocate("digits", Path("/nonexistent"))
     folder.write_status(Status(phase=Phase.QUEUED, reason=Reason.QUEUED))
     assert folder.load() is None
@@ -80,7 +80,7 @@ def test_a_status_that_cannot_be_read(store: Store, content: bytes) -> None:
 
 
 def test_a_run_of_a_newer_version(store: Store) -> None:
-    """What a newer version wrote is read without what this one does not know, at whatever depth."""
+    """A record of a newer version is read without unknown fields, at any depth."""
     folder = record(store, phase=Phase.SUCCEEDED, reason=Reason.COMPLETED, released_at=5.0)
     for file, change in (
         (folder.record_file, lambda d: d["spec"].update(schedule="daily", mode="pipelined")),
@@ -103,14 +103,16 @@ def test_a_run_of_a_newer_version(store: Store) -> None:
 @pytest.mark.parametrize("kind", [Stop, Status, dict[str, object]])
 @pytest.mark.parametrize("content", ["[]", "3", '{"at": {}}', "{", '"x"'])
 def test_something_else_than_was_written(tmp_path: Path, kind: type, content: str) -> None:
-    """A file with other content than ours is as good as none, and never an error."""
+    """A file with foreign content counts as missing, and is never an error."""
     (tmp_path / "file").write_text(content)
     found = state_files.read(tmp_path / "file", kind)
     assert found in (None, Stop(), {"at": {}})
 
 
 def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
-    """It is said to be damaged, not that somebody killed its supervisor; its output is known."""
+    """An ended run with a damaged status is reported as damaged, not as killed; its output is
+    known.
+    """
     folder = record(store)
     state_files.write(folder.task_file, b'{"outputDir": "/user/log/digits/1"}')
     folder.status_file.write_bytes(b"{")
@@ -133,7 +135,7 @@ def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
-    """A run's number is one above all that exist, those whose logs alone are left included."""
+    """A run's number is one above all that exist, including those with only logs."""
     assert store.allocate("digits", tmp_path)[0] == 1
     assert store.allocate("digits", tmp_path)[0] == 2
     (tmp_path / "digits" / "7").mkdir(parents=True)
@@ -145,8 +147,8 @@ def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> 
 def test_a_number_is_not_given_again_after_its_run_was_removed(
     store: Store, tmp_path: Path
 ) -> None:
-    """What was a run is remembered by its number, however it goes and whether it ever held
-    anything; of a launch that failed nothing is remembered.
+    """The number of a run is never given again, however the run is deleted and whether or not it
+    used resources; the number of a failed launch is.
     """
     folder = record(store)
     run = int(folder.path.name)
@@ -161,18 +163,18 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
 
 
 def test_foreign_files_are_no_runs(store: Store) -> None:
-    """What is not named like a run is not looked at."""
+    """Names that are no run's are ignored."""
     folder = record(store)
     (store.runs_dir / "Not a name").mkdir()
     (store.runs_dir / "file").write_text("")
     (store.runs_dir / "digits" / "x1").mkdir()
-    (store.runs_dir / "digits" / "٣").mkdir()  # a digit, but not ours
+    (store.runs_dir / "digits" / "٣").mkdir()  # a digit, but not ASCII
     assert [found.path for found in store.folders()] == [folder.path]
     assert [*Store(store.state_dir / "missing").folders()] == []
 
 
 def test_names(store: Store) -> None:
-    """A given name in use is refused; a derived one gets letters, however many are taken."""
+    """A given name in use is refused; a derived one gets a suffix, however many are taken."""
     run = loaded(record(store))
     assert run_names.choose_name("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
@@ -204,7 +206,7 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
 
 
 def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits without end for another launch: who holds the lock is said in the end."""
+    """A launch does not wait forever for another: it finally names the lock's holder."""
     monkeypatch.setattr("tfcluster_magic.backends.local.store.LOCK_TIMEOUT", 0.1)
     with (
         store.launch_lock(),
@@ -215,7 +217,7 @@ def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_launch_lock_of_a_killed_launch_is_free(store: Store) -> None:
-    """A launch that is killed while it holds the lock keeps nobody from launching."""
+    """A killed launch releases the lock."""
     text = f"""
 import os, signal
 from pathlib import Path
@@ -229,7 +231,7 @@ with Store(Path({str(store.state_dir)!r})).launch_lock():
 
 
 def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
-    """Whoever inherits a run's lock holds it after the one that took it has let go."""
+    """A child that inherits a run's lock has it after its parent has released it."""
     folder = record(store)
     lock_fd = folder.lock()
     assert lock_fd is not None
@@ -245,7 +247,7 @@ def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
 
 
 def test_waking_nobody(store: Store) -> None:
-    """Knocking where no supervisor listens is told, and blocks nobody."""
+    """To wake a missing supervisor returns False, and does not block."""
     folder = record(store)
     assert not folder.wake()
     os.mkfifo(folder.control)
@@ -264,7 +266,7 @@ def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
 
 
 def test_what_killed_launches_left_is_swept(store: Store) -> None:
-    """A sweep removes what a killed launch or deletion left, and nothing that is not ours."""
+    """A sweep removes the rest of killed launches and deletions, and no foreign files."""
     half = store.allocate("half", Path("/nonexistent"))[1]
     lock_fd = half.lock()
     empty = store.allocate("empty", Path("/nonexistent"))[1]
@@ -285,7 +287,7 @@ def test_what_killed_launches_left_is_swept(store: Store) -> None:
 
 
 def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
-    """Removing a run's record, its read-only snapshot included, leaves nothing of it."""
+    """Deleting a run removes its record with the read-only snapshot."""
     folder = record(store)
     folder.program.mkdir()
     (folder.program / "train.py").write_text("pass")
@@ -295,7 +297,7 @@ def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
 
 
 def test_a_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A write that fails leaves the old content, and nothing beside it."""
+    """A write that fails leaves the old content, and no other file."""
     target = tmp_path / "status.json"
     state_files.write(target, b"old")
     assert target.stat().st_mode & 0o777 == 0o600
@@ -306,7 +308,7 @@ def test_a_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """Where no state folder can be, that is said with the variable that names another one."""
+    """If no state folder can be created, the error names the variable for another one."""
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"),
@@ -316,7 +318,7 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
-    """A damaged time of release does not make a run of today an old one, which nobody lists."""
+    """A damaged time of release does not make a run of today an old one, which is not listed."""
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
     assert not run_names.is_record_expired(launched, 1030.0)

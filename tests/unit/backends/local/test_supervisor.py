@@ -1,4 +1,4 @@
-"""The life of a supervisor: locks, signals, and what becomes of a run that lost it."""
+"""The life of a supervisor: locks, signals, and runs that lost it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, S
 def test_a_killed_supervisor_takes_its_tasks_with_it(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After `kill -9` of the supervisor no task is left, and nobody had to look for that."""
+    """After `kill -9` of the supervisor no task is left, without any reader."""
     text = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP
     run = launch(text, worker=2)
     wait_for(is_up(backend, 2))
@@ -46,7 +46,7 @@ def test_a_killed_supervisor_takes_its_tasks_with_it(
 def test_a_killed_supervisor_is_told_by_whoever_looks_first(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Readers that find a run without its supervisor end it, once, with a sentence to act on."""
+    """The first reader of a run without its supervisor ends it, once, with a helpful message."""
     run = launch(SLEEP, worker=2)
     wait_for(is_up(backend, 2))
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_a_stop_that_lost_its_supervisor_is_a_stop(
 
 
 def test_a_reboot_is_told_as_one(backend: LocalBackend, launch: Launch, wait_for: Wait) -> None:
-    """A run that an earlier boot of the machine left behind says that the machine was restarted."""
+    """A run from an earlier boot of the machine says that the machine was restarted."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder_of(run).lock_file.write_text(str(uuid.uuid4()))
@@ -89,7 +89,7 @@ def test_a_reboot_is_told_as_one(backend: LocalBackend, launch: Launch, wait_for
 def test_sigterm_to_the_supervisor_is_a_stop(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A supervisor that is asked to end, as at a shutdown, stops its run in order."""
+    """A supervisor that gets SIGTERM, as at a shutdown, stops its run cleanly."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     os.kill(supervisor_of(run), signal.SIGTERM)
@@ -101,7 +101,7 @@ def test_sigterm_to_the_supervisor_is_a_stop(
 def test_a_run_outlives_what_launched_it(
     backend: LocalBackend, program_of: Callable[..., Program], wait_for: Wait, tmp_path: Path
 ) -> None:
-    """A run goes on when the whole session that launched it is killed."""
+    """A run continues when the whole session that launched it is killed."""
     spec = Spec(program=program_of(SLEEP), replicas=ReplicaSet(worker=Replicas(count=1)))
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
@@ -126,7 +126,7 @@ time.sleep(600)
 
 
 def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, launch: Launch) -> None:
-    """Readers that look all the time while a run starts never see it lost."""
+    """Readers that read all the time while a run starts never see it lost."""
     seen: set[Reason] = set()
     done = threading.Event()
 
@@ -152,7 +152,7 @@ def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, laun
 def test_a_supervisor_that_cannot_start_is_told_with_its_lastwords_of(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
-    """When the supervisor fails at once the launch says why, and nothing is left of it."""
+    """If the supervisor fails at once the launch reports the reason, and nothing is left."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -171,7 +171,7 @@ def test_a_supervisor_that_cannot_start_is_told_with_its_lastwords_of(
 def test_an_idle_supervisor_sleeps_and_is_small(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """While nothing happens a supervisor is never woken, and it stays below 30 MiB."""
+    """While nothing happens a supervisor never wakes up, and it stays below 30 MiB."""
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     pid = supervisor_of(run)

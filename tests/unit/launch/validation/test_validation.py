@@ -1,4 +1,4 @@
-"""From untrusted data to a Spec."""
+"""Validation of untrusted data as a Spec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def problems_of(data: dict[str, object]) -> dict[str, str]:
 
 
 def test_every_problem_is_reported_at_once() -> None:
-    """A request with seven mistakes names all seven, each with what is allowed."""
+    """A request with seven mistakes reports all seven, each with the allowed values."""
     found = problems_of(
         {
             "mode": "ingraph",
@@ -46,7 +46,7 @@ def test_every_problem_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_a_mistake_is_told_with_its_field_and_what_is_allowed(wrong: Wrong) -> None:
-    """Each mistake is the only problem told, by its field, with what may be written instead."""
+    """Each mistake is the only reported problem, by its field, with the allowed values."""
     ((field, allowed),) = problems_of(wrong.spec).items()
 
     assert field.endswith(wrong.field)
@@ -54,13 +54,13 @@ def test_a_mistake_is_told_with_its_field_and_what_is_allowed(wrong: Wrong) -> N
 
 
 def test_durations_are_read_as_people_write_them() -> None:
-    """Durations may be seconds or text; the record holds seconds."""
+    """Durations may be seconds or text; the record has seconds."""
     spec = validate({"program": CELL, "lifecycle": {"grace": "1m30s", "maxDuration": 60}})
     assert (spec.lifecycle.grace, spec.lifecycle.max_duration) == (90, 60)
 
 
 def test_a_valid_spec_survives_json() -> None:
-    """What validation accepts is the same after JSON, whose names are camelCase."""
+    """A valid spec is the same after JSON, whose names are camelCase."""
     spec = validate({"program": CELL, "lifecycle": {"reclaimAfter": 5}})
     raw = msgspec.json.encode(spec)
     assert b"reclaimAfter" in raw
@@ -71,7 +71,7 @@ def test_a_valid_spec_survives_json() -> None:
     "name", ["", "Digits", "digits-2", "-a", "a_b", "x" * 41, "1a", "a-", "a\n"]
 )
 def test_bad_names_are_refused_with_the_rule(name: str) -> None:
-    """A name that could not be a host name, or reads as a run, is refused."""
+    """A name that cannot be a host name, or looks like a run, is refused."""
     with pytest.raises(InvalidRequest, match="lower-case"):
         validate_name(name)
 
@@ -93,7 +93,7 @@ json_values = st.recursive(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["mode", "replicas", "program", "env", "x"]), json_values))
 def test_any_json_is_accepted_or_refused_in_words(data: dict[str, object]) -> None:
-    """No JSON makes validation crash: it gives a Spec, or problems with a field each."""
+    """For any JSON, validation returns a Spec, or problems with a field each."""
     try:
         assert isinstance(validate(data), Spec)
     except InvalidRequest as error:
@@ -112,8 +112,8 @@ def test_the_schema_is_exported() -> None:
 
 
 def test_texts_count_by_their_bytes() -> None:
-    """Environment, arguments and a program in the record may have 64 KiB together, of letters of
-    three bytes a third; the refusal says how much was asked for and what to do.
+    """Environment, arguments and a program in the record may have 64 KiB together, a third as many
+    letters of three bytes; the refusal has the requested size and a remedy.
     """
     others = len("A") + len("cell") + len("cell.py") + 4 * AROUND
     exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}

@@ -71,7 +71,7 @@ which counts these refuses it.
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: bool) -> None:
     """Limits that a release has lowered apply only to launches: an upgraded operator accepts a
-    running run as it is, also after a stop with a long note.
+    running run as it is, also after a stop with a long `by`.
     """
     up(world, ps=1, reclaim_after=0.0)
     if restarted:
