@@ -17,15 +17,16 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import proxy
 
 import labextension
-from labextension import size_mb
+from labextension import since, size_mb
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -52,6 +53,15 @@ LAB_SETTINGS = {  # JupyterLab asks whether to fetch news, and would cover a par
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}
 }
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
+PACKAGES = Path("lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
+PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))  # of .venv, where packages have files
+LEFT = {  # what each environment has of its own
+    "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
+    "site-packages": ("*tfcluster_magic*",),
+}
+MADE_IN = "made-in.txt"  # of kept packages: the environment that their scripts name
+KEPT = 2
+LONGEST_SCRIPT = 120  # characters of the interpreter in a script's first line, for pip
 
 
 def main() -> int:
@@ -60,17 +70,25 @@ def main() -> int:
     parser.add_argument(
         "kind", choices=sorted(NEEDED_MB), help="run: to use it; dev: to work on it"
     )
-    kind = parser.parse_args().kind
+    parser.add_argument("--keep", action="store_true", help="keep its packages for another clone")
+    asked = parser.parse_args()
+    kind = asked.kind
     with one_at_a_time():
+        if asked.keep:
+            keep_packages(kept(kind))
+            return 0
         if up_to_date(kind):
             if not labextension.current():
                 build_extension(kind)
             proxy.bring(VENV)
             return 0
         began = time.monotonic()
-        make_environment(kind)
+        # Elsewhere a person may change files of packages in place.
+        folder = kept(kind) if os.environ.get("CI") == "true" else None
+        is_new = make_environment(kind)
         BUSY.touch()
-        install_packages(kind)
+        if not (is_new and folder and bring_packages(folder)):
+            install_packages(kind)
         with warm_up():
             install_ourselves()
             prepare_jupyter()
@@ -136,12 +154,12 @@ def up_to_date(kind: str) -> bool:
     return not BUSY.exists() and stamps().get(kind) == digest(kind) and guard and works()
 
 
-def make_environment(kind: str) -> None:
-    """Step 1: a virtual environment, kept when it works."""
+def make_environment(kind: str) -> bool:
+    """Step 1: a virtual environment, kept when it works; whether it is a new one."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not BUSY.exists() and VENV.exists() and starts(PYTHON):
         say(f"[1/6] .venv is there, {size_mb(VENV):.0f} MB: bringing it up to date")
-        return
+        return False
     if importlib.util.find_spec("ensurepip") is None:
         short = "{}.{}".format(*sys.version_info[:2])
         fail(
@@ -156,6 +174,7 @@ def make_environment(kind: str) -> None:
     state = "making .venv anew, it was left half made" if VENV.exists() else "new .venv"
     say(f"[1/6] Python {version} ({sys.executable}): {state}")
     call([sys.executable, "-m", "venv", "--clear", str(VENV)], "the environment could not be made")
+    return True
 
 
 def starts(python: Path) -> bool:
@@ -180,6 +199,68 @@ def install_packages(kind: str) -> None:
     subprocess.run(remove, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     grown, took = size_mb(VENV) - before, time.monotonic() - began
     say(f"      fetched {fetched:.0f} MB, .venv grew by {grown:.0f} MB, {took:.0f} s")
+
+
+def kept(kind: str) -> Path:
+    """Where a build machine keeps these packages for this Python, or would."""
+    pins = (ROOT / "requirements" / f"{kind}.txt").read_bytes()
+    made_of = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {SLOW}".encode() + pins)
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "tfcluster" / "packages" / f"{kind}-{made_of.hexdigest()[:24]}"
+
+
+def bring_packages(folder: Path, environment: Path = VENV) -> bool:
+    """Step 2 where an earlier clone has kept the packages; whether one has."""
+    if not folder.exists() or len(str(environment / "bin" / "python")) > LONGEST_SCRIPT:
+        return False
+    began = time.monotonic()
+    shutil.rmtree(environment / PACKAGES)  # pip, which is among them
+    for part in PARTS:
+        copy_tree(folder / part, environment / part)
+    before, now = (folder / MADE_IN).read_bytes(), os.fsencode(environment)
+    for script in (environment / "bin").iterdir():
+        content = b"" if script.is_symlink() else script.read_bytes()
+        if content.startswith(b"#!") and before in content:
+            script.write_bytes(content.replace(before, now))
+    say(f"[2/6] packages of {folder}: {since(began)}")
+    return True
+
+
+def keep_packages(folder: Path, environment: Path = VENV) -> None:
+    """Keep what packages have in an environment for other clones of this machine, with all that was
+    compiled by now. Modules are the same files in all of them: who changes one writes it anew.
+    """
+    if folder.exists():
+        return
+    making = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        making.mkdir(parents=True)
+        for part in PARTS:
+            copy_tree(environment / part, making / part)
+        (making / MADE_IN).write_bytes(os.fsencode(environment))
+        making.rename(folder)
+        others = sorted(folder.parent.iterdir(), key=lambda found: found.stat().st_mtime)
+        for old in others[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError as problem:
+        shutil.rmtree(making, ignore_errors=True)
+        say(f"packages: not kept in {folder.parent}: {problem}")
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy what packages have installed; their 2 GB of modules are linked."""
+
+    def copy(file: str, to: str) -> None:
+        if source.name == PACKAGES.name:
+            with suppress(OSError):  # another disk
+                os.link(file, to)
+                return
+        shutil.copy2(file, to)
+
+    leave = shutil.ignore_patterns(*LEFT.get(source.name, ()))
+    shutil.copytree(
+        source, target, symlinks=True, ignore=leave, copy_function=copy, dirs_exist_ok=True
+    )
 
 
 def warm_up() -> subprocess.Popen[bytes]:

@@ -1,0 +1,88 @@
+"""tools/install.py: packages that one clone of a build machine keeps for the next."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.project import ROOT
+
+SCRIPT = "#!{python}\nimport kept\nprint(kept.WORD, kept.__cached__)\n"
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The tool."""
+    tools = ROOT / "tools"
+    monkeypatch.syspath_prepend(str(tools))
+    spec = importlib.util.spec_from_file_location("install", tools / "install.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def environment(folder: Path) -> Path:
+    """A new environment."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    return folder
+
+
+@pytest.fixture
+def first(install: ModuleType, tmp_path: Path) -> Path:
+    """An environment with a package that has a module, a script and a file beside, and with what is
+    its clone's own.
+    """
+    made = environment(tmp_path / "first")
+    (made / install.PACKAGES / "kept.py").write_text("WORD = 'from a package'\n")
+    (made / install.PACKAGES / "__editable__.tfcluster_magic-0.1.0.pth").write_text("")
+    script = made / "bin" / "says"
+    script.write_text(SCRIPT.format(python=made / "bin" / "python"))
+    script.chmod(0o755)
+    (made / "share").mkdir()
+    (made / "share" / "settings.json").write_text("{}")
+    (made / "etc").mkdir()
+    assert said(made) == f"from a package {cached(made, install)}"
+    return made
+
+
+def cached(made: Path, install: ModuleType) -> Path:
+    """Where the module is that was compiled."""
+    return made / install.PACKAGES / "__pycache__" / f"kept.{sys.implementation.cache_tag}.pyc"
+
+
+def said(made: Path) -> str:
+    """What the script of an environment prints."""
+    script = str(made / "bin" / "says")
+    return subprocess.run([script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_another_clone_takes_what_was_unpacked_and_compiled(
+    install: ModuleType, first: Path, tmp_path: Path
+) -> None:
+    """Its scripts run by its own Python, and nothing of the first clone's own comes with it."""
+    kept = tmp_path / "cache" / "dev-1"
+    install.keep_packages(kept, first)
+    second = environment(tmp_path / "second")
+    assert install.bring_packages(kept, second)
+    assert cached(second, install).read_bytes() == cached(first, install).read_bytes()
+    assert said(second) == f"from a package {cached(second, install)}"
+    assert not list((second / install.PACKAGES).glob("*tfcluster*"))
+    (second / "share" / "settings.json").write_text("another")
+    assert (first / "share" / "settings.json").read_text() == "{}"
+    assert not install.bring_packages(tmp_path / "cache" / "dev-2", second)
+
+
+def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Path) -> None:
+    """Those of earlier pins leave the cache, and what is there is not kept again."""
+    for number in range(install.KEPT + 1):
+        install.keep_packages(tmp_path / "cache" / f"dev-{number}", first)
+    left = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    assert left == [f"dev-{number + 1}" for number in range(install.KEPT)]
+    install.keep_packages(tmp_path / "cache" / left[0], tmp_path / "nothing")
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == left
