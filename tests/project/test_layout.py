@@ -5,21 +5,33 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 from support.project import ROOT, TESTS
 
 PACKAGE = ROOT / "tfcluster_magic"
-TREES = {
-    path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text("utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-MODULES = {
-    ".".join(path.parts).removesuffix(".__init__"): tree
-    for path, tree in TREES.items()
-    if "runtime" not in path.parts  # no package: its modules import each other by bare name
-}
+
+
+@cache  # by who asks: each process of the suite imports this file
+def trees() -> Mapping[Path, ast.Module]:
+    """Every file of the package, read."""
+    return {
+        path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text("utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+@cache
+def modules() -> Mapping[str, ast.Module]:
+    """Those that import each other by their whole names: runtime is no package."""
+    return {
+        ".".join(path.parts).removesuffix(".__init__"): tree
+        for path, tree in trees().items()
+        if "runtime" not in path.parts
+    }
 
 
 def imports(module: str, tree: ast.Module) -> set[str]:
@@ -34,13 +46,13 @@ def imports(module: str, tree: ast.Module) -> set[str]:
         where = ".".join([*base, *([node.module] if node.module else [])])
         for alias in node.names:
             name = f"{where}.{alias.name}"
-            found.add(name if name in MODULES else where)
-    return {name for name in found if name in MODULES and name != module}
+            found.add(name if name in modules() else where)
+    return {name for name in found if name in modules() and name != module}
 
 
 def test_no_two_modules_import_each_other() -> None:
     """No circle of imports exists, also none inside functions or through TYPE_CHECKING."""
-    graph = {module: imports(module, tree) for module, tree in MODULES.items()}
+    graph = {module: imports(module, tree) for module, tree in modules().items()}
     graph[PACKAGE.name] = set()  # the root names what it offers and imports it only when asked
     TopologicalSorter(graph).prepare()
 
@@ -53,7 +65,7 @@ def test_few_modules_lie_loose_at_the_root() -> None:
 def test_a_class_name_is_used_once() -> None:
     """No two classes of the package have one name."""
     places = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path))
@@ -63,7 +75,7 @@ def test_a_class_name_is_used_once() -> None:
 def test_each_large_package_has_a_contract() -> None:
     """A package with more than eight modules has its layers in pyproject.toml."""
     sizes: dict[str, int] = defaultdict(int)
-    for module in MODULES:
+    for module in modules():
         sizes[module.rpartition(".")[0]] += 1
     contracts = re.findall(
         r'^containers = \["(.*)"\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE

@@ -29,6 +29,8 @@ BROKEN = "def test_broken():\n    assert False\n"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of its own, on a build machine."""
     monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of what pytest's start takes
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     (tmp_path / "test_it.py").write_text(UNSTEADY)
     return tmp_path
 

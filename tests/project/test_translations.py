@@ -7,6 +7,8 @@ import json
 import re
 import string
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Message
@@ -30,22 +32,23 @@ FOR_PROGRAMMERS = {"AttributeError", "OSError", "RuntimeError", "AssertionError"
 FOR_PROGRAMMERS |= {"TypeError", "KeyError", "ImportError", "ValueError", "ValidationError"}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A module, read once for the tests below."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_every_message_of_the_sources_is_translated(domain: str, language: str) -> None:
-    """`make translations` has nothing to write and nothing to complain about."""
+    """`make translations` has nothing to write and nothing to complain about; what gettext and
+    JupyterLab read is what the `.po` file says.
+    """
     catalog, current = made.written(domain, language), made.updated(domain, language)
 
     assert {_key(m) for m in current} == {_key(m) for m in catalog}
     assert [m.id for m in catalog if m.id and not made.is_translated(m)] == []
     assert [m.id for m in catalog if m.fuzzy and m.id] == []
     assert not catalog.obsolete
-
-
-@pytest.mark.parametrize(("domain", "language"), CATALOGS)
-def test_the_compiled_catalogs_are_those_of_the_texts(domain: str, language: str) -> None:
-    """What gettext and JupyterLab read is what the `.po` file says."""
-    current = made.updated(domain, language)
-
     for path, content in made.files(domain, language, current).items():
         assert path.read_bytes() == content, f"{path.name} is out of date: make translations"
 
@@ -90,7 +93,7 @@ def test_every_error_and_remark_is_made_of_a_translated_text() -> None:
     bare = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in MODULES
-        for line, text in _bare_texts(ast.parse(path.read_text("utf-8")))
+        for line, text in _bare_texts(parsed(path))
     ]
 
     assert not bare, "\n".join(bare)
@@ -101,7 +104,7 @@ def test_nothing_takes_the_name_of_the_translation() -> None:
     hidden = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in MODULES
-        for scope in ast.walk(ast.parse(path.read_text("utf-8")))
+        for scope in ast.walk(parsed(path))
         if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for line in _hides_translation(scope)
     ]
@@ -114,7 +117,7 @@ def test_no_text_is_translated_when_a_module_is_imported() -> None:
     early = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in MODULES
-        for call in _calls_at_import(ast.parse(path.read_text("utf-8")))
+        for call in _calls_at_import(parsed(path))
         if isinstance(call.func, ast.Name) and call.func.id in ("_", "ngettext")
     ]
 
