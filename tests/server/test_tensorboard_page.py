@@ -107,26 +107,30 @@ async def test_a_start_that_fails_is_told(
     assert (await ask(f"{page}index.js")).code == 500
 
 
-@pytest.mark.parametrize("layout", ["none", "other", "broken"])
 async def test_a_package_of_another_layout(
-    ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+    ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the page is not where it is known to be, it comes from the board, once that runs."""
-    package = tmp_path / "other" / "tensorboard"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    if layout == "other":
-        with zipfile.ZipFile(package / "webfiles.zip", "w") as archive:
-            archive.writestr("index.html", "<script src=main.js></script>")
-    elif layout == "broken":
-        (package / "webfiles.zip").write_text("no archive")
-    with RegistryEntry(registry_folder(None), str(logs)).locked(), monkeypatch.context() as patch:
-        patch.syspath_prepend(package.parent)
-        page = await begun(ask)
-        script = asyncio.ensure_future(ask(f"{page}index.js"))
-        assert (await ask(page)).code == 202
-        assert not script.done()
-    assert len((await script).body) > 1_000_000
+    scripts = []
+    with RegistryEntry(registry_folder(None), str(logs)).locked():
+        for layout in ("none", "other", "broken"):
+            package = tmp_path / layout / "tensorboard"
+            package.mkdir(parents=True)
+            (package / "__init__.py").touch()
+            if layout == "other":
+                with zipfile.ZipFile(package / "webfiles.zip", "w") as archive:
+                    archive.writestr("index.html", "<script src=main.js></script>")
+            elif layout == "broken":
+                (package / "webfiles.zip").write_text("no archive")
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(package.parent)
+                page = await begun(ask)
+                script = asyncio.ensure_future(ask(f"{page}index.js"))
+                assert (await ask(page)).code == 202, layout
+                assert not script.done(), layout
+            scripts.append(script)
+    for script in scripts:
+        assert len((await script).body) > 1_000_000
 
 
 def test_only_files_of_the_package() -> None:
