@@ -14,7 +14,6 @@ from support.kube import workloads
 from support.kube.kubectl import Object
 from support.kube.operator import Tenant, spec_of
 from support.kube.under_test import UnderTest
-from support.project import ROOT
 
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import path
@@ -94,8 +93,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
     """All runs of these tests, begun together: they last as long as the longest."""
-    digits = ROOT / "examples" / "between_graph.py"
-    tenant.launch("digits-1", spec_of(digits, "--steps", "300", workers=2, ps=1, lifecycle=SHORT))
+    tenant.launch("works-1", spec_of(program, "1", "0", workers=2, ps=1, lifecycle=SHORT))
     fails = ("2", "0", "the shapes do not match")
     tenant.launch("fails-1", spec_of(program, *fails, workers=2, ps=1, lifecycle=SHORT))
     brief = Lifecycle(reclaim_after=0.0, keep_for=6.0)
@@ -265,14 +263,16 @@ def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
 
 
-def test_digits_are_learned_and_the_ps_is_reclaimed(launched: Tenant, watched: Watched) -> None:
-    """Between-Graph TensorFlow succeeds, and its ps is asked to end when reclaimAfter is over."""
-    status = launched.phase("digits-1", "Succeeded", seconds=300)
-    launched.kubectl("wait", "tfc/digits-1", "--for=condition=Complete", "--timeout=60s")
+def test_a_success_is_that_of_the_workers_and_the_ps_is_reclaimed(
+    launched: Tenant, watched: Watched
+) -> None:
+    """A run succeeds with its workers, and its ps is asked to end when reclaimAfter is over."""
+    status = launched.phase("works-1", "Succeeded")
+    launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
-    status = launched.wait("digits-1", lambda s: s.get("releasedAt"), "its ps has ended")
+    status = launched.wait("works-1", lambda s: s.get("releasedAt"), "its ps has ended")
     assert status["reclaimed"]["tasks"] == ["ps-0"]
-    waited = watched.reclaimed("digits-1") - watched.last_end("digits-1")
+    waited = watched.reclaimed("works-1") - watched.last_end("works-1")
     print(f"the ps was asked to end {waited:.1f} s after the last worker's exit")
     assert waited >= SHORT.reclaim_after - 1  # Kubernetes writes whole seconds
 

@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from kubenode.commands import wait_until
-from kubenode.paths import ROOT
 from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.operator import SMALL, SYSTEM, Tenant, spec_of
 from support.kube.under_test import UnderTest
@@ -63,12 +61,39 @@ def main(_):
 
 tf.app.run(main)
 """
-RESTS = """
-class Rests(tf.keras.callbacks.Callback):
-    def on_epoch_begin(self, epoch, logs=None):
-        import time
-        time.sleep(0.5)
+GROUP = """
+import json, os, pathlib, socket, time
+
+config = json.loads(os.environ["TF_CONFIG"])
+(host, port), first = config["cluster"]["worker"][0].rsplit(":", 1), config["task"]["index"] == 0
+if first:
+    listener = socket.create_server(("", int(port)))
+    peer, _address = listener.accept()
+    while peer.recv(1) != b"h":  # a probe
+        peer, _address = listener.accept()
+else:
+    while True:
+        try:
+            peer = socket.create_connection((host, int(port)), 5)
+            break
+        except OSError:
+            time.sleep(0.2)
+    peer.settimeout(None)
+    peer.sendall(b"h")
+saved = pathlib.Path(os.environ["TFCLUSTER_OUTPUT_DIR"], "epoch")
+epoch = int(saved.read_text()) if saved.exists() else 1
+while True:  # each epoch needs both
+    print(f"Epoch {epoch}/", flush=True)
+    peer.sendall(b"x")
+    if not peer.recv(1):
+        raise RuntimeError("UNAVAILABLE: failed to connect to all addresses: Socket closed")
+    epoch += 1
+    if first:
+        saved.with_suffix(".new").write_text(str(epoch))
+        saved.with_suffix(".new").replace(saved)
+    time.sleep(0.5)
 """
+"""Workers in step, as those of MultiWorkerMirroredStrategy: one without its peer stands still."""
 STEP = re.compile(r"^at ([\d.]+) step (\d+)$", re.MULTILINE)
 EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
 
@@ -143,14 +168,15 @@ def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
 def trainings(
     cluster: UnderTest, tenant: Tenant, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Training, Training]]:
-    """With a parameter server, all on the second node; and mirrored, one worker on each node. The
+    """With a parameter server, all on the second node; and in step, one worker on each node. The
     operator is on the second node, too.
     """
     assert cluster.own
     first, second = cluster.own.first.name, cluster.own.second.name
     program = tmp_path_factory.mktemp("program") / "train.py"
     program.write_text(TRAIN)
-    digits = mirrored_in(tmp_path_factory.mktemp("mirrored"))
+    group = program.with_name("group.py")
+    group.write_text(GROUP)
     reader = pod("reader", cluster.busybox, volumeMounts=[{"name": "log", "mountPath": "/log"}])
     claim = {"claimName": "log"}
     reader["spec"] |= {
@@ -169,30 +195,13 @@ def trainings(
     finally:
         cluster.kubectl("uncordon", first)
     with _room_for_one_task_each(cluster, (first, second)):
-        tenant.launch("mirrored-1", spec_of(digits, "--epochs=100000", workers=2, lifecycle=quick))
+        tenant.launch("group-1", spec_of(group, workers=2, lifecycle=quick))
         there = [first, second]
-        wait_until(lambda: sorted(_nodes(tenant, "mirrored-1")) == there, "placed", seconds=120)
-    for name in ("asynchronous-1", "mirrored-1"):
+        wait_until(lambda: sorted(_nodes(tenant, "group-1")) == there, "placed", seconds=120)
+    for name in ("asynchronous-1", "group-1"):
         tenant.phase(name, "Running", seconds=400)
-    yield Training(tenant, "asynchronous-1"), Training(tenant, "mirrored-1")
-    tenant.kubectl("delete", "tfclusters", "asynchronous-1", "mirrored-1", "--wait=false")
-
-
-def mirrored_in(folder: Path) -> Path:
-    """The example, which rests between epochs of a few steps: it trains as long as these tests take
-    and would keep all cores from what they wait for.
-    """
-    example = ROOT / "examples" / "multi_worker_mirrored.py"
-    text = example.read_text()
-    for before, after in (
-        ("STEPS_PER_EPOCH = 30", f"STEPS_PER_EPOCH = 5\n{RESTS}"),
-        ("callbacks = [", "callbacks = [Rests(), "),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    (folder / "digits.py").write_text(example.with_name("digits.py").read_text())
-    (folder / example.name).write_text(text)
-    return folder / example.name
+    yield Training(tenant, "asynchronous-1"), Training(tenant, "group-1")
+    tenant.kubectl("delete", "tfclusters", "asynchronous-1", "group-1", "--wait=false")
 
 
 @contextmanager
@@ -228,12 +237,12 @@ def test_training_goes_on_after_its_parameter_server_was_deleted(
     """A parameter server that somebody deletes comes back, workers step from the last
     checkpoint as soon as it is up, and the record says what happened.
     """
-    training, _mirrored = trainings
-    wait_until(lambda: training.checkpoint() >= 40, "checkpoints", seconds=120, every=1.0)
+    training, _group = trainings
+    wait_until(lambda: training.checkpoint() >= 40, "checkpoints", seconds=120, every=2.0)
     (server,) = tenant.pods(training.name, "ps")
     saved, fault = training.checkpoint(), time.time()
     tenant.kubectl("delete", "pod", server["metadata"]["name"], "--wait=false")
-    wait_until(lambda: training.resumed(fault), "a step", seconds=90, every=1.0)
+    wait_until(lambda: training.resumed(fault), "a step", seconds=90, every=2.0)
     resumed = training.resumed(fault)
     assert resumed
     print(f"ps deleted: {resumed}, checkpoint at {saved}; {training.told()}")
@@ -249,22 +258,22 @@ def test_training_goes_on_after_a_node_was_lost(
     training steps when they are up: at most what came after the last checkpoint is lost, and the
     record says that the node was.
     """
-    training, mirrored = trainings
-    wait_until(lambda: _epochs(mirrored), "an epoch", seconds=120, every=1.0)
-    saved, epochs, fault = training.checkpoint(), _epochs(mirrored), time.time()
+    training, group = trainings
+    wait_until(lambda: _epochs(group), "an epoch", seconds=120, every=2.0)
+    saved, epochs, fault = training.checkpoint(), _epochs(group), time.time()
     lose()
-    wait_until(lambda: training.resumed(fault), "a step", seconds=400, every=1.0)
+    wait_until(lambda: training.resumed(fault), "a step", seconds=400, every=2.0)
     resumed = training.resumed(fault)
     assert resumed
-    wait_until(lambda: len(_epochs(mirrored)) > len(epochs) + 1, "an epoch", seconds=200, every=1.0)
+    wait_until(lambda: len(_epochs(group)) > len(epochs) + 1, "an epoch", seconds=200, every=2.0)
     again = time.time() - fault
     print(f"node lost: {resumed}, checkpoint at {saved}; {training.told()}")
-    print(f"mirrored: {again:.1f} s, {epochs[-1]} {_epochs(mirrored)[len(epochs) :]}")
-    print(mirrored.told())
+    print(f"group: {again:.1f} s, {epochs[-1]} {_epochs(group)[len(epochs) :]}")
+    print(group.told())
     _tell(tenant, training, fault, resumed)
     assert resumed.first > saved
-    assert _epochs(mirrored)[len(epochs)] >= epochs[-1]
-    for each in (training, mirrored):
+    assert _epochs(group)[len(epochs)] >= epochs[-1]
+    for each in (training, group):
         assert "its node was lost" in each.told()
     assert {*tenant.status(training.name)["restarts"]} == {"ps-0", "worker-0", "worker-1"}
 
@@ -307,5 +316,5 @@ def _up(pod: Object) -> float:
     return epoch_seconds(next(ready)["lastTransitionTime"]) or 0.0
 
 
-def _epochs(mirrored: Training) -> list[int]:
-    return [int(each) for each in EPOCH.findall(mirrored.log("worker-0"))]
+def _epochs(group: Training) -> list[int]:
+    return [int(each) for each in EPOCH.findall(group.log("worker-0"))]

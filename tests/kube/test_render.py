@@ -18,13 +18,42 @@ from support.kube.under_test import UnderTest
 from support.kube.workloads import pod
 
 CLAIMS = KUBE / "manifests" / "digits" / "claims.yaml"
-PROGRAM = ROOT / "examples" / "between_graph.py"
+DIGITS = ROOT / "examples" / "between_graph.py"
 STEPS = 400
 LAYOUTS = {
     "native": ("digits-1-worker",),
     "per-task": ("classic-1-worker-0", "classic-1-worker-1"),
 }
 """The Jobs of the workers in either layout."""
+COUNTS = """
+import json, os, pathlib, socket, time
+
+config = json.loads(os.environ["TF_CONFIG"])
+host, port = config["cluster"]["ps"][0].rsplit(":", 1)
+if config["task"]["type"] == "ps":
+    listener, total = socket.create_server(("", int(port))), 0
+    while True:
+        peer, _address = listener.accept()
+        if peer.recv(3) == b"one":  # no probe
+            total += 1
+            peer.sendall(b"%d" % total)
+        peer.close()
+until = time.monotonic() + 60
+while True:
+    try:
+        peer = socket.create_connection((host, int(port)), 5)
+        break
+    except OSError:
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.2)
+peer.sendall(b"one")
+total = peer.recv(9).decode()
+print("the parameter server counts", total, flush=True)
+task, folder = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_OUTPUT_DIR"]
+pathlib.Path(folder, task + ".counted").write_text(total)
+"""
+"""Workers that need their parameter server, without TensorFlow."""
 
 
 def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
@@ -42,43 +71,75 @@ def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
     ).stdout
 
 
+@pytest.fixture
+def kube_with_claims(cluster: UnderTest, kube: Kubectl) -> Kubectl:
+    """A namespace with the volumes of tasks, and a pod that reads them."""
+    claims = Template(CLAIMS.read_text())
+    kube.apply(claims.substitute(storage_class=cluster.description.storage_class))
+    kube.apply(_reader(cluster))
+    return kube
+
+
+def ended(kube: Kubectl, layout: str) -> str:
+    """Wait for the workers, and for who reads; the folder of what they wrote."""
+    for job in LAYOUTS[layout]:
+        kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
+    kube.running("reader")
+    return f"/log/{LAYOUTS[layout][0].partition('-')[0]}/1"
+
+
+def ends_with_its_manifests(kube: Kubectl, manifests: str) -> None:
+    """The parameter server goes on, until somebody deletes what was applied."""
+    (server,) = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
+    assert server["status"]["phase"] == "Running"
+    kube("delete", "-f", "-", "--wait=false", stdin=manifests)
+    kube("delete", "pod", "reader", "--wait=false")
+    wait_until(lambda: not kube.every("pod"), "nothing is left", seconds=60)
+
+
 @pytest.mark.needs("rwx", "network-policy")
-@pytest.mark.parametrize(
-    "layout",
-    # The operator makes the native one: test_operator.py learns with it.
-    [pytest.param("native", marks=pytest.mark.long), "per-task"],
-)
+def test_a_program_runs_by_kubectl_alone(
+    cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path
+) -> None:
+    """Where nothing of ours is installed workers reach their parameter server, and output and files
+    are in the log volume; the parameter server that goes on ends with its manifests.
+    """
+    kube, program = kube_with_claims, tmp_path / "counts.py"
+    program.write_text(COUNTS)
+    words = ["--workers=2", "--ps=1", "--memory=128Mi", "--name=classic", str(program)]
+    manifests = rendered(tmp_path, cluster, "--layout=per-task", *words)
+    kube.apply(manifests)
+    folder = ended(kube, "per-task")
+    counted = [kube.exec("reader", "cat", f"{folder}/worker-{n}.counted") for n in range(2)]
+    assert sorted(counted) == ["1", "2"]
+    said = kube.exec("reader", "cat", f"{folder}/worker-0.log")
+    assert f"the parameter server counts {counted[0]}" in said
+    ends_with_its_manifests(kube, manifests)
+
+
+@pytest.mark.long  # test_user_journey.py learns in pods of the same template
+@pytest.mark.needs("rwx", "network-policy")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_digits_are_learned_by_kubectl_alone(
-    cluster: UnderTest, kube: Kubectl, tmp_path: Path, layout: str
+    cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path, layout: str
 ) -> None:
     """A layout trains to the end where nothing of ours is installed; output and checkpoints
     are in the log volume, and the parameter server that goes on ends with its manifests.
     """
-    claims = Template(CLAIMS.read_text())
-    kube.apply(claims.substitute(storage_class=cluster.description.storage_class))
+    kube = kube_with_claims
     name = LAYOUTS[layout][0].partition("-")[0]
-    launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(PROGRAM)]
+    launch = ["--workers=2", "--ps=1", "--memory=1536Mi", f"--name={name}", str(DIGITS)]
     words = [f"--layout={layout}", *launch, "--", f"--steps={STEPS}"]
     manifests = rendered(tmp_path, cluster, *words)
     kube.apply(manifests)
-    kube.apply(_reader(cluster))
-    for job in LAYOUTS[layout]:
-        kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
-
-    kube.running("reader")
-    folder = f"/log/{name}/1"
+    folder = ended(kube, layout)
     said = kube.exec("reader", "cat", f"{folder}/worker-0.log")
     accuracy = re.search(r"held-out accuracy: ([\d.]+)", said)
     assert accuracy, said
     assert float(accuracy[1]) >= 0.95
     saved = re.findall(r"model\.ckpt-(\d+)\.index", kube.exec("reader", "ls", folder))
     assert max(map(int, saved)) >= STEPS
-    (server,) = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
-    assert server["status"]["phase"] == "Running"
-
-    kube("delete", "-f", "-", "--wait=false", stdin=manifests)
-    kube("delete", "pod", "reader", "--wait=false")
-    wait_until(lambda: not kube.every("pod"), "nothing is left", seconds=60)
+    ends_with_its_manifests(kube, manifests)
 
 
 def _reader(cluster: UnderTest) -> Object:
@@ -94,7 +155,7 @@ def test_kubectl_applies_what_is_printed(
     cluster: UnderTest, kube: Kubectl, tmp_path: Path, layout: str, mode: str
 ) -> None:
     """Kubectl takes every object of either layout as it is printed."""
-    program = [] if mode == "in-graph" else [str(PROGRAM)]
+    program = [] if mode == "in-graph" else [str(DIGITS)]
     words = [f"--layout={layout}", f"--mode={mode}", "--workers=2", "--ps=1", *program]
     manifests = rendered(tmp_path, cluster, *words)
     said = kube("apply", "--dry-run=server", "-f", "-", stdin=manifests)
