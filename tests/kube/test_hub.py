@@ -270,7 +270,8 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
     hub.stop(user)
 
 
-@pytest.mark.parametrize("prefix", ["/", pytest.param("/a/b/", marks=pytest.mark.long)])
+@pytest.mark.long  # test_hub_openid.py has it below /
+@pytest.mark.parametrize("prefix", ["/", "/a/b/"])
 def test_the_base_url_is_anywhere(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str
 ) -> None:

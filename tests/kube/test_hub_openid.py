@@ -1,4 +1,7 @@
-"""Signing in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS."""
+"""Signing in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS.
+
+The hub is below `/` here: it takes half a minute to have other words.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from kubenode.node import Node
 from support.hub import openid_provider as provider
 from support.hub.openid_provider import Provider, fill_in, password
 from support.kube.hub import Hub
-from support.kube.hub_installation import PREFIX, reapply, rendered
+from support.kube.hub_installation import reapply, rendered
 from support.kube.kubectl import Kubectl, Object
 from support.kube.tls import Entrance, Secure
 from support.kube.under_test import UnderTest
 
 pytestmark = pytest.mark.needs("ingress", "network-policy", "registry", "node-inside")
-HOST = "localhost"
+HOST, PREFIX = "localhost", "/"
 PORT = 5556
 """Of the provider, on node-1."""
 PEOPLE = {"mia": ["ml", "staff"], "eve": ["sales"]}
@@ -129,7 +132,8 @@ def test_sign_in_at_a_provider(
 ) -> None:
     """With a provider's words in hub-settings and its secret in hub-sign-in people sign in through
     the ingress controller; groups of the claim are the hub's, and give what the policy says of
-    them; who is in none that was named is refused, and so is who comes without TLS.
+    them; who is in none that was named is refused, and so is who comes without TLS. Below which
+    path the hub is one word of the overlay says.
     """
     words = {
         "TFCLUSTER_HUB_SIGN_IN": "oidc",
@@ -144,6 +148,7 @@ def test_sign_in_at_a_provider(
     text = rendered(
         cluster,
         tmp_path / "openid",
+        prefix=PREFIX,
         settings=[f"{word}={value}" for word, value in words.items()],
         files={AUTHORITY: entrance.authority.read_text()},
         ingress=[
@@ -162,6 +167,7 @@ def test_sign_in_at_a_provider(
         wait_until(lambda: visitor.answers("hub/login"), "the hub answers over TLS", seconds=60)
         mia, home = signs_in(entrance, dex, "mia")
         assert urlsplit(home.url).path == f"{PREFIX}hub/home", home.url
+        assert f'href="{PREFIX}hub/' in home.text
         known = mia.ask("GET", "hub/api/user").json()
         assert (known["name"], sorted(known["groups"])) == ("mia", ["ml", "staff"])
         assert "Large, of the group ml" in mia.get("hub/spawn").text
@@ -169,7 +175,7 @@ def test_sign_in_at_a_provider(
         assert refusal.status_code == 403
         assert "an administrator has to add you" in refusal.text
         assert eve.ask("GET", "hub/api/user").status_code == 403
-        named = requests.get(hub.url("hub/login"), headers={"Host": HOST}, timeout=10)
+        named = requests.get(hub.url("hub/login", PREFIX), headers={"Host": HOST}, timeout=10)
         assert named.status_code == 404
     finally:
         hub.kubectl.delete("secret", "hub-sign-in")

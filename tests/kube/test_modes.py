@@ -238,6 +238,9 @@ def test_a_program_from_a_url_in_another_image(
     assert ran["spec"]["containers"][0]["image"] == python.reference
 
 
+# test_examples.py trains with this strategy in pods and has every kind of task; on one machine an
+# evaluator follows checkpoints in tests/integration/test_training_modes.py.
+@pytest.mark.long
 def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     """ParameterServerStrategy learns the digits with a chief, an evaluator, workers and a parameter
     server in pods.
@@ -269,7 +272,7 @@ def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
         assert program.step in (None, step), (name, step, texts)
 
 
-@pytest.mark.long  # test_user_journey.py and test_notebook.py drive In-Graph servers in pods, too
+@pytest.mark.long  # test_user_journey.py drives In-Graph servers in pods, too
 def test_a_notebook_coordinates_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
     """ParameterServerStrategy learns the digits on In-Graph servers in pods, driven by a notebook's
     coordinator.

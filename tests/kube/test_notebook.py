@@ -65,6 +65,7 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
     return tenant
 
 
+@pytest.mark.long  # test_user_journey.py drives In-Graph servers in pods, in a notebook of the hub
 def test_a_notebook_drives_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
     """In a notebook pod `%tfcluster` launches pods unasked, and a session computes on them, through
     the policies that keep everybody else out.
