@@ -111,22 +111,21 @@ def checkpoint(run: Run) -> int:
 
 
 def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
-    """A TensorFlow 1 program gets its addresses as flags and trains. A killed parameter server
-    comes back, training goes on from its checkpoint, and the record says from which step; killed
-    workers, the one that leads as well, rejoin. In the end the parameter server is reclaimed: the
-    record says when, and what was freed.
+    """A TensorFlow 1 program gets the tasks that its flags speak of, with their addresses, and
+    trains. A killed parameter server comes back, training goes on from its checkpoint, and the
+    record says from which step; killed workers, the one that leads as well, rejoin. In the end the
+    parameter server is reclaimed: the record says when, and what was freed.
     """
     workers = ("worker-1", "worker-0")
     run = runs.launch(
         EXAMPLES / "between_graph.py",
         "--steps=1500",
         name="success",
-        workers=2,
-        ps=1,
         ps_memory="2Gi",
         ps_cpu=1,
         reclaim_after=1,
     )
+    assert sorted(run.tasks) == ["ps-0", "worker-0", "worker-1"]
     sighting = watch(run, lambda _: checkpoint(run) >= 200)
     kill(run.program_of("ps-0"))
     run.until(lambda status: status.restarts == {"ps-0": 1}, "ps-0 is restarted")
@@ -160,20 +159,18 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
 
 
 def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
-    """A chief coordinates workers and parameter servers, an evaluator outside of the cluster
-    follows its checkpoints, and the chief's success ends the run; killed while it trains, the chief
-    finds its workers again.
+    """A program gets the tasks that it asks for: a chief coordinates workers and parameter servers,
+    an evaluator outside of the cluster follows its checkpoints, and the chief's success ends the
+    run; killed while it trains, the chief finds its workers again.
     """
     run = runs.launch(
         EXAMPLES / "parameter_server_keras.py",
         name="keras",
-        chief=True,
         evaluator=True,
-        workers=2,
-        ps=1,
         success_policy="chief",
         reclaim_after=3,
     )
+    assert sorted(run.tasks) == ["chief-0", "evaluator-0", "ps-0", "worker-0", "worker-1"]
     sighting = watch(run, lambda _: "Epoch 2/5" in run.log("chief-0"))
     kill(run.program_of("chief-0"))
     sighting, status = watched_to_its_end(run, sighting)
@@ -245,9 +242,10 @@ with tf.Graph().as_default() as graph:
 @pytest.mark.parametrize(
     ("server", "through"),
     [
-        # The examples and test_in_graph_servers.py use native ones, too.
-        pytest.param("native", "serves on", marks=pytest.mark.long),
-        ("python", "through tf.distribute.Server"),
+        ("native", "serves on"),
+        # tests/unit: the program of it in runtime/test_tf_server.py, clients of one in
+        # client/test_connection.py.
+        pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )
 def test_in_graph_servers_for_a_session(runs: Runs, server: str, through: str) -> None:

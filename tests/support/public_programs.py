@@ -37,6 +37,8 @@ class PublicProgram:
     """Whether it runs on TensorFlow 2.15."""
 
 
+# Those of TensorFlow's strategies are long: the examples are trained in every mode by
+# tests/integration/test_training_modes.py, and what they need is found out there, too.
 PROGRAMS = (
     # -- parameter servers, each worker with its own graph
     PublicProgram(
@@ -44,6 +46,7 @@ PROGRAMS = (
         tasks={"ps": 1, "worker": 2},
         prints={"worker-0": "worker 0 is done", "worker-1": "worker 1 is done"},
         says=("takes --ps_hosts", "--ps N overrides it"),
+        is_long=True,
         in_pods=True,
     ),
     PublicProgram(
@@ -73,6 +76,7 @@ PROGRAMS = (
         tasks={"ps": 1, "worker": 2, "chief": 1},
         prints={"chief-0": "Epoch 3/3"},
         says=("1 parameter server, because line 15", "1 chief, because line 16"),
+        is_long=True,
         in_pods=True,
     ),
     PublicProgram(
@@ -96,6 +100,7 @@ PROGRAMS = (
         tasks={"worker": 2},
         prints={"worker-0": "step 30/30", "worker-1": "step 30/30"},
         step=30,
+        is_long=True,
         in_pods=True,
     ),
     PublicProgram(
