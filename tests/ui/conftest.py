@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.ui.browser import (
     BUILT,
+    SAME_PAGE,
     assets,
     context,
     open_page,
@@ -35,6 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=BUILT,
         help="folder of the built extension; without it tfcluster_magic/labextension",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests may share a page."""
+    config.addinivalue_line("markers", f"{SAME_PAGE}: leaves nothing in its page but tabs")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a page go first in their file: the others begin with one of their own."""
+    files = [*dict.fromkeys(item.path for item in items)]
+    items.sort(key=lambda it: (files.index(it.path), it.get_closest_marker(SAME_PAGE) is None))
 
 
 @pytest.fixture(scope="session")

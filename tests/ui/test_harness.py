@@ -10,15 +10,6 @@ from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
 
-def test_a_cell_launches_what_a_shell_sees(lab: LabPage) -> None:
-    """What a cell has launched is in the list of a shell beside it."""
-    output = lab.run("%load_ext tfcluster_magic\n%tfcluster launch hello.py --workers 2 --name hi")
-
-    expect(output).to_contain_text("hi-1")
-    lab.server.manager.wait("hi", 180)
-    assert "hi-1" in lab.server.shell("list")
-
-
 def test_the_palette_runs_a_command(lab: LabPage) -> None:
     """The palette finds a command by its label, in the dark theme, too."""
     lab.theme("dark")

@@ -71,12 +71,14 @@ def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
     expect(form.get_by_role("group", name="Actions on in-graph-1")).to_be_visible()
 
 
+@pytest.mark.same_page
 def test_this_machine_is_asked_for_no_pods(form: Locator) -> None:
     """Where tasks are processes the form has a Python, and nothing that only pods have."""
     expect(form.get_by_label("Python of kernel")).to_be_visible()
     expect(form.locator("summary")).to_have_text(["Resources", "Limits"])
 
 
+@pytest.mark.same_page
 def test_a_file_is_chosen_in_a_dialog(lab: LabPage, form: Locator) -> None:
     """The dialog shows folders and programs, and its choice is the program."""
     form.get_by_role("button", name="Browse…").click()
@@ -87,6 +89,7 @@ def test_a_file_is_chosen_in_a_dialog(lab: LabPage, form: Locator) -> None:
     expect(form.get_by_label("Path of the program")).to_have_value("hello.py")
 
 
+@pytest.mark.same_page
 def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
     """A right click on a program opens the form with it, on a folder with that."""
     item = lab.page.locator(".jp-DirListing-item")
@@ -176,6 +179,7 @@ def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
     assert not wide
 
 
+@pytest.mark.same_page
 def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> None:
     """Far more workers than cores, or than tasks may run, are told at the input, with what fits."""
     form = opened(lab)

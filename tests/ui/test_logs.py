@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 from support.ui import flows
 from support.ui.accessibility import Findings
@@ -58,11 +59,13 @@ SEEN_AFTER = """least => {
 """Whether a line with this number, or one that came later, is in view."""
 
 
+@pytest.mark.same_page
 def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage) -> None:
     """Each line has its task, one task can be chosen, and the end of the run is said."""
     flows.read_all_tasks(lab)
 
 
+@pytest.mark.same_page
 def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
     """Only what can be seen is in the page, and every line can be found and copied."""
     lab.server.launch("talk.py", "50000", workers=2, name="talk")
@@ -96,11 +99,13 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
     expect(log).to_contain_text("line 49999 of 50000")
 
 
+@pytest.mark.same_page
 def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
     """HTML is shown as it was printed, escape sequences do nothing but colour."""
     flows.read_odd_output(lab)
 
 
+@pytest.mark.same_page
 def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
     """The newest line stays in view until one looks at older ones; a button goes back."""
     (lab.server.root / "slow.py").write_text(SLOW)
@@ -124,6 +129,7 @@ def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
     expect(follow).to_have_attribute("aria-pressed", "false")
 
 
+@pytest.mark.same_page
 def test_a_download_has_every_line_of_the_chosen_tasks(lab: LabPage) -> None:
     """The file is what `tfcluster logs` prints."""
     lab.server.launch("hello.py", workers=2, name="hi")
@@ -191,6 +197,7 @@ def test_a_lost_stream_goes_on_without_a_line_twice(
         assert beats == [f"{task} | beat {n}" for n in range(len(beats))]
 
 
+@pytest.mark.same_page
 def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
     """The outcome stands below the lines, which stay."""
     lab.server.launch("fail.py", workers=1, name="fails")
@@ -203,6 +210,7 @@ def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
     expect(log).to_contain_text("before the fall")
 
 
+@pytest.mark.same_page
 def test_tasks_are_one_stream_in_the_order_of_time(lab: LabPage) -> None:
     """Of a run that had ended, too, lines of tasks stand as they were printed, with their times."""
     (lab.server.root / "turns.py").write_text(TURNS)

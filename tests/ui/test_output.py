@@ -46,31 +46,17 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
 
 
 def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
-    """Below `--wait` stands one card, at last with the outcome, and a bare name shows another."""
+    """Below `--wait` stands one card, at last with the outcome, and a bare name shows another. A
+    shell has what the cell has launched in its list.
+    """
     lab.notebook(f"{LOAD}run = %tfcluster launch hello.py --workers 1 --name once --wait", "run")
     lab.run_cell(0)
     expect(card(lab)).to_have_count(1)
     expect(card(lab)).to_contain_text("Succeeded")
+    assert "once-1" in lab.server.shell("list")
     lab.run_cell(1)
     expect(card(lab)).to_have_count(2)
     expect(lab.cell(1).locator(".tfc-RunCard")).to_contain_text("Succeeded")
-
-
-def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
-    """Drawn without a kernel that knows them, while the document keeps what it held."""
-    launched = [lab.server.launch("hello.py", workers=1, name=f"old{n}") for n in "abc"]
-    for run in launched:
-        lab.server.manager.wait(run.metadata.name, 180)
-    asked: list[str] = []
-    lab.page.on("request", lambda request: asked.append(request.url))
-    outputs = [output_of(run) for run in launched]
-    lab.notebook("", "", "", outputs=outputs, kernel=False)
-
-    for number, run in enumerate(launched):
-        expect(card(lab).nth(number)).to_contain_text(run.metadata.name)
-        expect(card(lab).nth(number)).to_contain_text("Succeeded")
-    assert kept(lab) == json.loads(json.dumps(outputs))
-    assert len([url for url in asked if "tfcluster/api/clusters" in url]) < 3
 
 
 def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
@@ -212,19 +198,25 @@ def test_what_a_run_did_while_no_page_was_open_is_saved_with_the_next_change(lab
     assert not is_dirty(lab)
 
 
-def test_fifty_old_runs_are_asked_for_together(lab: LabPage) -> None:
-    """A notebook with many outdated outputs makes one request for what it may have to save."""
+def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
+    """Runs are drawn without a kernel that knows them, while the document keeps what it held. A
+    notebook with many outdated outputs makes one request for what it may have to save.
+    """
     names = [f"old{n}" for n in range(5)]
     runs = [lab.server.launch("hello.py", workers=1, name=name) for name in names]
     for run in runs:
         lab.server.manager.wait(run.metadata.name, 180)
     asked: list[str] = []
     lab.page.on("request", lambda request: asked.append(request.url))
-    lab.notebook(*[""] * 5, outputs=[outdated(run) for run in runs], kernel=False)
-    for number in range(5):
+    outputs = [outdated(run) for run in runs]
+    lab.notebook(*[""] * 5, outputs=outputs, kernel=False)
+    for number, run in enumerate(runs):
+        expect(card(lab).nth(number)).to_contain_text(run.metadata.name)
         expect(card(lab).nth(number)).to_contain_text("Succeeded")
+    assert kept(lab) == json.loads(json.dumps(outputs))
     wait_until(lambda: any("api/outputs" in url for url in asked), lambda: f"asked: {asked}")
     assert len([url for url in asked if "api/outputs" in url]) == 1
+    assert len([url for url in asked if "tfcluster/api/clusters" in url]) < 3
 
 
 def kept_html(lab: LabPage) -> str:

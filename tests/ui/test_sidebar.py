@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 from support.ui import flows
 from support.ui.flows import launch_sleeping, row
@@ -23,6 +24,7 @@ BEYOND = """sidebar => {
 """What of a part of the page lies outside of it, at its sides."""
 
 
+@pytest.mark.same_page
 def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
     """Without runs, the sidebar says what a cluster is, gives a line to copy, and launches."""
     empty = lab.sidebar.get_by_role("region", name="No clusters yet")
@@ -38,6 +40,7 @@ def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
     ).to_be_visible()
 
 
+@pytest.mark.same_page
 def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
     """A run that code launches comes into the list without a request of the page."""
     expect(lab.sidebar).to_contain_text("No clusters yet")
@@ -49,16 +52,19 @@ def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
     assert requests == []
 
 
+@pytest.mark.same_page
 def test_a_cell_and_a_shell_see_what_the_sidebar_reruns(lab: LabPage) -> None:
     """A run that the sidebar reruns is known to a shell within a second."""
     flows.rerun(lab)
 
 
+@pytest.mark.same_page
 def test_a_stop_asks_first(lab: LabPage) -> None:
     """Stop says what will be lost; Cancel changes nothing, Stop ends the run."""
     flows.stop(lab)
 
 
+@pytest.mark.same_page
 def test_a_question_goes_with_its_run(lab: LabPage) -> None:
     """While a dialog is open its run is deleted elsewhere: it says so, and takes no yes."""
     launch_sleeping(lab, "digits")
@@ -72,6 +78,7 @@ def test_a_question_goes_with_its_run(lab: LabPage) -> None:
     expect(lab.sidebar).to_contain_text("No clusters yet")
 
 
+@pytest.mark.same_page
 def test_a_run_is_deleted_with_its_output(lab: LabPage) -> None:
     """Delete asks, and takes the logs and the output with it when that is ticked."""
     lab.server.launch("hello.py", workers=1, ps=0, name="hi")
@@ -86,6 +93,7 @@ def test_a_run_is_deleted_with_its_output(lab: LabPage) -> None:
     assert not (lab.server.root / done.status.paths["output"]).exists()
 
 
+@pytest.mark.same_page
 def test_the_filter_narrows_the_list(lab: LabPage) -> None:
     """Text and phases narrow the list; where nothing is left, one click shows all again."""
     lab.server.launch("fail.py", workers=1, ps=0, name="broken")
@@ -103,6 +111,7 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
     expect(row(lab, "hi-1")).to_be_visible()
 
 
+@pytest.mark.same_page
 def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
     """From the palette to the list, along it, open, select, its menu, and out."""
     for name in ("first", "second"):
@@ -139,6 +148,7 @@ def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
     expect(lab.sidebar).not_to_contain_text("selected")
 
 
+@pytest.mark.same_page
 def test_a_note_is_written_in_the_sidebar(lab: LabPage) -> None:
     """A note that is written over another one is in the row at once, as plain text."""
     launch_sleeping(lab, "digits")
@@ -169,6 +179,7 @@ def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
     assert found == []
 
 
+@pytest.mark.same_page
 def test_the_menu_asks_which_logs(lab: LabPage) -> None:
     """Run > TFCluster > Logs opens the output of the run that the person chooses."""
     for name in ("first", "second"):
@@ -203,6 +214,7 @@ def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
     expect(lab.run_cell(2)).to_have_text(re.compile(r"[2-9] devices"))
 
 
+@pytest.mark.same_page
 def test_the_status_bar_counts_what_is_active(lab: LabPage) -> None:
     """`1 cluster · 2 tasks` while it runs, a click opens the sidebar, nothing at zero."""
     flows.count_in_the_status_bar(lab)
@@ -221,6 +233,7 @@ def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
     expect(lab.page.locator("#jp-right-stack #tfcluster-sidebar")).to_have_count(1)
 
 
+@pytest.mark.same_page
 def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
     """Active runs stand above those that have ended; opening a row closes the other one."""
     launch_sleeping(lab, "active")
@@ -244,6 +257,7 @@ def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
     lab.screenshot("one-open-dark")
 
 
+@pytest.mark.same_page
 def test_several_are_stopped_and_deleted_at_once(lab: LabPage) -> None:
     """With several rows selected, one question stops all that run, and one deletes all of them."""
     for name in ("first", "second"):

@@ -66,10 +66,15 @@ def boards(server: LabServer) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.same_page
 def test_the_tab_of_a_run(lab: LabPage) -> None:
-    """The command opens a run's curves under the base URL; asking again shows the same tab."""
-    lab.server.launch("train.py", "40", "0.02", name="digits", workers=1, ps=0)
-    lab.server.manager.wait("digits", 180)
+    """The command opens a run's curves under the base URL; asking again shows the same tab. Runs
+    asked for together have their curves in one chart, under their names.
+    """
+    for name in ("digits", "other"):
+        lab.server.launch("train.py", "40", "0.02", name=name, workers=1, ps=0)
+    for name in ("digits", "other"):
+        lab.server.manager.wait(name, 180)
     lab.execute("tfcluster:tensorboard", name="digits-1")
     charts_are_drawn(lab)
     expect(tabs(lab)).to_have_text("TensorBoard of digits-1")
@@ -84,7 +89,15 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
     expect(tabs(lab)).to_have_count(1)
     assert len(boards(lab.server)) == 1
 
+    lab.execute("tfcluster:tensorboard", refs=["other-1", "digits-1"])
+    charts_are_drawn(lab)
+    expect(tabs(lab).last).to_have_text("TensorBoard of digits-1, other-1")
+    for name in ("digits-1", "other-1"):
+        expect(frame(lab).locator("runs-data-table")).to_contain_text(name)
+    lab.screenshot("compared")
 
+
+@pytest.mark.same_page
 def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
     """New points come by themselves, and no setting of the person is changed."""
     lab.server.launch("train.py", "100000", "0.05", name="digits", workers=1, ps=0)
@@ -103,6 +116,7 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
     expect(said).to_have_text("Not reloading: no run shown here is active")
 
 
+@pytest.mark.same_page
 def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
     """From the first, and when the theme is changed meanwhile; a choice on the page stays."""
     write_events(lab.server.root / "dark")
@@ -120,20 +134,7 @@ def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
     expect(page).to_have_class(re.compile(r"\bdark-mode\b"))
 
 
-def test_several_runs_are_compared(lab: LabPage) -> None:
-    """Runs asked for together have their curves in one chart, under their names."""
-    for name in ("one", "two"):
-        lab.server.launch("train.py", "20", "0.02", name=name, workers=1, ps=0)
-    for name in ("one", "two"):
-        lab.server.manager.wait(name, 180)
-    lab.execute("tfcluster:tensorboard", refs=["two-1", "one-1"])
-    charts_are_drawn(lab)
-    expect(tabs(lab)).to_have_text("TensorBoard of one-1, two-1")
-    for name in ("one-1", "two-1"):
-        expect(frame(lab).locator("runs-data-table")).to_contain_text(name)
-    lab.screenshot("compared")
-
-
+@pytest.mark.same_page
 def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
     """All runs from palette and launcher are one tab; a folder has its own in the file browser."""
     write_events(lab.server.root / "log" / "old" / "1")
@@ -175,6 +176,7 @@ def test_restored_with_the_layout(lab: LabPage) -> None:
     assert len(boards(lab.server)) == 2
 
 
+@pytest.mark.same_page
 def test_stop_and_start_again(lab: LabPage) -> None:
     """The toolbar ends the board; the tab says so, and starts it again; so does the keyboard, and
     axe finds nothing serious.
@@ -212,6 +214,7 @@ def test_stop_and_start_again(lab: LabPage) -> None:
     expect(lab.page.locator(".tfc-Board iframe")).to_be_focused()
 
 
+@pytest.mark.same_page
 def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
     """The tab says why, as text, and has a way to try again."""
     lab.console.allow(
@@ -255,6 +258,7 @@ def test_the_server_was_restarted(
     assert [b["id"] for b in boards(own_server)] == [board["id"]]
 
 
+@pytest.mark.same_page
 def test_the_page_comes_before_its_process(lab: LabPage) -> None:
     """TensorBoard's page is there while its process starts, and goes when that takes long; the
     keyboard's place is kept.
@@ -280,6 +284,7 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
     expect(notice.get_by_role("alert")).to_contain_text("did not start", timeout=60_000)
 
 
+@pytest.mark.same_page
 def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
     """Curves that came while nobody looked are drawn when somebody does."""
     write_events(lab.server.root / "behind")
@@ -305,6 +310,7 @@ def recorder(server: LabServer) -> Iterator[Path]:
         process.kill()
 
 
+@pytest.mark.same_page
 def test_no_cookie_reaches_the_board(lab: LabPage, recorder: Path) -> None:
     """The browser's cookies come as far as the server, and not a step further."""
     lab.execute("tfcluster:tensorboard", folder=recorder.name)

@@ -21,7 +21,7 @@ from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from ..polling import wait_until
 from .lab_server import LabServer
-from .page import SHOTS, LabPage
+from .page import SHOTS, TRACED, LabPage
 
 ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "tfcluster_magic" / "labextension"
@@ -33,8 +33,10 @@ FAILED = pytest.StashKey[bool]()
 STORED = "cookies,local_storage,indexeddb,service_workers,file_systems"
 """Data that a page may leave in a profile, in the terms of Chromium's protocol."""
 SIZE = {"width": 1280, "height": 800}
-TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
-"""Whether pages are traced: a build machine does so when it retries a test (tools/suite.py)."""
+SAME_PAGE = "same_page"
+"""The marker of tests that leave nothing in a page except tabs: the next one continues with it."""
+ORIGINS: dict[BrowserContext, set[str]] = {}
+"""The origins that pages of a profile have visited, and where they may have stored something."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -118,14 +120,17 @@ def shots(request: pytest.FixtureRequest) -> Path:
 def context(
     profile: BrowserContext, request: pytest.FixtureRequest, shots: Path
 ) -> Iterator[BrowserContext]:
-    """A profile without cookies, storage and pages of another test. If the test fails and has a
-    trace, it is kept (playwright show-trace FILE).
+    """A profile without cookies, storage and pages of another test, except between tests marked
+    SAME_PAGE. If the test fails and has a trace, it is kept (playwright show-trace FILE).
     """
-    origins: set[str] = set()
+    origins = ORIGINS.setdefault(profile, set())
 
     def follow(page: Page) -> None:
         page.on("framenavigated", lambda frame: origins.add("/".join(frame.url.split("/")[:3])))
 
+    goes_on = request.node.get_closest_marker(SAME_PAGE) is not None
+    if not goes_on:
+        _forget(profile, origins)
     profile.on("page", follow)
     if TRACED:
         profile.tracing.start(snapshots=True)
@@ -136,14 +141,17 @@ def context(
     if TRACED:
         profile.tracing.stop(path=trace if failed else None)
     profile.remove_listener("page", follow)
+    if failed or not goes_on:
+        _forget(profile, origins)
+
+
+def _forget(profile: BrowserContext, origins: set[str]) -> None:
+    """Delete everything in a profile except the cache."""
     empty, *others = profile.pages
     for page in others:
         page.close()
-    _forget(profile, empty, origins)
-
-
-def _forget(profile: BrowserContext, empty: Page, origins: set[str]) -> None:
-    """Delete everything in a profile except the cache."""
+    if not origins:
+        return
     profile.set_offline(False)
     profile.unroute_all()
     profile.clear_cookies()
@@ -152,22 +160,35 @@ def _forget(profile: BrowserContext, empty: Page, origins: set[str]) -> None:
         words = {"origin": origin, "storageTypes": STORED}
         devtools.send("Storage.clearDataForOrigin", words)
     devtools.detach()
+    origins.clear()
 
 
 @pytest.fixture
-def open_page(context: BrowserContext, shots: Path) -> Iterator[Callable[..., LabPage]]:
+def open_page(
+    context: BrowserContext, request: pytest.FixtureRequest, shots: Path
+) -> Iterator[Callable[..., LabPage]]:
     """Return a function that opens a page on a JupyterLab; check the console of each at the end."""
     opened: list[LabPage] = []
+    goes_on = request.node.get_closest_marker(SAME_PAGE) is not None
 
     def open_lab(server: LabServer, *, load: bool = True) -> LabPage:
-        lab = LabPage(context.new_page(), server, shots)
+        there = [page for page in context.pages[1:] if goes_on and page.url.startswith(server.url)]
+        lab = LabPage(there[0] if there else context.new_page(), server, shots)
         opened.append(lab)
-        if load:
+        if there:  # the page knows that the runs of the test before are gone
+            expect(lab.page.locator(".tfc-RunRow")).to_have_count(0)
+        elif load:
             lab.load()
         return lab
 
     yield open_lab
+    failed = request.node.stash.get(FAILED, True)
     for number, lab in enumerate(opened):
-        lab.screenshot(f"end{number or ''}")
+        end = shots.with_name(f"{shots.name}-end{number or ''}.png")
+        end.unlink(missing_ok=True)
+        if TRACED or failed:
+            lab.page.screenshot(path=end)
     errors = [error for lab in opened for error in lab.console.errors]
     assert not errors, "the page's console has errors:\n" + "\n".join(errors)
+    for lab in opened if goes_on and not failed else ():
+        lab.empty()

@@ -215,9 +215,11 @@ def read_odd_output(lab: LabPage) -> None:
     expect(log.locator(".tfc-Ansi-fg1")).to_have_text("red")
     expect(log).to_contain_text("null ␀ back end")
     expect(log).to_contain_text("<U+202E>gnp.exe")
+    expect(log).to_contain_text("<b>bold</b> &amp;")
     expect(log).not_to_contain_text("title")
     assert log.locator("img, script, b").count() == 0
     assert lab.pwned() is None
+    assert "title" not in lab.page.title()
 
 
 def show_a_deleted_run(lab: LabPage) -> None:

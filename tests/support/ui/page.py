@@ -7,6 +7,7 @@ tests of a screen find its parts by role and name.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,26 @@ from .page_console import Console
 Theme = Literal["light", "dark"]
 THEMES: dict[Theme, str] = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
+TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
+"""Whether pages have traces and pictures: a build machine makes them when it retries a test
+(tools/suite.py).
+"""
+DRAWN = """() => new Promise(done => {
+    requestAnimationFrame(() => requestAnimationFrame(done));
+    setTimeout(done, 500);
+})"""
+"""Wait until the page is drawn, or for half a second behind another page."""
+EMPTIED = """async () => {
+    const { commands, shell } = window.jupyterapp;
+    for (const area of ['main', 'down']) {
+        for (const widget of [...shell.widgets(area)]) {
+            widget.dispose();
+        }
+    }
+    shell.collapseRight();
+    shell.activateById('filebrowser');
+    await commands.execute('filebrowser:go-to-path', { path: '/' });
+}"""
 
 
 class LabPage:
@@ -48,6 +69,13 @@ class LabPage:
         self.restored()
         if reset:  # a new layout opens it by itself, and it takes the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
+
+    def empty(self) -> None:
+        """Close all tabs and reset the rest of the layout, for the next test."""
+        if self.page.locator("body[data-jp-theme-light='false']").count():
+            self.theme("light")
+        self.page.evaluate(EMPTIED)
+        expect(self.page.locator(".jp-Launcher")).to_have_count(1)
 
     def reload(self) -> None:
         """Reload as F5 does; the layout is restored."""
@@ -110,9 +138,13 @@ class LabPage:
         expect(self.page.locator(f"body[data-jp-theme-light='{light}']")).to_be_attached()
 
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
-        """Save a picture of the page, or of a part of it, under build/screenshots."""
+        """Save a picture of the page, or of a part of it, under build/screenshots; see TRACED."""
         path = self._shots.with_name(f"{self._shots.name}-{name}.png")
-        if of is None:
+        if not TRACED:  # wait as for a picture
+            if of is not None:
+                of.scroll_into_view_if_needed()
+            self.page.evaluate(DRAWN)
+        elif of is None:
             self.page.screenshot(path=path)
         else:
             of.screenshot(path=path)
