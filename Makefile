@@ -47,14 +47,14 @@ test: lint types test-page  ## lint, types, layers, then every test: Python, Typ
 	$(SUITE) tests/server -n 4 --dist worksteal $(PYTEST_ARGS)
 	@$(BIN)/python tools/browser.py
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -n 3 --dist worksteal $(PYTEST_ARGS)
-	$(SUITE) tests/hub -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(SUITE) tests/hub -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-long: dev  ## the tests marked `long`: more cases of kinds that make test shows once
 	@$(BIN)/python tools/old_tensorflow.py
 	@$(BIN)/python tools/browser.py
 	$(SUITE) -m long --long -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -m long --long -n 3 --dist worksteal $(PYTEST_ARGS)
-	$(SUITE) tests/hub -m long --long -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(SUITE) tests/hub -m long --long -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (CONTRIBUTING.md)
 	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
 import pytest
 import requests
 from support.hub.console_clients import by_token, opened, shell
@@ -16,6 +19,13 @@ from tfcluster_magic.runs.manager import Until
 
 PROXY = "configurable-http-proxy"
 NOTEBOOK = "jupyterhub.singleuser"
+
+
+@pytest.fixture(autouse=True)
+def _runs(hub: Hub, admin: Visitor) -> None:
+    """Each test begins with a hub that runs."""
+    if hub.process is None:
+        hub.start()
 
 
 def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> None:
@@ -32,50 +42,102 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
     assert f"your hub is running already: open {hub.url}/" in done.stderr
 
 
-def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(hub: Hub, admin: Visitor) -> None:
-    """Hub, proxy and notebooks end; browsers stay signed in, runs go on."""
+@dataclass(frozen=True)
+class Restart:
+    """A hub that was ended with Ctrl-C, what was done meanwhile, and that was started again."""
+
+    lab: str
+    """The notebook of its owner, before."""
+    token: str
+    """Of shells, before; it was good."""
+    ended: str
+    """What it told at the end."""
+    left: list[psutil.Process]
+    """What ran of it afterwards, but for clusters."""
+    phase: str
+    """Of the cluster, afterwards."""
+    files: list[Path]
+    """Of what leads to it, afterwards."""
+    asked: subprocess.CompletedProcess[str]
+    """A shell that wanted its console meanwhile."""
+    invited: str
+    """A link that was made meanwhile."""
+    removed: str
+    """What was told when an administrator was removed meanwhile."""
+    again: str
+    """A link for a new account of that name."""
+    started: str
+    """What it told at its start."""
+
+
+@pytest.fixture(scope="module")
+def restart(hub: Hub, admin: Visitor) -> Restart:
+    """The hub, once for the tests of what ends with it and what does not."""
     lab = admin.notebook()
     run = hub.launch(SLEEP, "steady", workers=1)
     hub.manager.wait(run.metadata.name, 180, until=Until.READY)
+    opened(admin)
+    token = _token(hub)
+    assert by_token(hub, token).status_code == 200
+    hub.visitor().set_password(hub.accounts("invite", "leaver", "--admin").strip())
+    ended = hub.end()
+    return Restart(
+        lab,
+        token,
+        ended,
+        [p for p in hub.processes("") if PROXY in str(p.cmdline())]
+        + hub.processes(NOTEBOOK)
+        + hub.processes("jupyterhub"),
+        hub.manager.status("steady").status.phase.value,
+        [file for file in (hub.state / "hub").iterdir() if file.name in ("shell_token", "url")],
+        shell(hub, "admin", "clusters"),
+        hub.accounts("invite", "meanwhile"),
+        hub.accounts("remove", "leaver"),
+        hub.accounts("invite", "leaver").strip(),
+        hub.start(),
+    )
 
-    told = hub.end()
 
-    assert "Running clusters go on" in told
-    assert not [p for p in hub.processes("") if PROXY in str(p.cmdline())]
-    assert not hub.processes(NOTEBOOK) and not hub.processes("jupyterhub")
-    assert hub.manager.status("steady").status.phase == "Running"
+def _token(hub: Hub) -> str:
+    return (hub.state / "hub" / "shell_token").read_text()
 
-    told = hub.start()
 
-    assert f"Sign in as {OWNER}" in told and "set-password" not in told
+def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
+    hub: Hub, admin: Visitor, restart: Restart
+) -> None:
+    """Hub, proxy and notebooks end; browsers stay signed in, runs go on."""
+    assert "Running clusters go on" in restart.ended
+    assert not restart.left
+    assert restart.phase == "Running"
+    assert f"Sign in as {OWNER}" in restart.started and "set-password" not in restart.started
     assert admin.signed_in
-    assert admin.notebook() == lab
-    runs = admin.get(f"{lab}/tfcluster/api/clusters").json()
+    assert admin.notebook() == restart.lab
+    runs = admin.get(f"{restart.lab}/tfcluster/api/clusters").json()
     assert "steady" in str(runs)
     hub.manager.stop("steady", "seen")
 
 
-def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor) -> None:
+def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
     """Nothing of a hub that has ended leads to its port; its token is void at the next start, and
     links that are made meanwhile lead to where it was.
     """
+    assert not restart.files
+    assert restart.asked.returncode == 2 and "none runs here" in restart.asked.stderr
+    assert restart.invited.startswith(f"{hub.url}/hub/set-password?code=")
     opened(admin)
-    folder = hub.state / "hub"
-    before = (folder / "shell_token").read_text()
-    assert by_token(hub, before).status_code == 200
+    tokens = (restart.token, _token(hub))
+    assert [by_token(hub, one).status_code for one in tokens] == [401, 200]
 
-    hub.end()
 
-    assert not (folder / "shell_token").exists() and not (folder / "url").exists()
-    asked = shell(hub, "admin", "clusters")
-    assert asked.returncode == 2 and "none runs here" in asked.stderr
-    assert hub.accounts("invite", "meanwhile").startswith(f"{hub.url}/hub/set-password?code=")
-
-    hub.start()
-
-    opened(admin)
-    after = (folder / "shell_token").read_text()
-    assert [by_token(hub, one).status_code for one in (before, after)] == [401, 200]
+def test_who_is_removed_while_it_is_away_is_none_of_its_users(
+    hub: Hub, admin: Visitor, restart: Restart
+) -> None:
+    """The next start makes up for it, and leaves a new account of that name alone."""
+    assert "at its next start" in restart.removed
+    gone = "the user of before"
+    hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)
+    hub.visitor().set_password(restart.again)
+    assert hub.visitor("leaver").get("admin").status_code == 403
 
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:
@@ -98,7 +160,6 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
 
     assert "Starting proxy" in hub.said().partition("Cleaning up proxy")[2]
     assert not hub.processes(PROXY)
-    hub.start()
 
 
 def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(
@@ -142,21 +203,6 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
     assert admin.signed_in
 
 
-def test_who_is_removed_while_it_is_away_is_none_of_its_users(hub: Hub, admin: Visitor) -> None:
-    """The next start makes up for it, and leaves a new account of that name alone."""
-    hub.visitor().set_password(hub.accounts("invite", "leaver", "--admin").strip())
-    hub.end()
-    assert "at its next start" in hub.accounts("remove", "leaver")
-    link = hub.accounts("invite", "leaver").strip()
-
-    hub.start()
-
-    gone = "the user of before"
-    hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)
-    hub.visitor().set_password(link)
-    assert hub.visitor("leaver").get("admin").status_code == 403
-
-
 @pytest.mark.parametrize(
     "number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
@@ -167,7 +213,6 @@ def test_closing_the_terminal_ends_it_cleanly(
     hub.end(number)
 
     assert not hub.processes("")
-    hub.start()
 
 
 def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) -> None:
@@ -178,4 +223,3 @@ def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) 
 
     assert "The hub has ended. Running clusters go on" in (hub.folder / "told.txt").read_text()
     assert not hub.processes("")
-    hub.start()
