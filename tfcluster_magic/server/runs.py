@@ -244,6 +244,7 @@ class LogsHandler(TFClusterHandler):
                 most=self._number("most") or None,
                 before=None if before is None else before / 1000,
                 tensorflow_logs=not self.flag("hide_tensorflow_logs"),
+                regex=self.flag("regex"),
             )
             return self._search
         if place:
