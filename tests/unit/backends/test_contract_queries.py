@@ -82,7 +82,7 @@ out = sys.stdout.buffer
 for piece in (b"one\nhal", b"f\n", b"\xff\xfe bytes\n"):
     out.write(piece)
     out.flush()
-    time.sleep(0.3)
+    time.sleep(0.3)  # so that each piece is read alone
 while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
     time.sleep(0.05)
 out.write(b"no newline")
