@@ -122,7 +122,7 @@ def _hub(ours: bool, known: int) -> Iterator[tuple[RealHub, str]]:
 
 async def _come(hub: RealHub, name: str, after: float, times: Times) -> None:
     """Open the page, sign in, see the hub's own page: as a browser does."""
-    await asyncio.sleep(after)
+    await asyncio.sleep(after)  # people come one after the other: that is what is measured
     cookies: dict[str, str] = {}
     page = await _asked(hub, "hub/login", times, cookies)
     words = {"username": name, "password": PASSWORD, "_xsrf": cookies.get("_xsrf", "")}
@@ -160,7 +160,7 @@ async def _asked(
 
 async def _start(hub: RealHub, token: str, name: str, after: float, times: Times) -> None:
     """Have a notebook, and wait until it is ready; a minute later than asked is an error."""
-    await asyncio.sleep(after)
+    await asyncio.sleep(after)  # people come one after the other: that is what is measured
     headers = {"Authorization": f"token {token}"}
     url = f"{hub.url}hub/api/users/{name}"
     client = AsyncHTTPClient()
@@ -173,5 +173,5 @@ async def _start(hub: RealHub, token: str, name: str, after: float, times: Times
         times.seconds.append(time.monotonic() - began)
         if answer.code == 200 and b'"ready": true' in answer.body:
             return
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # as the hub's page asks while a server starts
     times.errors.append(f"no notebook of {name}: {answer.code}")

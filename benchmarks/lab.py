@@ -139,7 +139,7 @@ class _Server:
         file = _status(bench, 1)
         found = []
         for number in range(count):
-            await asyncio.sleep(random.uniform(0.3, 0.7))
+            await asyncio.sleep(random.uniform(0.3, 0.7))  # changes come at any time between looks
             word = f"change {number}"
             began = time.monotonic()
             _change(file, word)
@@ -171,9 +171,10 @@ class _Server:
                 str(seconds + 2),
             ]
         )
-        await asyncio.sleep(1)
+        while changing and not told:  # noqa: ASYNC110 - it reads as it comes
+            await asyncio.sleep(0.05)  # the writer starts
         before, first = cpu_seconds(self.process.pid), told
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # the window that is measured
         spent, count = cpu_seconds(self.process.pid) - before, told - first
         events.close()
         await listening
@@ -224,7 +225,7 @@ def _keep_changing(folder: str, runs: int, seconds: float) -> None:
         for file in files:
             _change(file, f"turn {turn}")
         turn += 1
-        time.sleep(max(0.0, turn / CHANGES - now))
+        time.sleep(max(0.0, turn / CHANGES - now))  # so many turns a second, no more
 
 
 if __name__ == "__main__":

@@ -32,33 +32,24 @@ from .spec.message_table import Clause, Message
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where (a JSON path, or what it is about), the `value` given, and the
-    rule that it breaks.
+    """One thing that is wrong: the `field` (a JSON path, or what it is about), the `value` given,
+    and what is `allowed`.
 
     `fits` is the value that would do, where there is one. What the operator may refuse a run for
-    has messages, which its record keeps; the rest may be text.
+    has messages, which its record keeps; the rest may be text. `str` of either is its text in the
+    language of the moment.
     """
 
-    where: Clause
+    field: Clause
     value: object
-    rule: Clause
+    allowed: Clause
     fits: int | None = None
-
-    @property
-    def field(self) -> str:
-        """Where it is, in the language of the moment."""
-        return str(self.where)
-
-    @property
-    def allowed(self) -> str:
-        """What is allowed, in the language of the moment."""
-        return str(self.rule)
 
     @property
     def message(self) -> Message:
         """All of it, as a record keeps it."""
         value = _shown_value(self.value)
-        return Message("Problem", {"field": self.where, "value": value, "allowed": self.rule})
+        return Message("Problem", {"field": self.field, "value": value, "allowed": self.allowed})
 
     def __str__(self) -> str:
         return str(self.message)

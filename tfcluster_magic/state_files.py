@@ -341,12 +341,15 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a folder and all in it; what cannot be removed is left. Never raises."""
+def remove_tree(path: Path) -> Path | None:
+    """Remove a folder and all in it; return what could not be removed, None when all is gone.
+
+    A file that NFS keeps until its last reader closes it (`.nfs…`) counts as gone. Never raises.
+    """
     if path.is_symlink():
         with contextlib.suppress(OSError):
             os.unlink(path)
-        return
+        return path if path.is_symlink() else None
     # A snapshot may be read-only: give the folders back their write bit first.
     with contextlib.suppress(RecursionError):
         for folder, _folders, _files in os.walk(path):
@@ -354,6 +357,16 @@ def remove_tree(path: Path) -> None:
                 os.chmod(folder, 0o700)
     with contextlib.suppress(RecursionError):  # folders nested a thousand deep
         shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return None
+    found: list[str] = []
+    with contextlib.suppress(RecursionError):
+        for folder, _folders, files in os.walk(path):
+            found += (os.path.join(folder, file) for file in files)
+    kept = [file for file in found if not os.path.basename(file).startswith(".nfs")]
+    if found and not kept:
+        return None
+    return Path(kept[0]) if kept else path
 
 
 def remove_empty(path: Path) -> None:

@@ -49,7 +49,7 @@ def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
         told |= {"title": _status_phrase(500), "detail": internal_error}
     if isinstance(error, InvalidRequest):
         told["problems"] = [
-            {"field": p.field, "value": _json_value(p.value), "allowed": p.allowed}
+            {"field": str(p.field), "value": _json_value(p.value), "allowed": str(p.allowed)}
             for p in error.problems
         ]
     return told

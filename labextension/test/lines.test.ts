@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { LineBuffer, MOST_SHOWN, type TaskLine } from '../src/logs/buffer';
 import { pieces } from '../src/logs/line';
@@ -6,6 +7,15 @@ import { expression, NO_QUERY, ranges } from '../src/logs/search';
 import { Searcher } from '../src/logs/searcher';
 import { inOrder } from '../src/logs/tasks';
 import { slice, withSelected } from '../src/logs/viewport';
+
+const read = (file: string): unknown =>
+  JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8'));
+/** Python matches the same: tests/server/test_expressions.py. */
+const expressions = read('../../tests/data/expressions.json') as {
+  source: string;
+  text: string;
+  matches: boolean;
+}[];
 
 const lines = (from: number, to: number, task = 'worker-0'): TaskLine[] =>
   Array.from({ length: to - from }, (_, i) => [task, `line ${from + i}`]);
@@ -123,6 +133,14 @@ describe('a search', () => {
     expect(query('(', { isRegExp: true })).toContain('(');
     expect(query('(')).toBeInstanceOf(RegExp);
   });
+
+  it.each(expressions)(
+    'an expression matches what it matches in the whole log: $source, $text',
+    ({ source, text, matches }) => {
+      const wanted = query(source, { isRegExp: true }) as RegExp;
+      expect(ranges(text, wanted).length > 0).toBe(matches);
+    }
+  );
 
   it('begins at the line in view, goes around, and goes on with new lines', async () => {
     const buffer = new LineBuffer();

@@ -65,6 +65,17 @@ it('a notification stays when the name of its run is launched again', async () =
   await tells();
 });
 
+it('a deletion that failed after its answer is told until the run is gone', async () => {
+  const run = aRun('a', 1, 'Stopped', LATER);
+  server.push('a-1', run);
+  await tells('a-1 was stopped. a is Stopped.');
+  server.fail(run, 'a-1 was not deleted: use `tfcluster delete a-1`');
+  const [refusal] = told();
+  expect(refusal).toBe('a-1 was not deleted: use %tfcluster delete a-1');
+  server.push('a-1', null);
+  await tells();
+});
+
 it('successes and failures are told apart', async () => {
   fail('a');
   server.push('b-1', aRun('b', 1, 'Succeeded', LATER));

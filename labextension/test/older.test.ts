@@ -1,4 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest';
+import { ServerProblem } from '../src/api/problem';
 import { LineBuffer, type TaskLine } from '../src/logs/buffer';
 import { LogsModel } from '../src/logs/model';
 import { OlderSearch } from '../src/logs/older';
@@ -47,6 +48,7 @@ it('asks only for what the view does not have', async () => {
   expect(asked).toEqual({
     search: 'x',
     case: '0',
+    regex: '0',
     most: '5000',
     before: '3000',
     hide_tensorflow_logs: '1'
@@ -72,6 +74,26 @@ it('knows lines without a time by their numbers', async () => {
   );
   expect(asked).not.toHaveProperty('before');
   expect(older.matches.map(line => line[3])).toEqual([0, 1]);
+});
+
+it('asks for an expression, and says why the server refuses one', async () => {
+  const asked: Record<string, string>[] = [];
+  const problem = { type: '', title: '', status: 422, detail: 'Use a text.' };
+  const older = new OlderSearch({
+    open: async query => {
+      asked.push(query);
+      throw new ServerProblem(problem);
+    },
+    isOlder: () => true,
+    before: () => null,
+    onChange: () => undefined
+  });
+  const query = { ...NO_QUERY, text: '\\p{L}', isRegExp: true };
+  older.look({ query, tasks: [], showsNoise: true });
+  await vi.waitFor(() => expect(older.state).toBe('failed'), SOON);
+  older.dispose();
+  expect(asked).toMatchObject([{ search: '\\p{L}', regex: '1' }]);
+  expect(older.problem?.message).toBe('Use a text.');
 });
 
 it('says when an answer was cut', async () => {

@@ -5,7 +5,13 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import { ClustersModel } from '../src/api/clusters';
 import type { Phase, Reason } from '../src/api/models';
-import { type IRun, type IRunEvent, RUN_EVENT } from '../src/api/types';
+import { nameOf } from '../src/api/runs';
+import {
+  type IProblem,
+  type IRun,
+  type IRunEvent,
+  RUN_EVENT
+} from '../src/api/types';
 
 export const trans = nullTranslator.load('tfcluster');
 
@@ -82,13 +88,31 @@ export class FakeServer {
       ...this.runs.filter(r => r.cluster.metadata.name !== name),
       ...(run ? [run] : [])
     ];
+    this._emit(name, run ? 'changed' : 'removed', run);
+  }
+
+  /** Push that what was asked of a run has failed. */
+  fail(run: IRun, detail: string): void {
+    this.sequence += 1;
+    const problem = { type: 'about:blank', title: 'Conflict', status: 409 };
+    this._emit(nameOf(run), 'failed', run, { ...problem, detail });
+  }
+
+  private _emit(
+    name: string,
+    type: IRunEvent['type'],
+    run: IRun | null,
+    problem: IProblem | null = null
+  ): void {
+    const { stream, sequence } = this;
     const event: IRunEvent = {
-      type: run ? 'changed' : 'removed',
+      type,
       name,
       run,
       at: 0,
-      stream: this.stream,
-      sequence: this.sequence
+      stream,
+      sequence,
+      problem
     };
     this._events.emit({
       schema_id: RUN_EVENT,

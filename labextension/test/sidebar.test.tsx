@@ -7,6 +7,7 @@ import { expect, it, vi } from 'vitest';
 import type {
   IClusters,
   IClustersState,
+  IFailure,
   ITransition
 } from '../src/api/clusters';
 import type { IProgress } from '../src/api/types';
@@ -38,7 +39,8 @@ it('opens the row of the first run when the answer to its launch came before it'
   const changed = new Signal<IClusters, IClustersState>(model);
   Object.assign(model, {
     changed,
-    transitioned: new Signal<IClusters, ITransition>(model)
+    transitioned: new Signal<IClusters, ITransition>(model),
+    failed: new Signal<IClusters, IFailure>(model)
   });
   act(() =>
     root.render(

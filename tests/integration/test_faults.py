@@ -18,7 +18,7 @@ from jupyter_client.manager import KernelManager
 from support.faulty_programs import EATS, FAULTS, IS, Fault
 from support.real_runs import PATIENCE, Run, Runs, environment_of, kill
 
-from tfcluster_magic.errors import NotFound
+from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.spec import Phase, Reason
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
@@ -226,6 +226,27 @@ def test_deleting_a_run_that_runs(runs: Runs) -> None:
     assert run.control_groups() == []
     assert not run.output.exists()
     assert not run.folder.exists()
+
+
+def test_a_deletion_that_would_be_refused_stops_nothing(runs: Runs) -> None:
+    """What keeps the output from being removed is said before the run is stopped."""
+    run = runs.launch(SLEEPS, name="kept", workers=1)
+    run.until_logged("worker-0", "up")
+    alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    delete = [*CLI, "delete", run.name, "--with-logs", "--yes"]
+    refused = subprocess.run(
+        [*alone, "sh", "-c", read_only, "sh", str(run.output.parent), *delete],
+        env={**os.environ, **runs.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == Conflict.exit_code, refused.stderr
+    assert f"you may not write in {run.output.parent}" in refused.stderr
+    assert run.record.spec.stop is None
+    runs.manager.delete(run.name, with_logs=True)
+    assert not run.output.exists()
 
 
 def launch_with_mount(runs: Runs, mount: str, program: str, *words: str) -> Run:

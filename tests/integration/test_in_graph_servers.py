@@ -71,7 +71,7 @@ with tf.Graph().as_default() as graph:
     with cluster.session(graph) as session:
         session.run(tf.global_variables_initializer())
         held.close()
-        time.sleep(4)
+        time.sleep(4)  # longer than the idle timeout, and its looks
         still_runs()
         print("connected", flush=True)
         until = time.monotonic() + 4

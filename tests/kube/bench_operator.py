@@ -43,7 +43,7 @@ def end(*_):
 
 
 if os.environ["TFCLUSTER_TASK"] == "worker-0":
-    time.sleep(5)
+    time.sleep(5)  # while the others come up
     print("ended", time.time(), flush=True)
 else:
     signal.signal(signal.SIGTERM, end)

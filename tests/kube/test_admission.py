@@ -191,12 +191,14 @@ ADVICE = (
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """No number of workers is named where fewer of them would not help, because they do not ask
-    for the resource that is short. Only the test publishes limits here.
+    for the resource that is short. Only the test publishes limits here. Limits of another offer
+    than the one that is published, as after an operator of an older version, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
     limits = {"run.tasks": 130, "run.tasks.text": "at most 130 run here", "run.gpu": 2}
     said = {**limits, "run.gpu.text": "a quota allows 2", "default.cpu": 0.1}
+    said |= {"offer.json": "{}", "limits.of": "{}"}
     place(
         "create",
         "configmap",
@@ -215,6 +217,9 @@ def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     wait_until(lambda: "never start" in told({"count": 9, "gpu": 1}), "limits count", seconds=90)
     for tasks, words in ADVICE:
         assert words in told(*tasks)
+    newer = json.dumps({"data": {"offer.json": '{"enforced":true}'}})
+    place("patch", "configmap", "tfcluster-options", "--type=merge", "-p", newer)
+    wait_until(lambda: "created" in told(*ADVICE[0][0]), "no limit counts", seconds=90)
     kube("delete", "namespace", "advice", "--wait=false")
 
 

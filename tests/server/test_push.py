@@ -250,11 +250,11 @@ class TestActivity:
         if counts:
             await wait_until_async(lambda: times.get("tfcluster", began) > began)
         else:
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(1.5)  # a look each second: one would have counted by now
             assert "tfcluster" not in times
         await api("POST", "clusters/digits/stop")
         await events.phase("Stopped")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # a look that was under way counted it
         last = times.get("tfcluster")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5)  # as above
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

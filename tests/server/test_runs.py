@@ -220,6 +220,47 @@ async def test_deleting_what_takes_long_to_end_is_answered_soon(
     assert all("stop" in cluster["spec"] for cluster in after), "a stop is not taken back"
 
 
+REPLACES_ITS_OUTPUT = """
+import os, signal, time
+signal.signal(15, lambda *_: None)
+print('up', flush=True)
+while not os.path.exists({end!r}):
+    time.sleep(0.02)
+output = os.environ['TFCLUSTER_OUTPUT_DIR']
+os.rename(output, {end!r} + '-moved')
+open(output, 'w').close()
+"""
+
+
+async def test_a_deletion_that_fails_after_its_answer_is_told_to_the_pages(
+    api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
+) -> None:
+    """An event and the run itself say why it was not deleted, until it is deleted again."""
+    events: Events = await page()
+    end = tmp_path / "end"
+    await launch(REPLACES_ITS_OUTPUT.format(end=str(end)), grace="10m")
+    running = await events.phase("Running")
+    output = Path(running["run"]["cluster"]["status"]["paths"]["output"])
+    lines = service.manager.logs("digits", follow=True)
+    await asyncio.to_thread(lambda: next(line for line in lines if line is not None))
+    assert (await api("DELETE", "clusters/digits?logs=1")).status == 202
+    end.touch()
+    told = await events.until(lambda e: e["type"] == "failed")
+    assert (told["name"], told["problem"]["status"]) == ("digits-1", 409)
+    why = f"{output} could not be removed"
+    assert told["problem"]["detail"].startswith(f"digits-1 was not deleted: {why}")
+    (note,) = told["run"]["notes"]
+    assert note.startswith(f"It was not deleted: {why}")
+
+    (listed,) = (await api("GET", "clusters")).json["runs"]
+    assert listed["notes"] == [note]
+    assert_problem(await api("DELETE", "clusters/digits?logs=1"), 409, why)
+    output.unlink()
+    assert (await api("DELETE", "clusters/digits?logs=1")).status == 204
+    assert (await api("GET", "clusters")).json["runs"] == []
+    assert [e["type"] for e in events.seen].count("failed") == 1, "who asks is answered"
+
+
 def _cluster(event: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = (event["run"] or {"cluster": {}})["cluster"]
     return found

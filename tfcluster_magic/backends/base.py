@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import abc
 import heapq
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from .. import paths
+from .. import paths, state_files
+from ..errors import Conflict
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
@@ -60,6 +62,28 @@ def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
 
     merged = heapq.merge(*(stamped(place, lines) for place, lines in enumerate(logs)))
     return (line for _at, _place, line in merged)
+
+
+def check_output_removable(cluster: TFCluster, folder: Path) -> None:
+    """Raise Conflict if a run's output in `folder` cannot be removed by this account."""
+    if os.path.lexists(folder) and not os.access(folder.parent, os.W_OK | os.X_OK):
+        raise Conflict(
+            _(
+                "the output of {name} in {folder} cannot be removed: you may not write in "
+                "{parent}. Remove it where you may, or keep it: `tfcluster delete {name}`"
+            ).format(name=cluster.metadata.name, folder=folder, parent=folder.parent)
+        )
+
+
+def remove_output(cluster: TFCluster, folder: Path) -> None:
+    """Remove a run's output in `folder`. Raises Conflict if something of it is left."""
+    if (left := state_files.remove_tree(folder)) is not None:
+        raise Conflict(
+            _(
+                "{left} could not be removed. Remove it by hand and delete {name} again, or keep "
+                "what is left of its output: `tfcluster delete {name}`"
+            ).format(left=left, name=cluster.metadata.name)
+        )
 
 
 @dataclass(frozen=True)
@@ -175,11 +199,20 @@ class Backend(abc.ABC):
         """Replace the note of a run, in any phase; an empty text removes it."""
 
     @abc.abstractmethod
-    def delete(self, ref: str, with_logs: bool = False) -> None:
-        """Delete an ended run's record, and with `with_logs` its folder of logs and checkpoints.
+    def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
+        """Check before a run is stopped that it can be deleted afterwards, as far as that is known.
 
         Raises:
-            Conflict: the run still has tasks.
+            Conflict: `delete` with the same `with_logs` would be refused.
+        """
+
+    @abc.abstractmethod
+    def delete(self, ref: str, with_logs: bool = False) -> None:
+        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints:
+        that first, so that a run of which something is left can be deleted again.
+
+        Raises:
+            Conflict: the run still has tasks, or its output cannot be removed.
         """
 
     @abc.abstractmethod

@@ -37,6 +37,7 @@ class RecordedTimes:
     def __init__(self, path: Path) -> None:
         self._path = path.parent / TIMES_FOLDER / path.name
         self._records: list[tuple[int, int]] = []
+        self._last: tuple[int, int] | None = None
         self._next = 0
         self._place = -1
         self._stamp: int | None = None
@@ -75,14 +76,22 @@ class RecordedTimes:
         size = TIMES_RECORD.size
         with os.fdopen(fd, "rb") as file:
             count = file.seek(0, os.SEEK_END) // size
-            if not 0 <= self._place <= count:
+            if not (0 <= self._place <= count and self._is_same(file)):
                 self._place = self._find(file, count, offset)
             file.seek(self._place * size)
             data = file.read(min(_RECORDS, max(0, count - self._place)) * size)
         self._records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
+        self._last = self._records[-1] if self._records else self._last
         self._place += len(self._records)
         self._next = 0
         return bool(self._records)
+
+    def _is_same(self, file: BinaryIO) -> bool:
+        """Whether the last record that was read is where it was: its task thins a large file."""
+        if self._last is None:
+            return self._place == 0
+        file.seek((self._place - 1) * TIMES_RECORD.size)
+        return file.read(TIMES_RECORD.size) == TIMES_RECORD.pack(*self._last)
 
     def _find(self, file: BinaryIO, count: int, offset: int) -> int:
         """Return the index of the last record that begins at `offset` or before, else 0."""

@@ -93,7 +93,7 @@ def _options_named(file: str | None) -> Iterator[None]:
             raise
         from ..launch.options import option_of
 
-        named = [replace(each, where=option_of(each.field)) for each in error.problems]
+        named = [replace(each, field=option_of(str(each.field))) for each in error.problems]
         raise type(error)(named) from None
 
 

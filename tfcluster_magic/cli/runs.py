@@ -260,6 +260,8 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
 def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, yes: bool) -> None:
     """Remove the records of the runs REF…; a run that is active is stopped first."""
     clusters = _distinct_runs(terminal, refs)
+    for cluster in clusters:  # before anything is asked, stopped or deleted
+        terminal.manager.check_delete(cluster.metadata.name, with_logs=with_logs)
     active = [c.metadata.name for c in clusters if c.active]
     names = ", ".join(c.metadata.name for c in clusters)
     actions = [_("stop {names}").format(names=", ".join(active))] if active else []

@@ -78,10 +78,10 @@ def form_problems(problems: Sequence[Problem], said: Mapping[str, object]) -> li
     """Return problems for a form: each with its input, and with the number that fits, if any."""
     return [
         {
-            "field": problem.field,
-            "option": option_for(problem.field, said),
+            "field": str(problem.field),
+            "option": option_for(str(problem.field), said),
             "value": _json_value(problem.value),
-            "allowed": problem.allowed,
+            "allowed": str(problem.allowed),
             "message": str(problem),
             "fits": problem.fits,
         }

@@ -469,7 +469,7 @@ class OptionValues:
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return the problems, each named by the option that set the field."""
-        return [Problem(self._called(p.field), p.value, p.rule) for p in problems]
+        return [Problem(self._called(str(p.field)), p.value, p.allowed) for p in problems]
 
     def _called(self, name: str) -> str:
         path = tuple(

@@ -328,7 +328,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     if refused_program:  # one was named, so "name a program" would mislead
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
-        replace(p, where="program") if p.field == "spec.program" else p for p in found
+        replace(p, field="program") if p.field == "spec.program" else p for p in found
     ]
     if name is not None and not names.is_valid(name):
         values.problems.append(Problem("--name", name, names.NAME_RULE))

@@ -949,16 +949,17 @@ class _Draft:
 
     def _leave_out(self, problem: Problem) -> None:
         """Drop the value that a problem concerns, with a remark; an essential one is refused."""
+        field, allowed = str(problem.field), str(problem.allowed)
         for entry in reversed(self.entries):
-            if not re.match(rf"{re.escape(entry.field)}($|[.\[])", problem.field):
+            if not re.match(rf"{re.escape(entry.field)}($|[.\[])", field):
                 continue
             if not entry.droppable:
-                self.notes.problem(entry.source, problem.value, problem.allowed)
+                self.notes.problem(entry.source, problem.value, allowed)
             elif not entry.dropped:
-                self.notes.remark(entry.source, problem.value, problem.allowed, entry.needed)
+                self.notes.remark(entry.source, problem.value, allowed, entry.needed)
                 entry.dropped = True
             return
-        self.notes.problem("spec", problem.value, f"{problem.field}: {problem.allowed}")
+        self.notes.problem("spec", problem.value, f"{field}: {allowed}")
 
 
 def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:

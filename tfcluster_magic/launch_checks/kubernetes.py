@@ -35,6 +35,10 @@ from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity, n
 
 FACTS_KEY = "offer.json"
 """Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
+LIMITS_OF = "limits.of"
+"""Key there of the text of `FACTS_KEY` by which the entries of `admission_limits` were made. They
+count only while both are the same: an operator of an older version leaves them as they are.
+"""
 
 
 class LaunchFacts(Model, frozen=True):

@@ -257,7 +257,7 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
     problems += _shortage(spec, _MEMORY, room.memory, room.held)
     problems += _shortage(spec, _GPU, room.gpu, {})
     cautions = tuple(_fit_cautions(spec, room))
-    warnings = (*room.warnings, *(caution.allowed for caution in cautions))
+    warnings = (*room.warnings, *(str(caution.allowed) for caution in cautions))
     return Preflight(tuple(problems), warnings, cautions=cautions)
 
 

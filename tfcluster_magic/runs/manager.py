@@ -394,9 +394,23 @@ class ClusterManager(LoggingConfigurable):
         stop = Stop(reason=text[:STOP_LENGTH], by=by[:ASKER_LENGTH], at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
-    def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Delete a run's record, and `with_logs` its output; a run with tasks is stopped first."""
+    def check_delete(self, ref: str, *, with_logs: bool = False) -> TFCluster:
+        """Return the run `ref` if `delete` can remove it, as far as that is known before its end.
+
+        Raises:
+            Conflict: it would be refused, such as with an output that is not reachable from here.
+        """
         cluster = self.status(ref)
+        self.backend.check_delete(cluster, with_logs)
+        return cluster
+
+    def delete(self, ref: str, *, with_logs: bool = False) -> None:
+        """Remove a run's record, `with_logs` its output too; one with tasks is stopped first.
+
+        Raises:
+            Conflict: it cannot be removed. If that was known before, it was not stopped either.
+        """
+        cluster = self.check_delete(ref, with_logs=with_logs)
         name = cluster.metadata.name
         if cluster.status.released_at is None:
             self.stop(name, _("it is being deleted"))

@@ -33,17 +33,20 @@ SILENCE_LIMIT = 3.0
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """What is known of a run: its record, its progress, its silent tasks, and an outage."""
+    """What is known of a run: its record, its progress, its silent tasks, an outage, and why it
+    could not be deleted.
+    """
 
     cluster: TFCluster
     progress: Progress | None = None
     silent: str = ""
     away: str = ""
+    undeleted: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The sentences to show beside the record."""
-        return tuple(text for text in (self.outage, self.silent) if text)
+        return tuple(text for text in (self.outage, self.undeleted, self.silent) if text)
 
     @property
     def outage(self) -> str:
@@ -106,6 +109,14 @@ class RunWatcher:
         with self._lock:
             self._removed.add(uid)
             self._drop(self._ended, name, uid)
+
+    def undeleted(self, cluster: TFCluster, why: str) -> None:
+        """Take why a run could not be deleted, to be shown with it; empty: it is being tried."""
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None and known.cluster.metadata.uid == uid and known.undeleted != why:
+                self._tell(self._ended, name, replace(known, undeleted=why))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for every known run, then for each change; return a function that ends

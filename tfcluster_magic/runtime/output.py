@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 # Beside a log, in a folder of its own, so that the log stays what the program printed: records of
 # 16 bytes, (offset in the log, milliseconds since 1970). What lies from this offset to the next
 # one was printed then; 0 milliseconds: nobody knows when. `backends/log_files.py` reads them. A log
-# without them stays readable.
+# without them stays readable. A file of `MOST_RECORDS` is thinned: its newest quarter stays as it
+# is, and the rest gets one record for each so many milliseconds, from where on it was printed. A
+# task that prints all day then has the times of its first lines to 2 s, one of ten days to 16 s.
 
 
 TIMES_FOLDER = ".tfcluster-times"
 TIMES_RECORD = struct.Struct(">QQ")
 # Pieces that came within so many milliseconds have one record.
 TIMES_STEP = 10
+MOST_RECORDS = 128 * 1024  # 2 MiB
 # Seconds between two tries of a file that fails, the second number at most: each that fails takes
 # twice as long.
 RETRY_SECONDS = (2.0, 60.0)
@@ -46,6 +49,7 @@ class LineTimes:
         folder, name = os.path.split(path)
         self._path = os.path.join(folder, TIMES_FOLDER, name)
         self._fd = -1
+        self._count = 0
         self._end = 0
         self._stamp = 0
         self._unknown: int | None = None  # since a note failed: the offset of its piece
@@ -69,10 +73,13 @@ class LineTimes:
                 self._open()
             if begins < self._end:
                 self._cut(begins)
+            if self._count >= MOST_RECORDS:
+                self._thin()
             gap = TIMES_RECORD.pack(begins, 0) if begins < offset else b""
             records = gap + TIMES_RECORD.pack(offset, stamp)
             if os.write(self._fd, records) < len(records):
                 raise OSError  # the disk is full; the part goes when the file is opened again
+            self._count += len(records) // TIMES_RECORD.size
         except OSError:
             self.close()
             self._pause = RETRY_SECONDS[0] if self._unknown is None else 2 * self._pause
@@ -98,6 +105,7 @@ class LineTimes:
         size = TIMES_RECORD.size
         whole = os.fstat(self._fd).st_size // size
         os.ftruncate(self._fd, whole * size)  # who wrote a part of a record was killed
+        self._count = whole
         self._end = self._offset_of(whole - 1) if whole else 0
 
     def _cut(self, offset: int) -> None:
@@ -110,6 +118,22 @@ class LineTimes:
             else:
                 high = middle
         os.ftruncate(self._fd, low * TIMES_RECORD.size)
+        self._count = low
+
+    def _thin(self) -> None:
+        """Replace the file by one with three quarters of `MOST_RECORDS` at most."""
+        with open(self._path, "rb") as file:
+            records = list(TIMES_RECORD.iter_unpack(file.read(self._count * TIMES_RECORD.size)))
+        newest = len(records) - MOST_RECORDS // 4
+        kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
+        folder, name = os.path.split(self._path)
+        beside = os.path.join(folder, f".{name}.thinned")  # a kill leaves one of the two whole
+        with open(beside, "wb") as file:
+            file.write(b"".join(TIMES_RECORD.pack(*record) for record in kept))
+        os.replace(beside, self._path)
+        os.close(self._fd)
+        self._fd = -1
+        self._open()
 
     def _offset_of(self, record: int) -> int:
         size = TIMES_RECORD.size
@@ -118,6 +142,27 @@ class LineTimes:
             raise OSError  # cut by somebody else meanwhile
         offset: int = TIMES_RECORD.unpack(data)[0]
         return offset
+
+
+def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Return `most` of the records at most: one for each so many milliseconds, and those that say
+    from where on nobody knows the time; the last ones if even these are more.
+    """
+    pairs = zip(records, records[1:])
+    span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
+    # A power of two: what was thinned before is no less exact afterwards than this step.
+    least = (span // most).bit_length()
+    kept = records
+    for power in range(least, least + 8):
+        kept, last = [], -1
+        for offset, stamp in records:
+            step = (stamp >> power) + 1 if stamp else 0
+            if step != last:
+                kept.append((offset, stamp))
+                last = step
+        if len(kept) <= most:
+            return kept
+    return kept[-most:]
 
 
 def now_ms() -> int:

@@ -230,8 +230,8 @@ class PlanHandler(RunHandler, LaunchRoute):
         body = self.read(LaunchBody)
         asked = await self.resolve(body)
         made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
-        named = {problem.field for problem in asked.problems}
-        problems = [*asked.problems, *(p for p in made.problems if p.field not in named)]
+        named = {str(problem.field) for problem in asked.problems}
+        problems = [*asked.problems, *(p for p in made.problems if str(p.field) not in named)]
         said = {key: value for key, value in asked.words.items() if key in BY_KEY}
         words = launch_argv(
             asked.program or body.program or None,

@@ -14,13 +14,22 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable, last_overwrite, strip_controls
+from ..errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    Problem,
+    last_overwrite,
+    strip_controls,
+)
 from ..i18n import _
 from ..output.text import is_tensorflow_log
 from ..spec import TFCluster
+from .expressions import ExpressionRefused, Matcher, TooSlow
 
 MOST_LINES = 500
 MOST_CHARACTERS = 256 * 1024
@@ -175,6 +184,7 @@ class Search:
         before: only lines that were printed before this, in seconds since 1970, and those of which
             nobody knows when; it stops when all tasks have come so far.
         tensorflow_logs: with what TensorFlow's C++ code logs.
+        regex: the text is a regular expression of JavaScript.
     """
 
     def __init__(
@@ -186,34 +196,86 @@ class Search:
         most: int | None = None,
         before: float | None = None,
         tensorflow_logs: bool = True,
+        regex: bool = False,
     ) -> None:
         self._case, self._most, self._before = case, most, before
-        self._text = text if case else text.casefold()
+        self._text, self._regex = text if case or regex else text.casefold(), regex
         self._tasks, self._tensorflow_logs = tasks, tensorflow_logs
         self.printed: Counter[str] = Counter()
         """The lines of each task that it has read."""
 
     def __call__(self, lines: Lines) -> Lines:
         """The matches among `lines`."""
-        found, earlier = 0, set(self._tasks)
-        for line in _numbered(lines, self.printed):
+        found = 0
+        earlier = self._earlier(_numbered(lines, self.printed))
+        for line in self._expressed(earlier) if self._regex else self._having_text(earlier):
+            yield line
+            found += line is not None
+            if found == self._most:
+                return
+
+    def _earlier(self, lines: Iterable[NumberedLine | None]) -> Iterator[NumberedLine | None]:
+        earlier = set(self._tasks)
+        for line in lines:
+            before = self._before
+            if line is None or before is None or line.at is None or line.at < before:
+                yield line
+                continue
+            earlier.discard(line.task)
+            if not earlier:
+                return
+
+    def _having_text(self, lines: Iterable[NumberedLine | None]) -> Lines:
+        for line in lines:
             if line is None:
                 yield None
-            elif self._before is not None and line.at is not None and line.at >= self._before:
-                earlier.discard(line.task)
-                if not earlier:
-                    return
-            elif self._matches(line.text[:MOST_SEARCHED]):
+                continue
+            shown = self._shown(line)
+            has_text = self._text in (shown if self._case else shown.casefold())
+            if has_text and self._counts(shown):
                 yield line
-                found += 1
-                if found == self._most:
-                    return
 
-    def _matches(self, shown: str) -> bool:
-        if not shown.isprintable():  # to look for control characters takes longer than the search
-            shown = strip_controls(last_overwrite(shown))
-        has_text = self._text in (shown if self._case else shown.casefold())
-        return has_text and (self._tensorflow_logs or not is_tensorflow_log(shown))
+    def _expressed(self, lines: Iterable[NumberedLine | None]) -> Lines:
+        """The lines that the expression matches, asked for in batches."""
+        batch: list[tuple[NumberedLine, str]] = []
+        characters = 0
+        try:
+            with closing(Matcher(self._text, self._case)) as matcher:
+                for line in chain(lines, [None]):
+                    if line is not None:
+                        shown = self._shown(line)
+                        batch.append((line, shown))
+                        characters += len(shown)
+                        if len(batch) < MOST_LINES and characters < MOST_CHARACTERS:
+                            continue
+                    yield None
+                    for answer in matcher.matches([shown for _line, shown in batch]):
+                        if answer is None:
+                            yield None
+                            continue
+                        for (each, shown), matched in zip(batch, answer, strict=True):
+                            if matched and self._counts(shown):
+                                yield each
+                    batch, characters = [], 0
+        except ExpressionRefused as error:
+            allowed = _("the server cannot search for {part}: simplify it, or search for a text")
+            raise self._refused(allowed.format(part=error)) from None
+        except TooSlow:
+            allowed = _("it takes too long or too much memory: simplify it, or search for a text")
+            raise self._refused(allowed) from None
+
+    def _refused(self, allowed: str) -> InvalidRequest:
+        problem = Problem("search", self._text, allowed)
+        return InvalidRequest([problem], _("older lines cannot be searched"))
+
+    @staticmethod
+    def _shown(line: LogLine) -> str:
+        text = line.text[:MOST_SEARCHED]
+        # To look for control characters takes longer than the search.
+        return text if text.isprintable() else strip_controls(last_overwrite(text))
+
+    def _counts(self, shown: str) -> bool:
+        return self._tensorflow_logs or not is_tensorflow_log(shown)
 
 
 def around(lines: Lines, task: str, number: int, most: int) -> Lines:

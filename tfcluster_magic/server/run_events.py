@@ -81,6 +81,15 @@ class RunEvents:
                 handle.cancel()
         self._waiting.clear()
 
+    def fail(self, name: str, told: dict[str, Any]) -> None:
+        """Tell that what was asked of a run failed after it was answered; `told` is the problem.
+
+        To be called on the loop.
+        """
+        known = self._watcher.known().get(name)
+        if known is not None and self._end is not None:
+            self._emit("failed", name, _view(known), told)
+
     # -- from the watcher's threads ----------------------------------------------------------------
 
     def _listen(self, name: str, known: WatchedRun | None) -> None:
@@ -122,9 +131,7 @@ class RunEvents:
         assert self._loop is not None
         self._waiting.pop(name, None)
         self._told_at[name] = self._loop.time()
-        known = self._known[name]
-        view = run_view(known.cluster, known.progress, known.notes, away=known.outage)
-        self._emit("changed", name, view)
+        self._emit("changed", name, _view(self._known[name]))
 
     def _tell_problem(self) -> None:
         now = self._watcher.problem
@@ -164,6 +171,10 @@ class RunEvents:
             self._logger.emit(schema_id=SCHEMA_ID, data=data)
         except Exception:  # noqa: BLE001 - a listener of somebody else's must not end the push
             self._log.exception("TFCluster: an event could not be told")
+
+
+def _view(known: WatchedRun) -> dict[str, Any]:
+    return run_view(known.cluster, known.progress, known.notes, away=known.outage)
 
 
 class _SharedEventData(dict[str, Any]):

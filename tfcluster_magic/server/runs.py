@@ -89,6 +89,8 @@ class RunHandler(TFClusterHandler):
         """Remove a run; one that has tasks is stopped first, and gone when they are."""
         with_logs = self.flag("logs")
         cluster = await self.meant(ref)
+        check = self.service.manager.check_delete
+        await self.call(check, cluster.metadata.name, with_logs=with_logs)
         if cluster.status.released_at is None:
             why = _("it is being deleted")
             cluster = await self.call(self.service.manager.stop, cluster.metadata.name, why)
@@ -242,6 +244,7 @@ class LogsHandler(TFClusterHandler):
                 most=self._number("most") or None,
                 before=None if before is None else before / 1000,
                 tensorflow_logs=not self.flag("hide_tensorflow_logs"),
+                regex=self.flag("regex"),
             )
             return self._search
         if place:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -25,6 +26,7 @@ from ..output.report import run_bundle, run_view
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import TFCluster
+from ..web import problem
 from .log_streams import LogStreams
 from .run_events import RunEvents, register_schema
 from .tensorboards import ServerBoards
@@ -71,7 +73,7 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
 
 # Runs that are being removed: nobody who asks has to wait for their tasks to end. There is one
 # removal of each run however many ask for it, and the pages hear of it when it is done. One that
-# fails leaves the run as it is then, which is shown.
+# fails leaves the run as it is then, with why: all pages show that until it is tried again.
 
 REMOVE_OUTPUT_WITHIN = 60.0
 """Seconds for removing the output of a run, beyond those for its end."""
@@ -81,10 +83,17 @@ class Removals:
     """The removals of one server; used from its loop only."""
 
     def __init__(
-        self, manager: ClusterManager, watcher: RunWatcher, worker: Worker, log: Logger
+        self,
+        manager: ClusterManager,
+        watcher: RunWatcher,
+        events: RunEvents,
+        worker: Worker,
+        log: Logger,
     ) -> None:
-        self._manager, self._watcher, self._worker, self._log = manager, watcher, worker, log
+        self._manager, self._watcher, self._events = manager, watcher, events
+        self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._waiting: Counter[str] = Counter()  # for the removal of each run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
         """Remove a run that is asked to end; whether it was gone in so many seconds.
@@ -94,11 +103,16 @@ class Removals:
         """
         uid = run.metadata.uid
         if uid not in self._under_way:
+            self._watcher.undeleted(run, "")
             task = asyncio.get_running_loop().create_task(self._remove(run, with_logs))
             self._under_way[uid] = task
             task.add_done_callback(lambda done: self._done(run, done))
         task = self._under_way[uid]
-        await asyncio.wait([task], timeout=within)
+        self._waiting[uid] += 1
+        try:
+            await asyncio.wait([task], timeout=within)
+        finally:
+            self._waiting -= Counter([uid])
         if task.done():
             task.result()
         return task.done()
@@ -115,9 +129,15 @@ class Removals:
         self._watcher.removed(name, run.metadata.uid)
 
     def _done(self, run: TFCluster, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(run.metadata.uid, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.warning("TFCluster: %s was not removed: %s", run.metadata.name, error)
+        name, uid = run.metadata.name, run.metadata.uid
+        self._under_way.pop(uid, None)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        self._log.warning("TFCluster: %s was not removed: %s", name, error)
+        self._watcher.undeleted(run, _("It was not deleted: {why}").format(why=error))
+        if not self._waiting[uid]:  # else they get it as their answer
+            why = _("{name} was not deleted: {why}").format(name=name, why=error)
+            self._events.fail(name, problem(error) | {"detail": why})
 
 
 class Service:
@@ -165,7 +185,7 @@ class Service:
     @cached_property
     def removals(self) -> Removals:
         """The runs that are being removed."""
-        return Removals(self.manager, self.watcher, self.worker, self.log)
+        return Removals(self.manager, self.watcher, self.run_events, self.worker, self.log)
 
     @cached_property
     def boards(self) -> ServerBoards:

@@ -12,7 +12,7 @@ import type { IClusters } from './state';
 import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
 
 export { isActive, isSame, listed, nameOf } from './runs';
-export type { IClusters, IClustersState, ITransition } from './state';
+export type { IClusters, IClustersState, IFailure, ITransition } from './state';
 
 export class ClustersModel extends RunWatcher implements IClusters {
   async ensure(name: string): Promise<IRun> {

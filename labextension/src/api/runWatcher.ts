@@ -12,7 +12,7 @@ import { listed, nameOf } from './runs';
 import { isMissing, Lookup } from './lookup';
 import { ServerProblem } from './problem';
 import * as rest from './rest';
-import type { IClustersState, ITransition } from './state';
+import type { IClustersState, IFailure, ITransition } from './state';
 import {
   type IProblem,
   type IRun,
@@ -66,6 +66,10 @@ export abstract class RunWatcher {
 
   get transitioned(): ISignal<this, ITransition> {
     return this._transitioned;
+  }
+
+  get failed(): ISignal<this, IFailure> {
+    return this._failed;
   }
 
   find(name: string): IRun | undefined {
@@ -169,6 +173,11 @@ export abstract class RunWatcher {
       return;
     }
     const event = emission as unknown as IRunEvent;
+    if (event.type === 'failed' && event.run && event.problem) {
+      // also where a list has the run as it is since: it does not say what failed
+      const problem = new ServerProblem(event.problem);
+      this._failed.emit({ run: event.run, problem });
+    }
     const order = this._sequence.receive(event);
     if (order === 'seen') {
       return; // the list that came meanwhile knows it
@@ -243,6 +252,7 @@ export abstract class RunWatcher {
   private readonly _notify: Throttler;
   private readonly _changed = new Signal<this, IClustersState>(this);
   private readonly _transitioned = new Signal<this, ITransition>(this);
+  private readonly _failed = new Signal<this, IFailure>(this);
 }
 
 /** `seen`: an earlier list includes the event; `gap`: it is new, and others before it were lost. */

@@ -26,10 +26,17 @@ export interface ITransition {
   readonly asked: boolean;
 }
 
+/** What was asked of a run, such as its deletion, and failed after the server had answered. */
+export interface IFailure {
+  readonly run: IRun;
+  readonly problem: ServerProblem;
+}
+
 export interface IClusters {
   readonly state: IClustersState;
   readonly changed: ISignal<IClusters, IClustersState>;
   readonly transitioned: ISignal<IClusters, ITransition>;
+  readonly failed: ISignal<IClusters, IFailure>;
   /** How the server is reached, for routes that are no verb of a run. */
   readonly caller: ICaller;
   find(name: string): IRun | undefined;

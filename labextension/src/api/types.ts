@@ -59,9 +59,12 @@ export interface IRunList {
   readonly problem?: IProblem | null;
 }
 
-/** A change, as it is pushed; `(un)available` is about all runs: whether anything is heard of them. */
+/**
+ * A change, as it is pushed; `failed`: what was asked of the run failed after the answer. `(un)available` is about all
+ * runs: whether anything is heard of them.
+ */
 export interface IRunEvent {
-  readonly type: 'changed' | 'removed' | 'unavailable' | 'available';
+  readonly type: 'changed' | 'removed' | 'failed' | 'unavailable' | 'available';
   readonly name: string;
   readonly run: IRun | null;
   readonly at: number;

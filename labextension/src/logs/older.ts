@@ -1,8 +1,8 @@
 /**
  * Looks for a text in the whole log of a run, which the server reads, and keeps the matches that the view does not have.
  *
- * A view holds the newest lines only; where it lacks older ones, a search of its own would miss what they say. Plain
- * text only: an expression of JavaScript means something else to the server.
+ * A view holds the newest lines only; where it lacks older ones, a search of its own would miss what they say. The
+ * server takes an expression of JavaScript for what it means here, or refuses it.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ServerProblem } from '../api/problem';
@@ -14,8 +14,8 @@ import { messages, StreamLost } from './stream';
 const PAUSE = 400;
 export const MOST_OLDER = 5000;
 
-/** `off`: the view has every line, or nothing is looked for; `text-only`: it is an expression. */
-export type OlderState = 'off' | 'text-only' | 'busy' | 'done' | 'failed';
+/** `off`: the view has every line, or nothing is looked for. */
+export type OlderState = 'off' | 'busy' | 'done' | 'failed';
 
 /** What is looked for and where. */
 export interface IOlderQuery {
@@ -68,8 +68,8 @@ export class OlderSearch implements IDisposable {
     this.matches = [];
     this.hasMore = false;
     this.problem = null;
-    this.state = !wanted ? 'off' : wanted.query.isRegExp ? 'text-only' : 'busy';
-    if (wanted && this.state === 'busy') {
+    this.state = wanted ? 'busy' : 'off';
+    if (wanted) {
       this._timer = setTimeout(() => void this._ask(wanted), PAUSE);
     }
   }
@@ -84,6 +84,7 @@ export class OlderSearch implements IDisposable {
       const asked = {
         search: query.text,
         case: query.isCaseSensitive ? '1' : '0',
+        regex: query.isRegExp ? '1' : '0',
         most: String(MOST_OLDER),
         hide_tensorflow_logs: showsNoise ? '0' : '1',
         ...(limit !== null && { before: String(limit) })

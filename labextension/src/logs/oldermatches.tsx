@@ -33,9 +33,6 @@ export function OlderCount({
   const count = matches.length;
   const words = {
     off: '',
-    'text-only': trans.__(
-      'Older lines are not searched: turn off regular expressions.'
-    ),
     busy: trans.__('searching older lines…'),
     done: trans.__('none in older lines'),
     failed: problem?.message ?? trans.__('Older lines could not be searched.')

@@ -1,5 +1,6 @@
 /**
- * Notifications of runs that end while this page is open: that they are done, or why not.
+ * Notifications of runs that end while this page is open: that they are done, or why not; and of what was asked of a
+ * run and failed later.
  *
  * Ends that come close together share one notification, it closes by itself, and it goes with its run. Says nothing of a
  * stop that was asked for on this page, and nothing of ends that lie before it.
@@ -9,6 +10,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { shown } from '../run/messages';
 import { type IClusters, isSame, nameOf } from '../api/clusters';
+import type { ServerProblem } from '../api/problem';
 import type { IRun } from '../api/types';
 import { duration } from '../run/quantities';
 import { shorten } from '../run/words';
@@ -34,6 +36,7 @@ export function notifyEnds(context: INotifying): void {
   const failed = new Notices('error', LONG, context);
   const succeeded = new Notices('success', SHORT, context);
   const stopped = new Notices('info', SHORT, context);
+  const refused = new Refusals(context);
   model.transitioned.connect((_, { run, asked }) => {
     const { notifyFailed, notifyFinished } = settings.current;
     switch (run.cluster.status.phase) {
@@ -47,11 +50,39 @@ export function notifyEnds(context: INotifying): void {
         return;
     }
   });
+  model.failed.connect((_, { run, problem }) => refused.tell(run, problem));
   model.changed.connect(() => {
     if (model.state.state === 'live') {
       [failed, succeeded, stopped].forEach(notices => notices.forgetDeleted());
+      refused.forgetDeleted();
     }
   });
+}
+
+/** The notifications of what failed after the server had answered, each its own. */
+class Refusals {
+  constructor(private readonly _context: INotifying) {}
+
+  tell(run: IRun, problem: ServerProblem): void {
+    void this._context.model.ensure(nameOf(run)).catch(() => undefined);
+    const id = Notification.error(forCell(problem.message), {
+      autoClose: LONG,
+      actions: actionsOn(run, this._context).slice(-1)
+    });
+    this._told.set(id, run);
+  }
+
+  /** Take back what was told of runs that are gone. */
+  forgetDeleted(): void {
+    for (const [id, run] of this._told) {
+      if (!isSame(run, this._context.model.find(nameOf(run)))) {
+        Notification.dismiss(id);
+        this._told.delete(id);
+      }
+    }
+  }
+
+  private readonly _told = new Map<string, IRun>();
 }
 
 /** The notifications of one kind of end. */
@@ -180,11 +211,12 @@ interface IGroup {
   at: number;
 }
 
-/** The run's sentence; notifications are plain text, and its commands are for a cell. */
 const sentence = (run: IRun, trans: TranslationBundle): string =>
-  shown(run.cluster.status, trans)
-    .replace(/`tfcluster /g, '`%tfcluster ')
-    .replace(/`/g, '');
+  forCell(shown(run.cluster.status, trans));
+
+/** Notifications are plain text, and their commands are for a cell. */
+const forCell = (text: string): string =>
+  text.replace(/`tfcluster /g, '`%tfcluster ').replace(/`/g, '');
 
 function actionsOn(
   run: IRun,

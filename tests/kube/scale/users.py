@@ -76,6 +76,7 @@ def _spread(site: Site) -> list[float]:
     with _everybody(site) as (names, pods):
         began = time.monotonic()
         for number, name in enumerate(names):
+            # Launches come one after the other: that is what is measured.
             time.sleep(max(0.0, began + number * SPREAD / USERS - time.monotonic()))
             posted[name] = time.monotonic()
             _launch(site, name)

@@ -289,7 +289,7 @@ class LabServer:
         while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.05)
+            time.sleep(0.05)  # they are no children: nothing else tells
         return found
 
 

@@ -82,7 +82,7 @@ out = sys.stdout.buffer
 for piece in (b"one\nhal", b"f\n", b"\xff\xfe bytes\n"):
     out.write(piece)
     out.flush()
-    time.sleep(0.3)
+    time.sleep(0.3)  # so that each piece is read alone
 while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
     time.sleep(0.05)
 out.write(b"no newline")
@@ -192,8 +192,8 @@ def test_what_does_not_fit_is_refused_whole(
 
 def _lasting(problem: Problem) -> tuple[object, ...]:
     """Return the message of a problem without the amount that is free just now."""
-    allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", problem.allowed)
-    return problem.field, problem.value, allowed
+    allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", str(problem.allowed))
+    return str(problem.field), problem.value, allowed
 
 
 def test_warnings_are_kept_with_the_run(
@@ -205,7 +205,7 @@ def test_warnings_are_kept_with_the_run(
         program=program_of("pass"), replicas=ReplicaSet(worker=Replicas(count=1, resources=cpu))
     )
     verdict = backend.preflight(spec)
-    told = [*verdict.warnings, *(problem.allowed for problem in verdict.problems)]
+    told = [*verdict.warnings, *(str(problem.allowed) for problem in verdict.problems)]
     assert any("CPU" in text or "cpu" in text for text in told)
     if verdict.problems:  # cores are not shared here, so this is more than a warning
         spec = Spec(program=spec.program)

@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.kube_server import KubeServer
+from support.kubernetes_backend import NAMESPACE, backend
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes import namespace_access
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.selection import make_backend
-from tfcluster_magic.errors import BackendUnavailable, InvalidRequest
+from tfcluster_magic.errors import BackendUnavailable, Conflict, InvalidRequest
 from tfcluster_magic.kube.api import access
-from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluster
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluster, resource_form
 
 
 @pytest.fixture
@@ -137,3 +141,22 @@ def test_the_volumes_of_another_namespace_are_not_those_here(
     assert "not mounted here" in str(namespace_access.why_not_mounted(own, ""))
     with pytest.raises(InvalidRequest):
         namespace_access.workspace_folder(foreign)
+
+
+def test_a_deletion_of_what_lies_elsewhere_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a laptop, which mounts no volume, a run is not stopped for a deletion that would be
+    refused after its end.
+    """
+    server = KubeServer()
+    try:
+        where = path("tfclusters", NAMESPACE, "digits-1")
+        status = resource_form.write(Status, {"phase": "Running"})
+        server.put(where, custom_resource.write("digits", 1, Spec()) | {"status": status})
+        manager = ClusterManager(backend(server, tmp_path, monkeypatch))
+        with pytest.raises(Conflict, match="not mounted here"):
+            manager.delete("digits-1", with_logs=True)
+        assert "stop" not in server.objects[where]["spec"]
+    finally:
+        server.close()

@@ -317,4 +317,4 @@ def test_words_that_say_no_claim_or_secret_are_refused(option: str, said: str, h
     (problem,) = read_options({option: [said] if option != "data_claim" else said}).problems
 
     assert problem.field == "--" + option.replace("_", "-")
-    assert how in problem.allowed
+    assert how in str(problem.allowed)

@@ -245,7 +245,7 @@ def test_the_number_that_is_named_fits(
     for problem in fit_problems(wanted, there):
         if problem.fits is None:
             continue
-        task_type = TaskType(problem.field.split(".")[1])
+        task_type = TaskType(str(problem.field).split(".")[1])
         smaller = {**wanted, task_type: (problem.fits, wanted[task_type][1])}
         assert fit_problems(smaller, there) == []
         assert 0 < problem.fits < wanted[task_type][0]

@@ -72,7 +72,9 @@ def test_what_the_hub_allows_is_told_as_a_number_of_workers() -> None:
     assert workers_that_fit(spec, held, limits) == 4
     found = problems(resource_totals("", spec), held, limits, 4)
     assert [problem.field for problem in found] == ["quota.cpu", "quota.pods"]
-    assert all("use --workers 4, wait, or `tfcluster stop a-1`" in p.allowed for p in found)
+    assert all("use --workers 4, wait, or `tfcluster stop a-1`" in str(p.allowed) for p in found)
     none = Spec(replicas=ReplicaSet(worker=Replicas(count=2, resources=Resources(cpu=5.0))))
     assert workers_that_fit(none, held, limits) == 0
-    assert ": ask for less, wait" in problems(resource_totals("", none), held, limits)[0].allowed
+    assert ": ask for less, wait" in str(
+        problems(resource_totals("", none), held, limits)[0].allowed
+    )

@@ -11,7 +11,12 @@ from support.printing_task import EVERYTHING, MANY, run
 from support.project import ROOT
 from support.task_process import PATIENCE, Run
 
-from tfcluster_magic.backends.log_files import RecordedTimes, TaskLog
+from tfcluster_magic.backends.log_files import (
+    TIMES_FOLDER,
+    TIMES_RECORD,
+    RecordedTimes,
+    TaskLog,
+)
 
 __all__ = ["run"]  # a fixture, as if written here
 
@@ -219,3 +224,58 @@ def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
     )
     times = RecordedTimes(log)
     assert [times.at(offset) for offset in (5, 15, 25, 35, 45)] == [1, 2, None, None, 5]
+
+
+def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
+    """However much is printed, the times take the same room: the newest stay, older ones become
+    less exact, in order and each no later than it was.
+    """
+    log = tmp_path / "worker-0.log"
+    count, most = 10_000, 256
+    noted(
+        log,
+        f"output.MOST_RECORDS = {most}\n"
+        f"for n in range({count}): times.note(10 * n, 1000 * n + 1000)\n",
+    )
+    (file,) = (log.parent / TIMES_FOLDER).iterdir()
+    assert file.stat().st_size <= most * TIMES_RECORD.size
+    times = RecordedTimes(log)
+    told = [times.at(10 * n + 5) or 0.0 for n in range(count)]
+    off = [n + 1 - at for n, at in enumerate(told)]
+    assert told == sorted(told)
+    assert not any(off[-most // 4 :])
+    assert min(off) >= 0
+    assert max(off) <= 4 * count / most
+
+
+def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
+    """Lines whose times could not be noted have none as long as there is room for that; times
+    that jump about take no more room than others.
+    """
+    log = tmp_path / "worker-0.log"
+    noted(
+        log,
+        "output.MOST_RECORDS = 64\n"
+        "for n in range(1000): times.note(10 * n, 0 if 100 <= n < 110 else 1000 * n + 1000)\n",
+    )
+    times = RecordedTimes(log)
+    assert [times.at(10 * n + 5) is None for n in (50, 104, 130)] == [False, True, False]
+    noted(
+        log,
+        "output.MOST_RECORDS = 64\n"
+        "for n in range(1000, 2000): times.note(10 * n, n % 2 * 10 ** 12)\n",
+    )
+    (file,) = (log.parent / TIMES_FOLDER).iterdir()
+    assert file.stat().st_size <= 64 * TIMES_RECORD.size
+
+
+def test_times_that_are_read_while_they_are_thinned(tmp_path: Path) -> None:
+    """Who reads a log while its task thins the times goes on at the right one."""
+    log = tmp_path / "worker-0.log"
+    noted(log, "for n in range(6000): times.note(10 * n, 1000 * n + 1000)\n")
+    times = RecordedTimes(log)
+    assert times.at(10 * 4000 + 5) == 4001
+    noted(log, "output.MOST_RECORDS = 6000\ntimes.note(60_000, 6_001_000)\n")
+    told = [times.at(10 * n + 5) for n in range(4001, 6001)]
+    assert told[-1] == 6001
+    assert all(at is not None and n - 1 <= at <= n + 1 for n, at in enumerate(told, 4001))

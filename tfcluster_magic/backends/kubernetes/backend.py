@@ -11,7 +11,6 @@ import contextlib
 import logging
 import queue
 import re
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import overload
 
 from msgspec.structs import replace
 
+from ... import state_files
 from ...errors import BackendUnavailable, Conflict, InvalidRequest, Problem
 from ...i18n import _
 from ...kube import hour_ledgers as kube_hours
@@ -41,7 +41,9 @@ from ..base import (
     Options,
     Preflight,
     Removed,
+    check_output_removable,
     every_line,
+    remove_output,
 )
 from ..run_names import is_record_expired
 from . import namespace_access
@@ -499,23 +501,32 @@ class KubernetesBackend(Backend):
         assert changed is not None
         return changed
 
-    def delete(self, ref: str, with_logs: bool = False) -> None:
-        """See `Backend.delete`.
-
-        Raises:
-            Conflict: also if the output is to be deleted and its volume is not mounted here.
-        """
-        cluster = self.get(ref)
-        head, output = cluster.metadata, namespace_access.output_folder(self.mounts, cluster)
-        if cluster.status.released_at is None:
-            raise run_names.still_has_tasks(cluster)
-        if with_logs and output is None:
+    def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
+        """See `Backend.check_delete`."""
+        if not with_logs:
+            return
+        output = namespace_access.output_folder(self.mounts, cluster)
+        if output is None:
             raise Conflict(
                 _(
                     "the output of {name} lies in {folder} of a volume that is not mounted here: "
                     "delete it in a notebook of the cluster, or delete the record alone"
-                ).format(name=head.name, folder=cluster.status.paths.get("output", "/log"))
+                ).format(
+                    name=cluster.metadata.name, folder=cluster.status.paths.get("output", "/log")
+                )
             )
+        check_output_removable(cluster, output)
+
+    def delete(self, ref: str, with_logs: bool = False) -> None:
+        """See `Backend.delete`."""
+        cluster = self.get(ref)
+        head, output = cluster.metadata, namespace_access.output_folder(self.mounts, cluster)
+        if cluster.status.released_at is None:
+            raise run_names.still_has_tasks(cluster)
+        self.check_delete(cluster, with_logs)
+        if with_logs and output is not None:
+            remove_output(cluster, output)
+            state_files.remove_empty(output)
         self._wait_until_noted(cluster)
         with self._explained(head.name):
             left = self.api.delete(self._where(head.name), uid=head.uid)
@@ -528,10 +539,6 @@ class KubernetesBackend(Backend):
                     '\'{{"metadata":{{"finalizers":null}}}}\'`'
                 ).format(name=head.name, finalizers=", ".join(names), namespace=self.namespace)
             )
-        if with_logs and output is not None:
-            shutil.rmtree(output, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                output.parent.rmdir()
 
     def _wait_until_noted(self, cluster: TFCluster) -> None:
         """Wait until the operator has published the number of a run that ended just now.

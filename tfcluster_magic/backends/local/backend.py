@@ -32,7 +32,17 @@ from ...quota.ledger import HoursAccount
 from ...quota.limits import Limits
 from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
 from .. import log_files, run_names
-from ..base import Backend, Counts, LogLine, Options, Preflight, Removed, every_line
+from ..base import (
+    Backend,
+    Counts,
+    LogLine,
+    Options,
+    Preflight,
+    Removed,
+    check_output_removable,
+    every_line,
+    remove_output,
+)
 from ..run_names import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
@@ -286,17 +296,27 @@ class LocalBackend(Backend):
             ) from None
         return lost_supervisor.load_run(folder) or cluster
 
+    def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
+        """See `Backend.check_delete`."""
+        if with_logs and (output := cluster.status.paths.get("output")):
+            check_output_removable(cluster, Path(output))
+
     def delete(self, ref: str, with_logs: bool = False) -> None:
         """See `Backend.delete`."""
-        with self._store.launch_lock():
-            folder, cluster = self._find(ref)
-            if cluster.status.released_at is None:
-                raise run_names.still_has_tasks(cluster)
-            self._store.remove(folder, results=with_logs)
-        # Other launches need not wait while checkpoints are deleted: as long as the folder exists,
-        # its number is not used again.
+        _folder, cluster = self._find(ref)
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        if cluster.status.released_at is None:
+            raise run_names.still_has_tasks(cluster)
+        self.check_delete(cluster, with_logs)
+        # Other launches need not wait for many checkpoints to go: as long as the record is there,
+        # its number is not given again.
         if with_logs and (output := cluster.status.paths.get("output")):
-            state_files.remove_tree(Path(output))
+            remove_output(cluster, Path(output))
+        with self._store.launch_lock():
+            folder, cluster = self._find(name)
+            if cluster.metadata.uid != uid:  # somebody was faster, and the name is another run's
+                raise run_names.unknown_run_error(ref, [])
+            self._store.remove(folder, results=with_logs)
         state_files.remove_empty(self._output(cluster))
 
     def logs(

@@ -84,7 +84,8 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
         spec = _spec(thing.get("spec") or {}, told, is_launch=not thing.get("status"))
     except InvalidRequest as error:
         problems += [
-            changed(each, where=resource_form.field_path(each.field)) for each in error.problems
+            changed(each, field=resource_form.field_path(str(each.field)))
+            for each in error.problems
         ]
     if problems:
         raise InvalidRequest(problems, Message("RecordWrong", {"name": name}))

@@ -22,6 +22,7 @@ from ...kube.controller.work_queue import BackgroundThread
 from ...kube.hour_ledgers import HOURS_KEY
 from ...launch_checks.kubernetes import (
     FACTS_KEY,
+    LIMITS_OF,
     admission_limits,
     launch_notes,
     resource_limits,
@@ -127,6 +128,7 @@ class OptionsPublisher(BackgroundThread):
         return {
             **said,
             **admission_limits(offer),
+            LIMITS_OF: said[FACTS_KEY],
             HOURS_KEY: self._hours(namespace),
             LEASE_KEY: self._lease,
         }

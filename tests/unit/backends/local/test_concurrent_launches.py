@@ -56,7 +56,7 @@ def test_what_only_kubernetes_has_is_refused_on_this_machine(
     with pytest.raises(InvalidRequest, match="the launch was refused") as refused:
         backend.create(LaunchRequest(cluster="digits", spec=spec))
     assert backend.preflight(spec).problems[:3] == refused.value.problems
-    told = {problem.field: problem.allowed for problem in refused.value.problems}
+    told = {str(problem.field): str(problem.allowed) for problem in refused.value.problems}
     assert set(told) == {"--image", "--volume", "--secret"}
     assert all(text.startswith("only on Kubernetes: ") for text in told.values())
     assert backend.list() == []

@@ -134,7 +134,7 @@ def test_without_hours_left_nothing_starts_and_what_runs_goes_on(
     assert backend.preflight(spec).problems
     allow(cpuHours=20)
     verdict = backend.preflight(spec)
-    assert not [p for p in verdict.problems if p.field.startswith("budget")]
+    assert not [p for p in verdict.problems if str(p.field).startswith("budget")]
     assert verdict.told == ("20 of 20 CPU·h left this week",)
 
 
@@ -144,5 +144,5 @@ def test_a_budget_of_gpus_alone_is_told(backend: LocalBackend, allow) -> None:
     spec = Spec(replicas=ReplicaSet(worker=Replicas(count=1, resources=Resources(gpu=1))))
     assert next(p.field for p in backend.preflight(spec).problems) == "budget.gpuHours"
     none = Spec(replicas=ReplicaSet(worker=Replicas(count=1)))
-    fields = [p.field for p in backend.preflight(none).problems]
+    fields = [str(p.field) for p in backend.preflight(none).problems]
     assert not [field for field in fields if field.startswith("budget")]

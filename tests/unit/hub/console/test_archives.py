@@ -51,7 +51,7 @@ def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Await
 
     async def packs(_user: str, out: int, tell: Callable[[str], None]) -> None:
         tell("its image is being fetched")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # how long that takes: whoever looks sees it
         with os.fdopen(os.dup(out), "wb") as file:
             pack({"workspace": folder}, file)
 

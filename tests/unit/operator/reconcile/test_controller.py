@@ -84,7 +84,7 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     pods = "/api/v1/namespaces/a/pods"
     world.server.remove(f"{pods}/digits-1-worker-0-first")
-    time.sleep(0.5)
+    time.sleep(0.5)  # nothing tells that it has looked: it would be resumed by now
     assert world.job("digits-1-worker")["spec"]["suspend"] is True
     world.server.remove(f"{pods}/digits-1-worker-1-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
@@ -95,7 +95,7 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
     assert (status["attempt"], status["heals"]) == (2, 1)
     world.operate()  # a new operator sees the same
-    time.sleep(1)
+    time.sleep(1)  # as above
     assert world.status("digits-1")["restarts"] == status["restarts"]
     assert world.job("digits-1-worker")["spec"]["suspend"] is False
 
@@ -196,9 +196,17 @@ def test_an_api_that_is_away_changes_nothing(world: World) -> None:
     """While the API answers with errors nothing is lost, and afterwards the run continues."""
     up(world, ps=1, reclaim_after=0.0)
     away = Refusal(503, "ServiceUnavailable", "the database is away")
-    world.server.refuses = lambda method, _path: away if method == "PATCH" else None
+    refused = []
+
+    def refuses(method: str, path: str) -> Refusal | None:
+        if method != "PATCH":
+            return None
+        refused.append(path)
+        return away
+
+    world.server.refuses = refuses
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
-    time.sleep(1)
+    wait_until(lambda: len(refused) > 1)
     assert world.status("digits-1")["phase"] == "Running"
     world.server.refuses = lambda _method, _path: None
     world.phase("digits-1", "Succeeded")
@@ -228,7 +236,7 @@ def test_who_does_not_lead_does_nothing(world: World) -> None:
     """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
-    time.sleep(0.5)
+    time.sleep(0.5)  # nothing tells that it does nothing: its Job would be there by now
     assert world.status("digits-1") == {}
     assert world.server.names("jobs") == []
 

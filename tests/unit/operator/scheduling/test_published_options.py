@@ -37,6 +37,10 @@ def test_options_are_written_when_they_change() -> None:
 
         place.publisher._enough.wait = lambda _seconds=None: False  # type: ignore[method-assign]
         assert writes(lambda: None) == 40
+        told = place.server.objects["/api/v1/namespaces/user-7/configmaps/tfcluster-options"][
+            "data"
+        ]
+        assert told["limits.of"] == told["offer.json"], "limits of another offer do not count"
         assert writes(lambda: None) == 0
         assert writes(lambda: place.pod("user-0", "x-1", 0, "node-1", "40")) == 0
         used = {"requests.cpu": "8"}
