@@ -114,7 +114,7 @@ bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebook
 	@$(BIN)/python tools/browser.py
 	$(BIN)/python -m benchmarks hub console
 
-docs: dev  ## rewrite docs/cli.md, docs/messages.md, the JSON Schema, TypeScript and the custom resource
+docs: dev  ## rewrite docs/reference/cli.md, docs/reference/messages.md, the JSON Schema, TypeScript and the custom resource
 	$(BIN)/python tools/cli_docs.py
 	$(BIN)/python tools/message_docs.py
 	$(BIN)/python tools/schema.py

@@ -1,4 +1,4 @@
-"""Export the records of v1alpha1 and create them again, as docs/kubernetes.md says."""
+"""Export the records of v1alpha1 and create them again, as docs/how-to/kubernetes.md says."""
 
 from __future__ import annotations
 

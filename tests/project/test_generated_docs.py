@@ -9,14 +9,16 @@ from tfcluster_magic.cli.group import Command
 
 
 def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
-    """docs/cli.md is current; `python tools/cli_docs.py` makes it so."""
+    """docs/reference/cli.md is current; `python tools/cli_docs.py` makes it so."""
     made = tool("cli_docs")
 
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
 def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
-    """docs/api.md names each verb with what it takes; `python tools/cli_docs.py` makes it so."""
+    """docs/reference/api.md names each verb with what it takes; `python tools/cli_docs.py` makes
+    it so.
+    """
     made = tool("cli_docs")
     page = made.api_page()
 
@@ -28,8 +30,8 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
 
 
 def test_the_tables_of_messages_are_those_of_the_code() -> None:
-    """docs/messages.md and the page's table are current; `python tools/message_docs.py` makes it
-    so.
+    """docs/reference/messages.md and the page's table are current; `python tools/message_docs.py`
+    makes it so.
     """
     made = tool("message_docs")
 
@@ -38,7 +40,7 @@ def test_the_tables_of_messages_are_those_of_the_code() -> None:
 
 
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
-    """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
+    """docs/reference/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
     made = tool("schema")
 
     assert made.FILE.read_text("utf-8") == made.text()

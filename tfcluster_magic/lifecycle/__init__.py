@@ -2,7 +2,7 @@
 
 `decide` is level-triggered and has no memory but the given status, so a backend may call it at any
 time, also after a restart, with the same result. It uses no clock, file or network. The rules in
-words, with their defaults, are in docs/lifecycle.md.
+words, with their defaults, are in docs/explanation/lifecycle.md.
 """
 
 from __future__ import annotations

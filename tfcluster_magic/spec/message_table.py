@@ -26,11 +26,11 @@ from .spec import Model
 class Message(Model, frozen=True):
     """A sentence or a clause as the code of its text and the values in it.
 
-    The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
-    part of this one, or a list of names or of messages.
+    The texts of all codes are in docs/reference/messages.md. A value is a name, a number, a message
+    that is part of this one, or a list of names or of messages.
     """
 
-    code: Annotated[str, Meta(description="the code of the text, from docs/messages.md")]
+    code: Annotated[str, Meta(description="the code of the text, from docs/reference/messages.md")]
     params: Annotated[
         Mapping[str, str | int | float | Sequence[str | Message] | Message],
         Meta(description="the values that stand in the text, by name"),

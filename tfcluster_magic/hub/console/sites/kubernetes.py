@@ -97,7 +97,7 @@ def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
         if error.status != 403:
             raise
         unknown = _(
-            "not measured: the console may not ask kubelets (docs/admin.md, Storage, says how)"
+            "not measured: the console may not ask kubelets (see Storage in docs/how-to/admin.md)"
         )
     found: dict[str, tuple[FolderUsage, ...]] = {}
     for claim in api.every(path("persistentvolumeclaims")).items:
