@@ -26,7 +26,7 @@ sentence in English as `message`, and the same as `messages`: codes with values,
 view makes the sentence in its reader's language. A program should act on `reason` and on codes,
 never on the text: a text may change, a code keeps its meaning.
 
-```json
+```text
 "reason": "Starting",
 "message": "Waiting for worker-1 to start (2 of 3 ready).",
 "messages": [

@@ -418,7 +418,7 @@ class KubernetesSite:
         for each in self.all:
             while not each.synced.wait(0.05):
                 if each.problem is not None or time.monotonic() > deadline:
-                    why = self.problems or [_("the API server has not told yet what there is")]
+                    why = self.problems or [_("the API server has not listed yet what there is")]
                     raise BackendUnavailable(why[0])
 
     def _told(self, problem: ApiError) -> str:
