@@ -424,7 +424,7 @@ class SuccessPolicy(str, enum.Enum):
 
 
 class Lifecycle(Model, frozen=True):
-    """Limits and policies; see docs/explanation/lifecycle.md for the table of defaults."""
+    """Limits of a run; docs/reference/limits.md has the table of defaults."""
 
     success_policy: (
         Annotated[

@@ -226,7 +226,7 @@ export interface Program {
   workingDir?: string | null;
 }
 /**
- * Limits and policies; see docs/explanation/lifecycle.md for the table of defaults.
+ * Limits of a run; docs/reference/limits.md has the table of defaults.
  */
 export interface Lifecycle {
   successPolicy?: SuccessPolicy | null;
