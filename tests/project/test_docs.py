@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
+from babel.messages.pofile import read_po
 from IPython.core.inputtransformer2 import TransformerManager
 from support import doc_pages
 from support.doc_pages import Block
@@ -27,6 +28,7 @@ from tfcluster_magic.kube.objects.policy import parse_policy
 
 PAGES = doc_pages.pages()
 DOCS = ROOT / "docs"
+READ = ("docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 LEARNED = ("docs/tutorial/", "docs/how-to/")
 """Folders of pages whose blocks readers type: each block has a mark."""
 MARK = re.compile(
@@ -34,6 +36,20 @@ MARK = re.compile(
 )
 PLACEHOLDER = re.compile(r"…|\.\.\.|\b[A-Z]{3,}\b|<[^>]+>")
 MAGIC = re.compile(r"^(?:\w+ = )?%{1,2}tfcluster +(\w.*)$")
+FIELD_WORDS = {
+    r"wish(?:es)?": "options, spec",
+    r"deeds?": "action",
+    r"levers?": "job control",
+    r"ground": "cluster state",
+    r"outlook": "status",
+    r"crews?": "task group",
+    r"nurser(?:y|ies)": "fork server",
+    r"(?:a|the|each|last|next) look(?! at)": "cached reading, reading",
+    r"in all(?=[.,;:)]|$| and\b)": "in total",
+    r"held": "used, reserved",
+    r"told": "reported, shown",
+}
+"""Words that were ours, and the field's words to write instead: nobody meets them elsewhere."""
 LANGUAGES = {"console", "ini", "jinja", "json", "python", "text", "toml", "yaml", ""}
 
 
@@ -146,6 +162,34 @@ def test_tfcluster_takes_the_commands_on_pages(block: Block, words: list[str]) -
         return
     if not PLACEHOLDER.search(" ".join(words)) and "--help" not in words:
         command.make_context(context.info_name, words, parent=context.parent)
+
+
+def words_of_ours(text: str) -> list[str]:
+    """What stands in a text that has a word of the field; code and values do not count."""
+    plain = re.sub(r"`[^`]*`|\{[^}]*\}|\]\([^)]*\)", " ", text)
+    return [
+        f"{found[0]!r}: write {instead}"
+        for word, instead in FIELD_WORDS.items()
+        if (found := re.search(rf"\b{word}(?!\w)", plain, re.IGNORECASE))
+    ]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if name_of(p).startswith(READ)], ids=name_of)
+def test_pages_use_the_words_of_the_field(page: Path) -> None:
+    """A reader who knows Python, Jupyter and Kubernetes needs no glossary of ours."""
+    lines = enumerate(doc_pages.prose(page), 1)
+    assert [(number, found) for number, line in lines if (found := words_of_ours(line))] == []
+
+
+@pytest.mark.parametrize("domain", ["tfcluster_magic", "tfcluster"])
+def test_messages_use_the_words_of_the_field(domain: str) -> None:
+    """So do the messages, the help and the labels of the page."""
+    file = ROOT / "tfcluster_magic" / "locale" / "zh_CN" / "LC_MESSAGES" / f"{domain}.po"
+    with file.open("rb") as text:
+        ids = [message.id for message in read_po(text)]
+    messages = [each for one in ids for each in (one if isinstance(one, tuple) else (one,))]
+    assert len(messages) > 500
+    assert [(each, found) for each in messages if (found := words_of_ours(each))] == []
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:

@@ -272,7 +272,7 @@ class Status(Model, frozen=True):
     evaluator: TaskFailure | None = None
     counts: Annotated[dict[str, TypeCounts], Meta(description="tasks by task type and state")] = {}
     attention: Annotated[
-        tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need a look")
+        tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need attention")
     ] = ()
     events: Annotated[tuple[Event, ...], Meta(description="the newest 50")] = ()
     reclaimed: Reclaimed | None = None

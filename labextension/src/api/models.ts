@@ -420,7 +420,7 @@ export interface Status {
     [k: string]: TypeCounts;
   };
   /**
-   * at most 20 tasks that need a look
+   * at most 20 tasks that need attention
    */
   attention?: TaskStatus[];
   /**
