@@ -17,7 +17,7 @@ CODE := tfcluster_magic tests tools benchmarks examples setup.py tfcluster.py
 export PYTHON
 unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
 .DEFAULT_GOAL := help
-.PHONY: help install dev run password test test-long attack programs test-page lint types fix bench docs translations lock dist clean \
+.PHONY: help install dev run password test test-long attack programs test-page lint types fix bench docs site pictures translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters
 
 help:  ## this list
@@ -41,7 +41,7 @@ endif
 password: install  ## a link that sets a new password of the hub, for you or NAME=somebody
 	@$(BIN)/python -m tfcluster_magic.hub accounts reset "$(NAME)"
 
-test: lint types test-page  ## lint, types, layers, then every test: Python, TypeScript, server, browser
+test: lint types test-page site  ## lint, types, layers, docs, then every test: Python, TypeScript, server, browser
 	@$(BIN)/python tools/old_tensorflow.py
 	$(SUITE) -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/server -n 4 --dist worksteal $(PYTEST_ARGS)
@@ -56,7 +56,7 @@ test-long: dev  ## the tests marked `long`: more cases of kinds that make test s
 	$(SUITE) tests/ui --ignore tests/ui/test_jupyters.py -m long --long -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/hub -m long --long -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (CONTRIBUTING.md)
+attack: dev  ## attack a hub and runs of its own with hostile inputs, kills and races for five minutes (docs/how-to/develop.md)
 	@PYTHONPATH=tests:tests/kube $(BIN)/python -m attack $(ATTACK)
 
 programs: dev  ## every program of tests/programs, as people bring them
@@ -114,12 +114,22 @@ bench-hub: dev  ## measure the hub with 500 people, 100 sign-ins and 40 notebook
 	@$(BIN)/python tools/browser.py
 	$(BIN)/python -m benchmarks hub console
 
-docs: dev  ## rewrite docs/cli.md, docs/messages.md, the JSON Schema, TypeScript and the custom resource
+docs: dev  ## rewrite what is generated from the code (references, JSON Schema, TypeScript, custom resource), then build the site
 	$(BIN)/python tools/cli_docs.py
 	$(BIN)/python tools/message_docs.py
+	$(BIN)/python tools/reference_docs.py
 	$(BIN)/python tools/schema.py
 	$(BIN)/python tools/crd.py
 	$(TS) models
+	$(BIN)/python tools/docs_site.py
+
+site: dev  ## build docs/ as a site in build/docs; a warning or a broken link is an error
+	@$(BIN)/python tools/docs_site.py
+
+pictures: dev  ## follow the tutorial in a browser, and keep its screenshots as docs/pictures
+	@$(BIN)/python tools/browser.py
+	$(SUITE) tests/ui/test_tutorial.py $(PYTEST_ARGS)
+	$(BIN)/python tools/pictures.py
 
 translations: dev  ## bring the catalogs of messages up to date, and name what is not translated
 	$(BIN)/python tools/translations.py

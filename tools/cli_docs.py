@@ -1,5 +1,5 @@
-"""Write docs/cli.md, every verb's help as the program says it, and the routes of verbs in
-docs/api.md. `python tools/cli_docs.py`.
+"""Write docs/reference/cli.md, every verb's help as the program says it, and the routes of verbs in
+docs/reference/api.md. `python tools/cli_docs.py`.
 
 A test keeps both current, so the documentation cannot say what the program does not.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "cli.md"
-API_PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+API_PAGE = ROOT / "docs" / "reference" / "api.md"
 VERB_ROUTE = "| `POST /clusters/{ref}/"
 AFTER_VERBS = VERB_ROUTE + "rerun`"
 """Route whose row stands below those of verbs, and is written by hand."""

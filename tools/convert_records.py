@@ -1,7 +1,7 @@
 """Convert TFClusters of v1alpha1: `kubectl get tfc -A -o json | python tools/convert_records.py`.
 
 What ended comes with its status, so that it stays a record; what had not ended begins anew.
-docs/kubernetes.md has the steps around it.
+docs/how-to/install-kubernetes.md has the steps around it.
 """
 
 from __future__ import annotations

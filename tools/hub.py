@@ -294,7 +294,7 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             "  notebook under it: invite by name on the page Users.",
         ]
     else:
-        people = [f"  Notebooks run as {name}, for {name} alone. More people: docs/hub.md"]
+        people = [f"  Notebooks run as {name}, for {name} alone. More people: docs/how-to/hub.md"]
     return "\n".join(
         [
             "",

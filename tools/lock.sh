@@ -27,5 +27,6 @@ pin dev.txt $lab $hub --extra test --extra dev --constraint requirements/run.txt
 pin hub.txt pyproject.toml $hub --constraint requirements/run.txt --constraint requirements/operator.txt
 pin build.txt --group compiler
 pin proxy.txt --group node
+pin docs.txt --group docs
 pin notebook.txt $lab --extra kubernetes --group singleuser --constraint requirements/run.txt --constraint requirements/hub.txt
 wc -l requirements/*.txt

@@ -1,4 +1,5 @@
-"""Write docs/tfcluster.schema.json: the JSON Schema of a TFCluster. `python tools/schema.py`.
+"""Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster:
+`python tools/schema.py`.
 
 Editors use it for cluster files, programs for what `-o json` prints, and the page's TypeScript is
 made from it: for that it also defines what verbs of a run take (`VerbBodies`). A test keeps it
@@ -16,7 +17,7 @@ import msgspec
 from tfcluster_magic.server.runs import VERB_BODIES
 from tfcluster_magic.spec import schema
 
-FILE = Path(__file__).resolve().parent.parent / "docs" / "tfcluster.schema.json"
+FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "tfcluster.schema.json"
 
 
 def text() -> str:

@@ -7,7 +7,7 @@ CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and now
 traces of their pages; where the tests of a file belong together (`--dist loadfile`), with their
 whole files if need be. One that fails again is broken, and so is the suite; one that passes then is
 named as unsteady at the end, with its first failure above. Such a test is a bug of the product or
-of the test (CONTRIBUTING.md). Elsewhere a failure is a failure.
+of the test (docs/how-to/develop.md). Elsewhere a failure is a failure.
 """
 
 from __future__ import annotations

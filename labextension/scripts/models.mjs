@@ -1,15 +1,18 @@
 /**
  * Writes src/api/models.ts, the TypeScript of a TFCluster record and of what verbs of a run take, from
- * docs/tfcluster.schema.json.
+ * docs/reference/tfcluster.schema.json.
  * With --check it writes nothing and fails when the file is not what it would write.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { compile } from 'json-schema-to-typescript';
 
-const SCHEMA = new URL('../../docs/tfcluster.schema.json', import.meta.url);
+const SCHEMA = new URL(
+  '../../docs/reference/tfcluster.schema.json',
+  import.meta.url
+);
 const MODELS = new URL('../src/api/models.ts', import.meta.url);
 const BANNER =
-  '/* Made by `jlpm models` from docs/tfcluster.schema.json: change the models in Python, not this file. */';
+  '/* Made by `jlpm models` from docs/reference/tfcluster.schema.json: change the models in Python, not this file. */';
 
 const schema = JSON.parse(await readFile(SCHEMA, 'utf8'));
 const options = {
@@ -30,7 +33,7 @@ if (process.argv.includes('--check')) {
   const there = await readFile(MODELS, 'utf8').catch(() => '');
   if (there !== made) {
     console.error(
-      'src/api/models.ts is not what docs/tfcluster.schema.json says: run `jlpm models`.'
+      'src/api/models.ts is not what docs/reference/tfcluster.schema.json says: run `jlpm models`.'
     );
     process.exit(1);
   }

@@ -38,7 +38,9 @@ describe('hours of a run', () => {
 
   it('are told where they are worth a word', () => {
     const told = timeWords(run(), (NOON + 1800) * 1000, trans);
-    expect(told).toContain('held 4.00 CPU·h · held 2.00 GPU·h');
-    expect(timeWords(aRun('digits'), NOON * 1000, trans)).not.toContain('held');
+    expect(told).toContain('reserved 4.00 CPU·h · reserved 2.00 GPU·h');
+    expect(timeWords(aRun('digits'), NOON * 1000, trans)).not.toContain(
+      'reserved'
+    );
   });
 });

@@ -95,7 +95,7 @@ def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
 
         bounded.wait(name, told, what, seconds=90)
 
-    waits("second-1", "1Gi more in quota tasks (requests.memory), held by first-1 (0.01 CPU, 3Gi)")
+    waits("second-1", "1Gi more in quota tasks (requests.memory), used by first-1 (0.01 CPU, 3Gi)")
     waits("second-1", "(place 1 in the queue)")
     waits("third-1", "its turn after second-1 (place 2 in the queue)")
     assert bounded.pods("second-1") == bounded.pods("third-1") == []

@@ -110,7 +110,7 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
     """By default it may not, and says so; with the two documented commands administrators see how
     full a claim is, on the page and in a shell; with the third it may no more.
     """
-    give, take = documented.commands("admin.md", "Storage")
+    give, take = documented.commands("how-to/admin.md", "Storage")
 
     def log() -> Object:
         told = console.ask("GET", f"storage?owner={filler.user}").json()

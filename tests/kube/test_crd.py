@@ -137,7 +137,7 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
 
 
 def test_records_of_the_version_before_are_stored_again(kubectl: Kubectl, kube: Kubectl) -> None:
-    """What docs/kubernetes.md says of v1alpha1 works: records that ended keep their status."""
+    """docs/how-to/install-kubernetes.md carries records of v1alpha1 over, with their status."""
     head = {"name": "old-3", "namespace": kube.namespace, "uid": "7f0e"}
     ended = float(int(time.time()))  # an operator deletes what ended long ago
     status = {"phase": "Succeeded", "reason": "Completed", "finishedAt": ended, "releasedAt": ended}

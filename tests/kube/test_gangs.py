@@ -58,7 +58,7 @@ def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
     them, and the other when that one is over.
     """
     operate(cluster, there, gang=False)
-    runs, waits = one_runs_and_one_waits(there, program, "more on the nodes, held by one-1")
+    runs, waits = one_runs_and_one_waits(there, program, "more on the nodes, used by one-1")
     assert there.pods(waits) == []
     stop(there, runs)
     there.phase(waits, "Running", seconds=120)

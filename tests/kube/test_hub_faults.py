@@ -146,9 +146,9 @@ def test_nobody_notices_a_newer_hub(hub: Hub, standing: Standing) -> None:
 def test_a_hub_that_lost_its_state_is_restored(
     hub: Hub, cluster: UnderTest, standing: Standing, tmp_path: Path
 ) -> None:
-    """By the commands of docs/hub-backup.md users, passwords, rights, groups, sessions, running
-    notebooks and users' namespaces are back after the volume and the Secrets were lost; what was
-    done after the backup is not.
+    """By the commands of docs/how-to/hub-backup.md users, passwords, rights, groups, sessions,
+    running notebooks and users' namespaces are back after the volume and the Secrets were lost;
+    what was done after the backup is not.
     """
     hub.alone()
     dora = hub.newcomer("dora", "--admin")
@@ -157,7 +157,7 @@ def test_a_hub_that_lost_its_state_is_restored(
     theirs = _tenant(hub, dora.name)
     own = hub.namespace(standing.visitor.name).namespace
     hub.kubectl("label", "namespace", theirs, own, "tests=restored")
-    save, bring = documented.commands("hub-backup.md", "On Kubernetes")
+    save, bring = documented.commands("how-to/hub-backup.md", "On Kubernetes")
     documented.run(
         save, hub.kubectl, tmp_path, {"-l tfcluster.dev/hub=tfcluster-hub": "-l tests=restored"}
     )

@@ -198,7 +198,7 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
         lab.server.launch("sleep.py", name=name, **size)
     phase(lab, "first-1", "Running")
     phase(lab, "second-1", "Queued")
-    expect(flows.row(lab, "second-1")).to_contain_text("held by first-1")
+    expect(flows.row(lab, "second-1")).to_contain_text("used by first-1")
     lab.screenshot("queued")
     lab.server.manager.stop("first-1", "room")
     phase(lab, "second-1", "Running")

@@ -1,4 +1,4 @@
-"""Export the records of v1alpha1 and create them again, as docs/kubernetes.md says."""
+"""Records of v1alpha1, converted as docs/how-to/install-kubernetes.md says."""
 
 from __future__ import annotations
 

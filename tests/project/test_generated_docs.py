@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import click
+import pytest
+from support.project import ROOT
 from support.project_tools import tool
 
 from tfcluster_magic.cli.group import Command
+from tfcluster_magic.hub.tenancy.entitlements import Grant
+from tfcluster_magic.kube.objects.policy import Policy
 
 
 def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
-    """docs/cli.md is current; `python tools/cli_docs.py` makes it so."""
+    """docs/reference/cli.md is current; `python tools/cli_docs.py` makes it so."""
     made = tool("cli_docs")
 
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
 def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
-    """docs/api.md names each verb with what it takes; `python tools/cli_docs.py` makes it so."""
+    """docs/reference/api.md names each verb with what it takes; `python tools/cli_docs.py` makes
+    it so.
+    """
     made = tool("cli_docs")
     page = made.api_page()
 
@@ -28,8 +36,8 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
 
 
 def test_the_tables_of_messages_are_those_of_the_code() -> None:
-    """docs/messages.md and the page's table are current; `python tools/message_docs.py` makes it
-    so.
+    """docs/reference/messages.md and the page's table are current; `python tools/message_docs.py`
+    makes it so.
     """
     made = tool("message_docs")
 
@@ -37,8 +45,29 @@ def test_the_tables_of_messages_are_those_of_the_code() -> None:
     assert made.TABLE.read_text("utf-8") == made.table()
 
 
+@pytest.mark.parametrize(
+    "name", ["record.md", "rest.md", "launch-options.md", "reasons.md", "metrics.md"]
+)
+def test_a_reference_page_lists_what_the_code_has(name: str) -> None:
+    """docs/reference/<name> is current; `python tools/reference_docs.py` makes it so."""
+    made = tool("reference_docs")
+
+    assert (made.FOLDER / name).read_text("utf-8") == made.pages()[name]
+
+
+def test_the_page_about_policies_has_every_word_of_them() -> None:
+    """Each word that a policy may have stands on docs/reference/policy.md."""
+    page = (ROOT / "docs" / "reference" / "policy.md").read_text("utf-8")
+    operators, hubs = page.split("\n## The hub's policy\n")
+    fields = {*Policy.__struct_encode_fields__}
+    groups = {*Grant.__struct_encode_fields__}
+
+    assert {field for field in fields if f"`{field}`" not in operators} == set()
+    assert {word for word in groups if not re.search(rf"`{word}[`.]", hubs)} == set()
+
+
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
-    """docs/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
+    """docs/reference/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
     made = tool("schema")
 
     assert made.FILE.read_text("utf-8") == made.text()

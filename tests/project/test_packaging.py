@@ -18,6 +18,11 @@ from support.project import ROOT
 
 import tfcluster_magic
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 PACKAGE = ROOT / "tfcluster_magic"
 NOT_OURS = {"build", "dist", "lib", "node_modules", "tfcluster_magic.egg-info", "__pycache__"}
 
@@ -143,6 +148,20 @@ def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
             names = [node.module or ""]
         for name in names:
             assert name.split(".")[0] in {*sys.stdlib_module_names, *siblings, *late}, name
+
+
+def test_the_figure_of_the_layers_is_that_of_the_contract() -> None:
+    """docs/explanation/layers.svg shows each package of the contract, and none above its layer."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    layers = [re.findall(r"\w+", layer) for layer in contracts[0]["layers"]]
+    level = {name: number for number, names in enumerate(layers) for name in names}
+    drawn = re.findall(r'y="(\d+)">(\w+)/<', (ROOT / "docs/explanation/layers.svg").read_text())
+    order = [(level[name], int(y)) for y, name in drawn if name != "runtime"]
+    small = {"web", "state_files", "paths", "errors", "i18n"}
+    assert {name for _y, name in drawn} - {"runtime"} == level.keys() - small
+    assert order == sorted(order, key=lambda each: each[0])
+    assert [y for _level, y in order] == sorted(y for _level, y in order)
 
 
 def test_the_project_names_no_machine_and_no_registry() -> None:

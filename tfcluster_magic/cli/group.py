@@ -180,7 +180,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "hours": (
         "tfcluster_magic.cli.runs",
-        mark("CPU- and GPU-hours that runs have held, and what is left"),
+        mark("CPU- and GPU-hours that runs have reserved, and what is left"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",

@@ -56,7 +56,7 @@ def logs_command(
     On Kubernetes the whole logs of more than 16 tasks come task by task; with --tail or --follow
     they come in order of time.
 
-    What TensorFlow's C++ code remarks (I and W) is left out, and told in number.
+    Log lines of TensorFlow's C++ code (I and W) are left out, and counted.
 
     A terminal gets the text and its colours; nothing else that a task printed acts on it. A pipe
     gets no colours, and with --no-prefix every byte.

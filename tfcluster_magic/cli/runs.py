@@ -385,7 +385,7 @@ def window_options(command: grammar.F) -> grammar.F:
 @grammar.backend_option
 @click.pass_obj
 def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form: str) -> None:
-    """Say how many CPU- and GPU-hours your runs have held, deleted ones too.
+    """Show the CPU- and GPU-hours that your runs have reserved, deleted ones too.
 
     Runs that have not ended count until now. Days are those of UTC, such as 2026-11-22.
     """
@@ -414,5 +414,5 @@ def show_hours(
     elif rows:
         terminal.emit(documents.hours_table(rows, by, terminal.paint, terminal.columns))
     else:
-        text = _("Nothing was held from {first} to {last}.")
+        text = _("Nothing was reserved from {first} to {last}.")
         terminal.say(text.format(first=about["from"], last=about["to"]))

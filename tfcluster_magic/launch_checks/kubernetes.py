@@ -190,7 +190,7 @@ def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str
             ).format(asked=format_amount(key, asked), resource=key)
         elif asked > limit.free:
             yield _(
-                "it may have to wait: it asks for {asked} in all, and about {free} of {total} is "
+                "it may have to wait: it asks for {asked} in total, and about {free} of {total} is "
                 "free"
             ).format(
                 asked=format_amount(key, asked),

@@ -290,7 +290,7 @@ def _shortage(
             most=scarce.say(most),
         )
     else:
-        allowed = _("{total} are asked in all, and {free}: use fewer tasks, or {less}").format(
+        allowed = _("{total} are asked in total, and {free}: use fewer tasks, or {less}").format(
             total=show(total), free=free, less=_(scarce.less)
         )
     return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]

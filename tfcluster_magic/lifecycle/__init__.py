@@ -1,8 +1,8 @@
 """The lifecycle of a TFCluster for every backend: a pure function from observations to decisions.
 
 `decide` is level-triggered and has no memory but the given status, so a backend may call it at any
-time, also after a restart, with the same result. It uses no clock, file or network. The rules in
-words, with their defaults, are in docs/lifecycle.md.
+time, also after a restart, with the same result. It uses no clock, file or network.
+docs/explanation/lifecycle.md has the rules in words, docs/reference/limits.md the defaults.
 """
 
 from __future__ import annotations

@@ -32,6 +32,19 @@ STARTS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 QUEUES = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 RECLAIMS = (0.5, 1, 2, 5, 10, 30, 60, 300)
 TURNS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+NUMBERS = {
+    "turns_total": "Turns taken; in a turn the operator reads one run and acts.",
+    "failed_turns_total": "Turns that failed, and are tried again.",
+    "status_writes_total": "Writes of a run's status.",
+    "options_writes_total": "Writes of a namespace's published options.",
+    "waiting_turns": "Runs that wait for a turn.",
+    "records": "TFClusters that the operator keeps in memory.",
+    "pods": "Pods that the operator keeps in memory.",
+    "leads": "1 for the operator that holds the Lease.",
+    "network_policies_enforced": "1 where NetworkPolicies were found to be enforced.",
+    "queue_oldest_seconds": "Age of the run that has been queued for longest.",
+}
+"""Help texts of the single numbers."""
 PATIENCE = 60.0
 """Seconds past its deadline after which a running pod counts as overdue."""
 
@@ -129,13 +142,13 @@ class StateCollector(Collector):
                 made = epoch_seconds(found["metadata"].get("creationTimestamp")) or now
                 oldest = max(oldest, now - made)
         yield labelled_metric("runs", "Runs on record by phase.", "phase", phases)
-        yield from number_metrics({**self._numbers, "queue_oldest_seconds": oldest})
+        yield from number_metrics({**self._numbers, "queue_oldest_seconds": oldest}, NUMBERS)
         yield from self._of_pods(now)
         ages: dict[str, float] = {}
         for each in self._informers:
             kind = each.where.rpartition("/")[2]
             ages[kind] = max(ages.get(kind, 0.0), time.monotonic() - each.heard)
-        text = "Since when the API server told nothing of a kind of objects."
+        text = "Age of the last news of a kind of objects; up to 60 seconds is usual."
         yield labelled_metric("watch_age_seconds", text, "kind", ages)
 
     def _of_pods(self, now: float) -> Iterator[Metric]:
@@ -148,7 +161,7 @@ class StateCollector(Collector):
             running[task_type] += 1
             overdue[task_type] += self._is_overdue(pod, now)
         yield labelled_metric("task_pods", "Pods of tasks that are not over.", "type", running)
-        text = "Such pods whose run has ended, or is gone, longer ago than they may stay."
+        text = "Pods of tasks whose run ended, or is gone, longer ago than they may stay."
         yield labelled_metric("overdue_task_pods", text, "type", overdue)
 
     def _is_overdue(self, pod: Object, now: float) -> bool:

@@ -119,7 +119,7 @@ class EnforcementCheck(BackgroundThread):
             if answer := told(found):
                 return answer
             self._enough.wait(0.5)
-        text = _("pod {name} of the check told nothing: {status}")
+        text = _("pod {name} of the check reported nothing: {status}")
         raise TimeoutError(text.format(name=name, status=found.get("status")))
 
     def _own_pod(self) -> tuple[str, Object | None]:

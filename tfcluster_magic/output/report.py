@@ -175,7 +175,7 @@ def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True) -> str:
     cpu, gpu = ledger.run_hours(state.usage, cluster.spec, state.released_at or now)
     for amount, unit in ((cpu, "CPU"), (gpu, "GPU")):
         if amount >= LEAST_HOURS:
-            parts.append(_("held {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))
+            parts.append(_("reserved {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))
     if cluster.spec.program is not None:
         parts.append(
             one_line(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))

@@ -48,8 +48,8 @@ class NoteBody(Model, frozen=True):
 
 VERB_BODIES: Mapping[str, type[Model]] = {"note": NoteBody, "stop": StopBody}
 """`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
-answers with the run. The OpenAPI document, docs/api.md and the page's types follow; the body's
-docstring says there what the verb does.
+answers with the run. The OpenAPI document, docs/reference/api.md and the page's types follow; the
+body's docstring says there what the verb does.
 """
 
 

@@ -26,11 +26,11 @@ from .spec import Model
 class Message(Model, frozen=True):
     """A sentence or a clause as the code of its text and the values in it.
 
-    The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
-    part of this one, or a list of names or of messages.
+    The texts of all codes are in docs/reference/messages.md. A value is a name, a number, a message
+    that is part of this one, or a list of names or of messages.
     """
 
-    code: Annotated[str, Meta(description="the code of the text, from docs/messages.md")]
+    code: Annotated[str, Meta(description="the code of the text, from docs/reference/messages.md")]
     params: Annotated[
         Mapping[str, str | int | float | Sequence[str | Message] | Message],
         Meta(description="the values that stand in the text, by name"),
@@ -556,7 +556,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodesWithRoom": mark("nodes with {amount} free for a task"),
         "MoreInQuota": mark("{more} more in quota {quota} ({key})"),
         "MoreOnNodes": mark("{more} more on the nodes"),
-        "HeldBy": mark(", held by {holders:commas}"),
+        "HeldBy": mark(", used by {holders:commas}"),
         "EarlierObject": mark("{kind} {name} of an earlier run of this name is still there"),
         "ObjectsNotMade": mark("its objects to be created: {why}"),
         "TasksLack": mark("what its tasks lack: {why}"),
@@ -603,7 +603,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodeSilent": mark(
             "its node {node} does not answer: if it stays silent, the task starts on another node"
         ),
-        "SchedulingGated": mark("its pod is held back by a scheduling gate"),
+        "SchedulingGated": mark("a scheduling gate keeps its pod from starting"),
         "KubernetesSays": mark("Kubernetes says: {words}"),
     },
     "Why no node takes a pod": {

@@ -326,7 +326,7 @@ class Program(Model, frozen=True):
         Meta(
             pattern="^([0-9a-f]{64})?$",
             description="checksum without which it does not run: of inline, a file and a url what "
-            "sha256sum prints; of a folder and a snapshot see docs/kubernetes-files.md",
+            "sha256sum prints; of a folder and a snapshot see docs/how-to/kubernetes-files.md",
         ),
     ] = ""
     files: (
@@ -424,7 +424,7 @@ class SuccessPolicy(str, enum.Enum):
 
 
 class Lifecycle(Model, frozen=True):
-    """Limits and policies; see docs/lifecycle.md for the table of defaults."""
+    """Limits of a run; docs/reference/limits.md has the table of defaults."""
 
     success_policy: (
         Annotated[

@@ -41,27 +41,49 @@ class Reason(str, enum.Enum):
     """Why a run is in its phase: the closed list. `Message`s say more."""
 
     QUEUED = "Queued"
+    """Waits for room, for its turn, or for what the sentence names."""
     STARTING = "Starting"
+    """Waits for tasks to be ready."""
     RUNNING = "Running"
+    """All tasks run."""
     HEALING = "Healing"
+    """Restarts tasks that were lost, killed or evicted."""
     BACKING_OFF = "BackingOff"
+    """Waits before the next retry of a program that failed (`restarts`)."""
     INVESTIGATING = "Investigating"
+    """A task failed; the cause is not settled yet."""
     STOP_REQUESTED = "StopRequested"
+    """Stops, or was stopped, because somebody asked for it."""
     COMPLETED = "Completed"
+    """Every task whose success counts has succeeded."""
     PROGRAM_FAILED = "ProgramFailed"
+    """A task's program ended with an error."""
     OOM_KILLED = "OOMKilled"
+    """A task used more memory than it may."""
     DISRUPTED = "Disrupted"
+    """Tasks were lost, killed or evicted more often than `heals` allows."""
     SERVER_FAILED = "ServerFailed"
+    """In-Graph: a TensorFlow server failed."""
     PS_EXITED = "PSExited"
+    """A parameter server ended before the workers."""
     PEER_FINISHED = "PeerFinished"
+    """A worker ended before the others, which take each step together with it."""
     START_FAILED = "StartFailed"
+    """A task could not be started."""
     QUEUE_TIMEOUT = "QueueTimeout"
+    """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
+    """Tasks were not ready within `startTimeout`."""
     MAX_DURATION = "MaxDuration"
+    """Ran longer than `maxDuration`."""
     IDLE_TIMEOUT = "IdleTimeout"
+    """In-Graph: nobody used the cluster for `idleTimeout`."""
     STALLED = "Stalled"
+    """No task shows a sign of work."""
     SUPERVISOR_LOST = "SupervisorLost"
+    """On one machine: the supervisor was killed, and its tasks ended with it."""
     RECORD_DAMAGED = "RecordDamaged"
+    """On one machine: the files of the run cannot be read."""
 
 
 class TaskState(str, enum.Enum):
@@ -250,7 +272,7 @@ class Status(Model, frozen=True):
     evaluator: TaskFailure | None = None
     counts: Annotated[dict[str, TypeCounts], Meta(description="tasks by task type and state")] = {}
     attention: Annotated[
-        tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need a look")
+        tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need attention")
     ] = ()
     events: Annotated[tuple[Event, ...], Meta(description="the newest 50")] = ()
     reclaimed: Reclaimed | None = None

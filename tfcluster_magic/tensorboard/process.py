@@ -159,7 +159,7 @@ def empty_page(looked_at: Sequence[str]) -> str:
         _("TensorBoard shows files whose names have “.tfevents.” in them. None was found in:"),
         _(
             "Whatever a task writes elsewhere is found by what it has open, also in ./logs. This "
-            "page looks again every five seconds."
+            "page checks again every five seconds."
         ),
         _("How a program writes them:"),
         _(

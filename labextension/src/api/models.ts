@@ -1,4 +1,4 @@
-/* Made by `jlpm models` from docs/tfcluster.schema.json: change the models in Python, not this file. */
+/* Made by `jlpm models` from docs/reference/tfcluster.schema.json: change the models in Python, not this file. */
 
 /**
  * who drives: each worker's program, or one notebook (in-graph)
@@ -191,7 +191,7 @@ export interface Program {
    */
   entrypoint?: string;
   /**
-   * checksum without which it does not run: of inline, a file and a url what sha256sum prints; of a folder and a snapshot see docs/kubernetes-files.md
+   * checksum without which it does not run: of inline, a file and a url what sha256sum prints; of a folder and a snapshot see docs/how-to/kubernetes-files.md
    */
   sha256?: string;
   files?: {
@@ -226,7 +226,7 @@ export interface Program {
   workingDir?: string | null;
 }
 /**
- * Limits and policies; see docs/lifecycle.md for the table of defaults.
+ * Limits of a run; docs/reference/limits.md has the table of defaults.
  */
 export interface Lifecycle {
   successPolicy?: SuccessPolicy | null;
@@ -420,7 +420,7 @@ export interface Status {
     [k: string]: TypeCounts;
   };
   /**
-   * at most 20 tasks that need a look
+   * at most 20 tasks that need attention
    */
   attention?: TaskStatus[];
   /**
@@ -453,12 +453,12 @@ export interface Status {
 /**
  * A sentence or a clause as the code of its text and the values in it.
  *
- *     The texts of all codes are in docs/messages.md. A value is a name, a number, a message that is
- *     part of this one, or a list of names or of messages.
+ *     The texts of all codes are in docs/reference/messages.md. A value is a name, a number, a message
+ *     that is part of this one, or a list of names or of messages.
  */
 export interface Message {
   /**
-   * the code of the text, from docs/messages.md
+   * the code of the text, from docs/reference/messages.md
    */
   code: string;
   /**

@@ -1,5 +1,5 @@
 /**
- * What is known of a run beside its phase and progress: sentence, tasks that need a look, notes,
+ * What is known of a run beside its phase and progress: sentence, tasks that need attention, notes,
  * warnings, what was given back, places.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -106,7 +106,10 @@ function Tasks({
   }
   const more = tasks.length - MOST_TASKS;
   return (
-    <ul className="tfc-Tasks" aria-label={trans.__('Tasks that need a look')}>
+    <ul
+      className="tfc-Tasks"
+      aria-label={trans.__('Tasks that need attention')}
+    >
       {tasks.slice(0, MOST_TASKS).map(task => (
         <li key={task.name}>
           <span className="tfc-Tasks-name">{task.name}</span>{' '}

@@ -192,7 +192,7 @@ export function timeWords(
     );
   }
   const held = isOld ? [] : hourWords(run, now / 1000);
-  parts.push(...held.map(hours => trans.__('held %1', hours)));
+  parts.push(...held.map(hours => trans.__('reserved %1', hours)));
   return parts.join(' · ');
 }
 

@@ -37,7 +37,7 @@ class KubernetesLab(LabServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of a test Lab, with the two variables from docs/kubernetes.md."""
+        """Return the environment of a test Lab, with the variables of docs/how-to/kubernetes.md."""
         ours = {"TFCLUSTER_BACKEND": "kubernetes", "KUBECONFIG": str(self.kubeconfig)}
         return super().environment | ours
 

@@ -25,7 +25,7 @@ VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
 API = "rbac.authorization.k8s.io"
 TASKS = {"matchLabels": {"app.kubernetes.io/managed-by": "tfcluster-operator"}}
 CLIENT = {"port": 2230, "endPort": 2249, "protocol": "TCP"}
-"""The port at which In-Graph servers reach a strategy's client, as in docs/kubernetes.md."""
+"""Where In-Graph servers reach a strategy's client: docs/how-to/install-kubernetes.md."""
 CARRIED = "/tmp/carried"
 CELLS = """
 from IPython.core.interactiveshell import InteractiveShell

@@ -30,7 +30,7 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
     """As a table, as JSON and for a spreadsheet; what was really used stands beside."""
-    assert "Nothing was held" in run("hours").out
+    assert "Nothing was reserved" in run("hours").out
     allow(cpuHours=20)
     for name in ("digits", "mnist"):
         done = run("launch", "--name", name, "--worker-cpu", "2", "--wait", "hello.py")
@@ -47,7 +47,7 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
     assert "20 of 20 CPU·h left this week" in shown
     (day,) = csv.DictReader(io.StringIO(run("hours", "--by", "day", "-o", "csv").out))
     assert float(day["cpuHours"]) == pytest.approx(sum(r["cpu"] for r in after["items"]), abs=1e-5)
-    assert "Nothing was held" in run("hours", "--to", "2026-01-01").out
+    assert "Nothing was reserved" in run("hours", "--to", "2026-01-01").out
 
 
 def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:

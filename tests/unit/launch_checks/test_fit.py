@@ -121,7 +121,7 @@ def test_quota() -> None:
     (text,) = told({WORKER: (6, demand(1, 2)), PS: (1, demand(1, 1))}, there)
     assert "2 workers of 1 CPU, 2Gi fit, 6 were asked: use --workers 2" in text
     assert "quota tasks has 5Gi of 8Gi left (requests.memory)" in text
-    assert "held by digits-1 (1 CPU, 3Gi)" in text
+    assert "used by digits-1 (1 CPU, 3Gi)" in text
     assert "5 workers" not in told({WORKER: (6, demand(1, 1))}, there.empty())
 
 

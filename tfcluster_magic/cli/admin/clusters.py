@@ -146,7 +146,7 @@ def logs_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Show the last lines of a task of anybody; each look is in the audit log."""
+    """Show the last lines of a task of anybody; each reading is in the audit log."""
     path = f"clusters/{quote(owner, safe='')}/{quote(run, safe='')}/logs"
     told = HubAPI.of(hub, token_file).ask("GET", path, {"task": task, "lines": lines})
     for line in told["lines"]:

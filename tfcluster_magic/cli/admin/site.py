@@ -164,7 +164,7 @@ def hours_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Say how many CPU- and GPU-hours everyone's clusters have held, deleted ones too.
+    """Show the CPU- and GPU-hours that everyone's clusters have reserved, deleted ones too.
 
     Clusters that have not ended count until now. Days are those of UTC, such as 2026-11-22.
     """

@@ -267,7 +267,7 @@ def import_command(
     """Bring a class to the hub: accounts with links that set a password, and a group.
 
     The first line of CSV names the columns: name, and group if need be. What is there stays as it
-    is, so that it can be done again; a wrong line is told, and the others are done.
+    is, so that it can be done again; a wrong line is reported, and the others are done.
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")

@@ -259,7 +259,7 @@ class Provider:
 def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Path) -> None:
     """Set who asks people who they are, by TFCLUSTER_HUB_SIGN_IN: `accounts` or `oidc`.
 
-    `state` is the hub's own folder. OIDC_* are in docs/hub-sign-in.md.
+    `state` is the hub's own folder. OIDC_* are in docs/how-to/hub-sign-in.md.
 
     Raises:
         InvalidRequest: settings are missing or contradict each other; all of them.

@@ -70,6 +70,20 @@ def service(asked: argparse.Namespace) -> ControllerProcess:
     )
 
 
+METRICS = {
+    "tenancy_turns_total": "Turns taken; in a turn tenancy reads one namespace and acts.",
+    "tenancy_failed_turns_total": "Turns that failed, and are tried again.",
+    "tenancy_waiting_turns": "Namespaces that wait for a turn.",
+    "tenancy_tenants": "Namespaces of users.",
+    "tenancy_leads": "1 for the process that holds the Lease.",
+    "tenancy_groups_known": "1 once the groups of the hub's users are known.",
+    "tenancy_records_most_bytes": "Bytes that the TFClusters of all users may take of etcd.",
+    "tenancy_records_unbounded_users": "Users whose number of TFClusters has no bound.",
+    "tenancy_etcd_budget_bytes": "Bytes that the policy's `etcdBudget` allows.",
+}
+"""Metrics and their help texts."""
+
+
 def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
     """What Prometheus is told."""
     numbers = {
@@ -83,7 +97,7 @@ def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
         "tenancy_records_unbounded_users": tenancy.records.unbounded,
         "tenancy_etcd_budget_bytes": tenancy.records.budget,
     }
-    return metrics_text((NumberCollector(numbers),))
+    return metrics_text((NumberCollector(numbers, METRICS),))
 
 
 if __name__ == "__main__":

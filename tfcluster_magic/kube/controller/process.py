@@ -61,12 +61,11 @@ class OneLineFormatter(logging.Formatter):
 METRIC_PREFIX = "tfcluster"
 
 
-def number_metrics(numbers: Mapping[str, float]) -> Iterator[Metric]:
-    """Yield single numbers as metrics; those named `…_total` are counters."""
+def number_metrics(numbers: Mapping[str, float], texts: Mapping[str, str]) -> Iterator[Metric]:
+    """Yield single numbers with their help texts; those named `…_total` are counters."""
     for name, value in numbers.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        words = name.removesuffix("_total").replace("_", " ").capitalize() + "."
-        yield kind(f"{METRIC_PREFIX}_{name}", words, value=value)
+        yield kind(f"{METRIC_PREFIX}_{name}", texts[name], value=value)
 
 
 def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
@@ -80,12 +79,12 @@ def labelled_metric(name: str, words: str, label: str, values: Mapping[str, floa
 class NumberCollector(Collector):
     """A collector of single numbers."""
 
-    def __init__(self, numbers: Mapping[str, float]) -> None:
-        self._numbers = numbers
+    def __init__(self, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        self._numbers, self._texts = numbers, texts
 
     def collect(self) -> Iterator[Metric]:
         """Yield all of them."""
-        return number_metrics(self._numbers)
+        return number_metrics(self._numbers, self._texts)
 
 
 def metrics_text(collectors: Iterable[Collector]) -> str:

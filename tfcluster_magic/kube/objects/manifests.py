@@ -110,7 +110,7 @@ def without_identity(cluster: TFCluster) -> TFCluster:
 
 
 def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
-    """Render the user's template in `file`; docs/kubernetes-render.md lists its variables.
+    """Render the user's template in `file`; docs/how-to/kubernetes-render.md lists its variables.
 
     Raises:
         InvalidRequest: it cannot be read or rendered; the message has file and line. Also as for

@@ -147,7 +147,7 @@ def parse_policy(text: str) -> Policy:
     try:
         policy = msgspec.convert(said or {}, Policy)
     except ValueError as error:  # includes msgspec's errors
-        problem = Problem("policy", str(error), _("see the policy's table in docs/kubernetes.md"))
+        problem = Problem("policy", str(error), _("see docs/reference/policy.md"))
         raise InvalidRequest([problem], headline) from None
     if mistakes := list(_mistakes(policy)):
         raise InvalidRequest(mistakes, headline)

@@ -252,11 +252,11 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (
-        "it may have to wait: it asks for 16 CPU in all, and about 12 CPU of 16 CPU is free"
+        "it may have to wait: it asks for 16 CPU in total, and about 12 CPU of 16 CPU is free"
     )
     assert told(server, laptop, workers(6, cpu=2.0), cpu=Limit(total=16, free=12)) == []
     (memory,) = told(server, laptop, workers(4), memory=Limit(total=2**33, free=2**31))
-    assert memory.endswith("4Gi in all, and about 2Gi of 8Gi is free")
+    assert memory.endswith("4Gi in total, and about 2Gi of 8Gi is free")
 
 
 def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(

@@ -100,7 +100,8 @@ def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
         assert not {"properties", "additionalProperties"} <= node.keys(), path
 
 
-# The conventions of the Kubernetes API, as far as a schema shows them; docs/kubernetes-api.md goes
+# The conventions of the Kubernetes API, as far as a schema shows them;
+# docs/reference/kubernetes-resource.md goes through all of them.
 
 
 def test_every_field_is_explained() -> None:

@@ -57,7 +57,7 @@ def test_the_shortest_has_fifteen_lines() -> None:
 
 def test_the_page_names_those_that_one_machine_refuses() -> None:
     """The page names the files that use features which exist only on Kubernetes."""
-    page = (ROOT / "docs" / "kubernetes-files.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "kubernetes-files.md").read_text()
     said = page.partition("also run on one machine")[2].partition("only Kubernetes has")[0]
     refused = [
         path.name

@@ -185,7 +185,7 @@ def test_a_template_of_a_large_program(tmp_path: Path) -> None:
 
 def test_the_template_of_the_manual_works(tmp_path: Path) -> None:
     """The example in the manual renders bare pods with the names that tasks look up."""
-    manual = (ROOT / "docs" / "kubernetes-render.md").read_text()
+    manual = (ROOT / "docs" / "how-to" / "kubernetes-render.md").read_text()
     (tmp_path / "mine.j2").write_text(manual.partition("```jinja\n")[2].partition("```")[0])
     found = yaml.safe_load_all(render_template(run(BETWEEN_GRAPH), Policy(), tmp_path / "mine.j2"))
     pods = [each for each in found if each and each["kind"] == "Pod"]

@@ -46,7 +46,7 @@ def test_first_in_first_out_with_places(there: Place) -> None:
         there.run("alice", name, 1, cpu)
         there.seen()
     assert there.decide("alice", "small-1") == Waiting(Message("TurnAfter", {"name": "large-1"}), 2)
-    first = "1 CPU more in quota tasks (requests.cpu), held by old-1 (3 CPU, 1Gi)"
+    first = "1 CPU more in quota tasks (requests.cpu), used by old-1 (3 CPU, 1Gi)"
     waits = there.decide("alice", "large-1")
     assert isinstance(waits, Waiting)
     assert (str(waits.sentence), waits.place) == (first, 1)

@@ -48,7 +48,7 @@ async function show() {
   at('to').value = told.to;
   at('count').textContent = told.items.length
     ? ''
-    : 'Nothing was held in these days.';
+    : 'Nothing was reserved in these days.';
   at('missed').hidden = told.missed.length === 0;
   at('missed').replaceChildren(
     ...told.missed.map(one => make('li', `${one.owner} ${one.detail}`.trim()))

@@ -97,7 +97,7 @@ def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
         if error.status != 403:
             raise
         unknown = _(
-            "not measured: the console may not ask kubelets (docs/admin.md, Storage, says how)"
+            "not measured: the console may not ask kubelets (see Storage in docs/how-to/admin.md)"
         )
     found: dict[str, tuple[FolderUsage, ...]] = {}
     for claim in api.every(path("persistentvolumeclaims")).items:
@@ -418,7 +418,7 @@ class KubernetesSite:
         for each in self.all:
             while not each.synced.wait(0.05):
                 if each.problem is not None or time.monotonic() > deadline:
-                    why = self.problems or [_("the API server has not told yet what there is")]
+                    why = self.problems or [_("the API server has not listed yet what there is")]
                     raise BackendUnavailable(why[0])
 
     def _told(self, problem: ApiError) -> str:
