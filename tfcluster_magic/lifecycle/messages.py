@@ -500,7 +500,7 @@ def healing(
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
-    """Return whether training cannot go on without this task: it has the variables, or leads."""
+    """Return whether training needs this task, as it does the chief and parameter servers."""
     leader = "chief-0" if spec.replicas.chief.count else "worker-0"
     return task.startswith("ps-") or task == leader
 

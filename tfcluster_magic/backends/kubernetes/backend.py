@@ -207,7 +207,9 @@ def _updates(
         changed=updates.put,
     )
     informer.start()
-    away: bool | None = None  # None: all is well; else whether it is away or refuses
+    away: bool | None = (
+        None  # the server: None if it answers, True if it is down, False if it refuses
+    )
     since = 0.0
     try:
         while True:

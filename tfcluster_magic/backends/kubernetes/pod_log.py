@@ -160,7 +160,7 @@ class PodLog:
 
     @property
     def is_copied(self) -> bool:
-        """Whether it continues in the copy."""
+        """Whether the lines come from the copy, because the pod is deleted."""
         return self._copy is not None
 
     @property

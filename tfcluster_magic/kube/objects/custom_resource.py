@@ -215,8 +215,8 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# Programs write the last lines of their tasks, and twenty ends are kept. The least important goes
-# first, and what is also in logs or annotations. What decides on the run stays.
+# Last lines of programs and twenty ends of tasks can be too much. The least important texts, and
+# those also in logs or annotations, are removed first. What decides on the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
 """What shorter forms keep: events, and characters of a text, a first line and the message."""

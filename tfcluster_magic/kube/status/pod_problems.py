@@ -128,7 +128,7 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return the clause for missing resources; for good if no node has so much in total."""
+    """Return the clause for missing resources, permanent if no node has as much in total."""
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
     over = [name for name in names if wanted[name] > most[name]]

@@ -224,7 +224,7 @@ class RunReconciler:
         return decide(spec, name, status, seen, now)
 
     def _with_obstacles(self, decision: Decision) -> Status:
-        """Return the status with what prevents creating or ending the tasks."""
+        """Return the status, with the obstacle if tasks cannot be created or ended."""
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
             return status_rules.with_obstacle(decision.status, self._actions.obstacle)

@@ -368,6 +368,6 @@ def without_reserved(
 
 
 def with_reservations(quota: NamespaceQuota, reservations: Sequence[Reservation]) -> NamespaceQuota:
-    """Return the quota with what admitted runs have not used yet."""
+    """Return the quota with the reservations of admitted runs counted as used."""
     reserved = {key: sum(p.counted_as(key) for p in reservations) for key in quota.hard}
     return replace(quota, used=plus(quota.used, reserved))
