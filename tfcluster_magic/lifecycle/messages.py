@@ -296,7 +296,7 @@ _FLAG_REFUSED = re.compile(
     r"|error: argument -|Invalid value for|unexpected extra argument|flag --\S+: ",
     re.IGNORECASE,
 )
-"""What argparse, optparse, absl, click, getopt, fire and shells print for a flag they refuse."""
+"""Messages of argparse, optparse, absl, click, getopt, fire and shells for a refused flag."""
 
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:

@@ -199,7 +199,7 @@ def test_altered_record_is_noticed(here: Path, workspace: Path, tmp_path: Path) 
 def test_a_program_travels_in_the_record_as_far_as_there_is_room(
     here: Path, workspace: Path
 ) -> None:
-    """What environment and arguments take of the 64 KiB is not there for the program, which then
+    """The program gets the rest of the 64 KiB after environment and arguments; a larger one then
     lies in the workspace.
     """
     write(here, {"main.py": "x = 1\n#" + "x" * 40_000})

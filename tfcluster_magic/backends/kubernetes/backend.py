@@ -139,7 +139,7 @@ def _unknown_field(field: str) -> Problem:
 
 WATCH_INTERVAL = 0.4
 OUTAGE_PATIENCE = 600.0
-"""How long a watch of one run waits for a server that does not answer, in seconds."""
+"""Seconds that a watch of one run waits for a server that does not answer."""
 REFUSAL_PATIENCE = 10.0
 """The same for a server that refuses, as it does for some seconds after its own restart."""
 REPORT_OUTAGE_AFTER = 3.0

@@ -336,7 +336,7 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
 # -- the facts of a launch -------------------------------------------------------------------------
 
 _IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
-"""Where KubeSpawner tells a notebook its own image."""
+"""Variable in which KubeSpawner gives a notebook its own image."""
 
 
 def gather_facts(

@@ -155,7 +155,7 @@ class StatusFileWriter:
 
     @property
     def due(self) -> float | None:
-        """When `put` must be called again (epoch seconds); None if everything is written."""
+        """The time of the next `put` (epoch seconds); None if everything is written."""
         return None if self._written == self._wanted else self._not_before
 
 

@@ -37,7 +37,7 @@ class WorkQueue(Generic[K]):
         self._waiting: set[K] = set()
         self._busy: set[K] = set()
         self._handled: Counter[Hashable] = Counter()
-        """How many keys of a share workers are handling."""
+        """The number of keys of a share that workers are handling."""
         self._resting: Counter[Hashable] = Counter()
         self._again: set[K] = set()
         self._timers: list[tuple[float, int, K]] = []

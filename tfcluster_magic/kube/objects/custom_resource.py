@@ -56,7 +56,7 @@ from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
-"""Where log claims are mounted if the status names no folder."""
+"""Mount path of log claims if the status names no folder."""
 NOTE = f"{GROUP}/note"
 """Annotation with the note of a run."""
 WARNINGS = f"{GROUP}/warnings"
@@ -219,7 +219,7 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 # those also in logs or annotations, are removed first. What decides on the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""What shorter forms keep: events, and characters of a text, a first line and the message."""
+"""Limits of shorter forms: events; characters of a text, a first line and the message."""
 
 
 def _told_once(status: Status) -> Status:

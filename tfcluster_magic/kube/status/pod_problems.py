@@ -32,14 +32,14 @@ _TIDIED = re.compile(
 
 @dataclass(frozen=True)
 class PodContext:
-    """What the sentence is about: a task type, what one such task requests, and where."""
+    """The subject of a message: a task type, the requests of one such task, and the nodes."""
 
     task_type: str = "worker"
     amounts: Amounts = field(default_factory=dict)
     nodes: Sequence[Amounts] = ()
     """The total that each node has for pods."""
     free: Sequence[Amounts] | None = None
-    """What each node has left, where that is known."""
+    """The free resources of each node, if known."""
     selector: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, Object] = field(default_factory=dict)
     """The known claims of the pod, by name."""
