@@ -282,7 +282,7 @@ class Snapshotter:
         )
 
     def _demands_of(self, head: Object, spec: Spec) -> DemandByType:
-        """The requests of its tasks, read again only after a change of its namespace's limits."""
+        """Return the requests of a run's tasks, computed again only after its limits changed."""
         limits = self._cluster_state.bounds(head["namespace"])
         known = self._demands.get(head["uid"])
         if known is None or known[0] != limits:
