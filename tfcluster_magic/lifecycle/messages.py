@@ -702,7 +702,7 @@ def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
 
 
 def idle_timeout(limit: float, since: float) -> Message:
-    """Say that nobody used the servers."""
+    """Return the message that the servers were not used."""
     return Message("IdleTimeout", {"time": limit, "since": since})
 
 

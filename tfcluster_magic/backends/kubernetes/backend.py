@@ -324,7 +324,7 @@ class KubernetesBackend(Backend):
             return namespace_access.read_published(self.api, self.namespace)[0]
 
     def serves(self) -> bool:
-        """Return whether an operator serves the namespace; True also if nobody can say now.
+        """Return whether an operator serves the namespace; True also if that is unknown now.
 
         Raises:
             NotAllowed: TFCluster is installed, and this account may not ask.
@@ -553,7 +553,7 @@ class KubernetesBackend(Backend):
             try:
                 told = namespace_access.read_published(self.api, self.namespace)[2]
             except (ApiError, BackendUnavailable):
-                return  # nobody publishes numbers here: delete all the same
+                return  # no operator publishes numbers here: delete all the same
             numbers = kube_hours.last_numbers(told)
             if numbers is None or numbers.get(head.cluster, 0) >= head.run:
                 return

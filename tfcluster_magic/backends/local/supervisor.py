@@ -150,7 +150,7 @@ class StatusFileWriter:
 
     @property
     def settled(self) -> bool:
-        """Whether the wanted status is written, or nobody can read it any more."""
+        """Whether the wanted status is written, or the folder is gone."""
         return self._written == self._wanted or self._integrity.is_lost
 
     @property

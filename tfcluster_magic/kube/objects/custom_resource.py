@@ -261,7 +261,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Return a function that keeps so many problems of a refusal."""
+    """Return a function that shortens a refusal to this number of problems."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(

@@ -23,7 +23,7 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""Ranks: it never starts like this; somebody has to act; it waits for room; it is on its way."""
+"""Ranks: never starts like this; needs a user's action; waits for resources; is starting."""
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
     r"OCI runtime create failed: |runc create failed: |: unknown$"

@@ -287,7 +287,7 @@ def _began(pod: Object) -> float | None:
 
 
 def _idle_since(pod: Object) -> float | None:
-    """Return since when nobody uses a server, which its readiness probe reports."""
+    """Return since when a server is not used, which its readiness probe reports."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None

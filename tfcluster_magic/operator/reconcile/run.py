@@ -74,7 +74,7 @@ class RunReconciler:
 
         Raises:
             ApiError: the API refused or did not answer; repeat the turn.
-            StatusConflict: somebody else wrote the status; discard this object.
+            StatusConflict: another client wrote the status; discard this object.
         """
         self._refresh(found)
         if self._status.released_at is not None:
