@@ -169,7 +169,7 @@ class PodLog:
         return not self._given
 
     def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
-        """Update the task's pods to the current ones, oldest first; `attempts` counts its starts."""
+        """Update the pods of the task, the oldest first; `attempts` is the number of its starts."""
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
             pod.here = uid in present
