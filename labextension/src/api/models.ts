@@ -170,7 +170,7 @@ export interface Replicas3 {
   resources?: Resources;
 }
 /**
- * The program of the tasks. Written by hand, it is one of `inline`, `command`, `path` and `url`.
+ * The program of the tasks. Written by hand, it is `inline`, `command`, `path` or `url`.
  *
  *     A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
  *     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
