@@ -1,8 +1,8 @@
-"""How soon a user of the hub on Kubernetes has JupyterLab: by the hub, by tenancy, by claims.
+"""Times until a user of the hub on Kubernetes has JupyterLab: of the hub, of tenancy, of claims.
 
 `python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
-to build/bench/hub-on-kubernetes.json. What a pod itself needs to start is Kubernetes' and counted
-apart. A goal that is missed is a row that says so, and no failure.
+to build/bench/hub-on-kubernetes.json. The start of a pod itself is Kubernetes' time and counted
+separately. A missed goal is a row that says so, not a failure.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OUTPUT = ROOT / "build" / "bench" / "hub-on-kubernetes.json"
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[Row]]:
-    """What is measured; printed and written in the end."""
+    """The measured rows, printed and written at the end."""
     yield from collected(OUTPUT)
 
 
 def test_furnished(hub: Hub, rows: list[Row]) -> None:
-    """From a new user's namespace to all that is in it, with claims that are bound."""
+    """Measure from a new user's namespace to all its objects, with bound claims."""
     furnished, bound = [], []
     for _round in range(ROUNDS):
         began = time.monotonic()
@@ -50,8 +50,8 @@ def test_furnished(hub: Hub, rows: list[Row]) -> None:
 
 
 def test_spawned(hub: Hub, rows: list[Row]) -> None:
-    """From asking for a server to a pod that is made, and to JupyterLab that answers, less what
-    that pod itself took to start.
+    """Measure from the request for a server to a created pod, and to JupyterLab's first answer,
+    without the pod's own start.
     """
     user, made, answers, starts = hub.new_user("bench"), [], [], []
     for _round in range(ROUNDS + 1):  # the first is a new user's
@@ -75,7 +75,7 @@ def test_spawned(hub: Hub, rows: list[Row]) -> None:
 
 
 def _seen(hub: Hub, user: str) -> tuple[float, float]:
-    """When a user's notebook pod was there, and when its container ran."""
+    """Return when a user's notebook pod was created, and when its container ran."""
     inside, seen = hub.namespace(user), {}
 
     def states() -> list[dict[str, Any]]:

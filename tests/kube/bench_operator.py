@@ -1,8 +1,8 @@
-"""How soon the operator does what it promises: is ready, says why a task waits, gives parameter
-servers back.
+"""Times of the operator: until it is ready, explains a waiting task, and reclaims parameter
+servers.
 
 `python -m pytest tests/kube/bench_operator.py -s` measures on the cluster of the tests, and writes
-rows to build/bench/operator.json. A goal that is missed is a row that says so, and no failure.
+rows to build/bench/operator.json. A missed goal is a row that says so, not a failure.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ WAITING = ("no-memory-1", "no-image-1", "no-claim-1", "no-secret-1", "no-python-
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[Row]]:
-    """What is measured; printed and written in the end."""
+    """The measured rows, printed and written at the end."""
     yield from collected(OUTPUT)
 
 
 def test_ready(installed: Installed | None, rows: list[Row]) -> None:
-    """The operator's start: to its first turn, and to a pod that is Ready."""
+    """Measure the operator's start, to its first turn and to a Ready pod."""
     assert installed
     turns, pods = [], []
     for _ in range(ROUNDS):
@@ -80,7 +80,7 @@ def test_explained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From when Kubernetes says why a task waits to when the run's status does."""
+    """Measure from Kubernetes' reason for a waiting task to the run's message."""
     every = cases(tmp_path, images.build("operator").reference, cluster.busybox)
     chosen = {name: every[name] for name in WAITING}
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
@@ -99,7 +99,7 @@ def test_explained(
 
 
 def test_reclaimed(tenant: Tenant, rows: list[Row], tmp_path: Path) -> None:
-    """From a worker's exit to its parameter server's SIGTERM, less reclaimAfter."""
+    """Measure from a worker's exit to its parameter server's SIGTERM, without reclaimAfter."""
     program = tmp_path / "task.py"
     program.write_text(TASK)
     late = []
@@ -116,7 +116,7 @@ def test_reclaimed(tenant: Tenant, rows: list[Row], tmp_path: Path) -> None:
 
 
 def _said(kube: Kubectl, pod: Object, word: str) -> float:
-    """The time that a task has printed after a word."""
+    """Return the time that a task has printed after a word."""
 
     def found() -> str | None:
         text = kube.logs(pod["metadata"]["name"])

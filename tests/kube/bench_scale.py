@@ -1,10 +1,10 @@
-"""What TFCluster costs at 600 tasks, beside a bare Job, the same objects by hand, and others.
+"""The cost of TFCluster at 600 tasks, compared with a bare Job, hand-written objects, and others.
 
-`make bench-kube WITH=kwok` runs it on our own node with fake nodes (kwok), where pods run nothing:
-what is measured is what the control plane and the operator do. Rows go to build/bench/scale.json.
-A goal that is missed is a row that says so, and no failure.
+`make bench-kube WITH=kwok` runs it on the project's own node with fake nodes (kwok), where pods run
+nothing: it measures only the control plane and the operator. Rows go to build/bench/scale.json. A
+missed goal is a row that says so, not a failure.
 
-    PYTHONPATH=tests:tests/kube .venv/bin/python -m bench_scale --quick launches
+PYTHONPATH=tests:tests/kube .venv/bin/python -m bench_scale --quick launches
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
 
 
 def main() -> int:
-    """Run benches; the rows of one are written when it has ended."""
+    """Run benchmarks; write the rows of each when it has ended."""
     parser = argparse.ArgumentParser(prog="bench_scale", description=__doc__.partition("\n")[0])
     parser.add_argument("benches", nargs="*", help=f"of {', '.join(BENCHES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="one round")

@@ -1,9 +1,9 @@
-"""How fast `tf.data` reads a claim on GlusterFS beside the machine's own disk.
+"""The rate at which `tf.data` reads a claim on GlusterFS, compared with the machine's own disk.
 
-Run it by its path, as root; rows go to build/bench/storage.json. It starts a sandbox with a volume
-of its own, the one that gluster.py sets up for the tests, and reads through its FUSE mount; no
-Kubernetes is needed for that. "first" is the first epoch after mounting, with nothing yet
-cached; "later" is an epoch 2 s after another, by when the kernel asks again for names and sizes.
+Run it by its path, as root; rows go to build/bench/storage.json. It starts a sandbox with its own
+volume, set up by gluster.py as for the tests, and reads through its FUSE mount; it needs no
+Kubernetes. "first" is the first epoch after mounting, with an empty cache; "later" is an epoch 2 s
+after another, when the kernel asks again for names and sizes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from benchmarks.rows import Row, compared, save, table  # noqa: E402
 
 SHARDS, RECORDS, RECORD_BYTES = 4, 600, 40_000
 IMAGES, IMAGE_BYTES = 800, 12_000
-PAUSE = 2.0  # longer than the kernel believes names and sizes (1 s)
+PAUSE = 2.0  # longer than the kernel caches names and sizes (1 s)
 OUTPUT = ROOT / "build" / "bench" / "storage.json"
 
 Reader = Callable[[Path], Iterable[object]]
 
 
 def write(folder: Path) -> None:
-    """A data set as people have it: a few TFRecord files, and many small images."""
+    """Write a typical data set: a few TFRecord files, and many small images."""
     (folder / "records").mkdir(parents=True)
     noise = os.urandom(RECORD_BYTES)
     for shard in range(SHARDS):
@@ -51,34 +51,34 @@ def write(folder: Path) -> None:
 
 
 def shards(folder: Path) -> list[str]:
-    """The TFRecord files' names."""
+    """Return the TFRecord files' names."""
     return [f"{folder}/records/{shard:03}.tfrecord" for shard in range(SHARDS)]
 
 
 def images(folder: Path) -> list[str]:
-    """The images' names, as a table of labels has them: nothing is listed."""
+    """Return the images' names, as a table of labels has them, without a listing."""
     return [f"{folder}/images/{number % 10}/{number:05}.png" for number in range(IMAGES)]
 
 
 def records(folder: Path) -> tf.data.Dataset:
-    """One file after the other."""
+    """Return a reader of one file after the other."""
     return tf.data.TFRecordDataset(shards(folder))
 
 
 def records_shuffled(folder: Path) -> tf.data.Dataset:
-    """All files at once, and a buffer in which records change places."""
+    """Return a reader of all files at once, with a shuffle buffer."""
     files = tf.data.Dataset.from_tensor_slices(shards(folder)).shuffle(SHARDS)
     read = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
     return read.shuffle(256)
 
 
 def images_in_order(folder: Path) -> tf.data.Dataset:
-    """One image after the other."""
+    """Return a reader of one image after the other."""
     return tf.data.Dataset.from_tensor_slices(images(folder)).map(tf.io.read_file)
 
 
 def images_shuffled(folder: Path) -> tf.data.Dataset:
-    """Several images at once, in another order each time."""
+    """Return a reader of several images at once, in another order each time."""
     names = random.sample(images(folder), IMAGES)
     return tf.data.Dataset.from_tensor_slices(names).map(
         tf.io.read_file, num_parallel_calls=tf.data.AUTOTUNE
@@ -94,7 +94,7 @@ READERS = {
 
 
 def epoch(dataset: tf.data.Dataset) -> float:
-    """Read all of it; megabytes per second."""
+    """Read the data set once; return megabytes per second."""
     began = time.monotonic()
     lengths = dataset.batch(32).map(lambda batch: tf.reduce_sum(tf.strings.length(batch)))
     total = sum(int(each) for each in lengths.prefetch(2))
@@ -102,7 +102,7 @@ def epoch(dataset: tf.data.Dataset) -> float:
 
 
 def forget(folder: Path) -> None:
-    """Take what lies on the machine's own disk out of the kernel's cache."""
+    """Drop the files on the machine's own disk from the kernel's cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -111,13 +111,13 @@ def forget(folder: Path) -> None:
 
 
 def mount_again(node: Node) -> None:
-    """Let the client lose all that it has cached."""
+    """Mount again, so that the client loses its cache."""
     subprocess.run(node.inside(["umount", gluster.MOUNT]), check=True)
     gluster.mount(node, node)
 
 
 def measured(node: Node, rounds: int) -> list[Row]:
-    """All rows: each reader, on both sides, at first and later."""
+    """Return all rows: each reader, on both sides, at first and later."""
     local = node.folder / "bench"
     inside = Path(f"/proc/{node.pid}/root")  # the node's root, as this process sees it
     shared = Path(f"{inside}{gluster.CLAIMS}/bench")
@@ -133,7 +133,7 @@ def measured(node: Node, rounds: int) -> list[Row]:
             for sides in found.values():
                 for values, folder in zip(sides, (shared, local), strict=True):
                     values.append(epoch(reader(folder)))
-                time.sleep(PAUSE)  # a condition of what is measured, not a wait for something
+                time.sleep(PAUSE)  # part of the measurement, not a wait
         for when, (ours, theirs) in found.items():
             rows.append(compared(f"storage_{name}_{when}", "MB/s", ours, theirs))
             print(table(rows[-1:]), file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""The cluster that these tests run on: a person's, else our own node, which is started for them.
+"""The cluster of these tests: a user's, or the project's own node, which is started for them.
 
-On our own node every test runs or fails. On a person's cluster, tests that need what its
-description does not list are deselected, and the summary says which. Several processes may share
-the cluster (pytest-xdist): a file that would disturb others has it alone.
+On the own node every test runs or fails. On a user's cluster, tests that need a feature missing
+from its description are deselected, and the summary lists them. Several processes may share the
+cluster (pytest-xdist): a file that would disturb others has it alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from support.ui.browser import pytest_runtest_makereport
 
 __all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]  # for pytest
 
-SECONDS = 900  # for one test; starting the cluster, and building it, is not counted
+SECONDS = 900  # for one test; starting and building the cluster is not counted
 THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
@@ -42,18 +42,19 @@ ORDER = (
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
-"""Files that go first: those that want the cluster alone, beside the one that needs it not, then
-the longest, so that two processes end together."""
+"""Files that run first: those that need the cluster alone, next to the one that does not need it,
+then the longest, so that two processes end together.
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read what the cluster can do before the tests are chosen."""
+    """Read the features of the cluster before the tests are selected."""
     config.addinivalue_line(
         "markers",
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # A node outlives the process that starts it, as it should.
+    # A node outlives the process that starts it, on purpose.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
@@ -64,13 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say whose cluster it is."""
+    """Report which cluster is tested."""
     theirs = config.stash[THEIRS]
     return f"cluster: {theirs[0]}" if theirs else f"cluster: our own node, {Cluster().name!r}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a person's cluster cannot do, and give every test here its time."""
+    """Deselect tests that a user's cluster cannot run, and set every test's timeout."""
     theirs = config.stash[THEIRS]
     limit = SECONDS + 30 * (config.getoption("chaos_steps") or 0)
     for key, name in ((CLUSTER, "cluster"), (OPERATOR, "operator"), (HUB, "hub")):
@@ -93,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = sorted(chosen, key=_rank)  # a stable sort: within a file all stays as it is
+    items[:] = sorted(chosen, key=_rank)  # a stable sort: the order within a file stays
 
 
 def _rank(item: pytest.Item) -> int:
@@ -105,7 +106,7 @@ def _rank(item: pytest.Item) -> int:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """Hold the cluster as long as a file is tried, and the operator as long as a test is."""
+    """Lock the cluster during a file, and the operator during a test."""
     cluster, operator = item.config.stash[CLUSTER], item.config.stash[OPERATOR]
     hub_turn = item.config.stash[HUB]
     names = getattr(item, "fixturenames", ())
@@ -127,7 +128,7 @@ def pytest_runtest_protocol(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin with every server: one that an earlier test shook may have ended after it."""
+    """Start with every server: one that an earlier test disturbed may have ended after it."""
     if item.config.stash[CLUSTER].held and not item.config.stash[THEIRS]:
         Cluster().revive()
 
@@ -138,7 +139,7 @@ def _wants_it_alone(item: pytest.Item | None) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """When all processes have ended, our own cluster is left running only if it ran before."""
+    """After all processes have ended, leave the own cluster running only if it ran before."""
     if is_worker(session.config):
         session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
     yield
@@ -154,7 +155,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Learn from a process of tests what it left out; the summary is made here."""
+    """Collect the deselected tests of a process; the summary is made here."""
     left_out = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left_out)
 
@@ -162,7 +163,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Name each test that was left out, and why."""
+    """List each deselected test with the reason."""
     theirs = config.stash[THEIRS]
     reason = "this cluster's description lacks" if theirs else "WITH does not ask for"
     for test, lacking in config.stash.get(LEFT_OUT, {}).items():
@@ -172,12 +173,12 @@ def pytest_terminal_summary(
 
 
 def _needs(item: pytest.Item) -> set[str]:
-    """What a cluster must be able to do for a test."""
+    """Return the features that a test needs."""
     return {word for mark in item.iter_markers("needs") for word in mark.args}
 
 
 def asked_for() -> set[str]:
-    """The options that our own node shall have: WITH=kwok,volcano."""
+    """Return the options of the own node: WITH=kwok,volcano."""
     words = {word for word in os.environ.get("WITH", "").split(",") if word}
     if unknown := words - OPTIONS.keys():
         raise pytest.UsageError(f"WITH knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
@@ -190,26 +191,26 @@ def _one_message() -> Iterator[None]:
         yield
     except NodeError as error:
         if "PYTEST_XDIST_WORKER" in os.environ:
-            say(str(error))  # the process that tells of the run hears that this one ended, not why
+            say(str(error))  # the process that reports learns only that this one ended, not why
         pytest.exit(str(error), returncode=1)
 
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Keep the person's home, where the node's cache lies; a cluster checks its own leftovers."""
+    """Keep the user's home, with the node's cache; a cluster checks for its own remains."""
     return tmp_path
 
 
 @pytest.fixture(scope="session")
 def machine() -> None:
-    """This machine can have nodes; else the run ends with the one reason why not."""
+    """Check that this machine can have nodes; otherwise end the run with the reason."""
     with _one_message():
         sandbox.check_machine()
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> UnderTest:
-    """The cluster under test; our own is started by the first process that needs it."""
+    """The cluster under test; the first process that needs it starts the own one."""
     theirs = request.config.stash[THEIRS]
     if theirs:
         program = shutil.which("kubectl")
@@ -233,7 +234,7 @@ def cluster(request: pytest.FixtureRequest) -> UnderTest:
 
 @pytest.fixture(autouse=True)
 def _is_able(request: pytest.FixtureRequest) -> None:
-    """Our own node can do whatever a test needs, or the test fails."""
+    """Check that the own node has the features of a test."""
     needs = _needs(request.node)
     if needs and "cluster" in request.fixturenames:
         lacking = needs - request.getfixturevalue("cluster").description.can
@@ -242,7 +243,9 @@ def _is_able(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def new_namespace(cluster: UnderTest) -> Iterator[Callable[[], Kubectl]]:
-    """Makes namespaces under Pod Security "restricted", and removes them without waiting."""
+    """Return a function that creates namespaces under Pod Security "restricted"; delete them at the
+    end.
+    """
     made: list[str] = []
 
     def make() -> Kubectl:
@@ -262,5 +265,5 @@ def new_namespace(cluster: UnderTest) -> Iterator[Callable[[], Kubectl]]:
 
 @pytest.fixture
 def kube(new_namespace: Callable[[], Kubectl]) -> Kubectl:
-    """A fresh namespace of the test's own, and kubectl in it."""
+    """A new namespace for the test, and kubectl in it."""
     return new_namespace()

@@ -1,8 +1,8 @@
-"""Produces every cause for which a task waits or ends, and records what Kubernetes says of it.
+"""Recordings of every cause for which a task waits or ends, with Kubernetes' messages.
 
 `python tests/kube/record_waiting.py [CAUSE…]` writes tests/data/waiting/<cause>.json from the node
-of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without what
-tells on the machine. Run it after a change of the Kubernetes version, and read the difference.
+of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without data
+of the machine. Run it after a change of the Kubernetes version, and read the difference.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLUSTER_WIDE = (
 
 
 def seen_now(kube: Kubectl) -> Object:
-    """Everything of the namespace that may tell why."""
+    """Return all objects of the namespace that may have the reason."""
 
     def every(kind: str) -> list[Object]:
         return list(json.loads(kube("get", kind, "-o", "json"))["items"])
@@ -68,7 +68,7 @@ KEPT = {
 
 
 def trimmed(seen: Object) -> Object:
-    """What is needed to read the cause, and nothing of the machine."""
+    """Return the fields that show the cause, without data of the machine."""
 
     def some(source: Object, keys: tuple[str, ...]) -> Object:
         return {key: source[key] for key in keys if key in source}
@@ -110,7 +110,7 @@ def trimmed(seen: Object) -> Object:
 
 
 def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
-    """Make one cause, write it down, and take it away."""
+    """Produce one cause, record it, and remove it."""
     namespace = f"explain-{name}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"} if cause.restricted else {}
     kube.apply(
@@ -166,7 +166,7 @@ def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
 
 
 def main() -> int:
-    """Record what is asked for, side by side; those that take a node away come last."""
+    """Record the requested causes in parallel; those that stop a node come last."""
     own = Cluster()
     busybox = clusters.described(own.state / "cluster.toml").images["busybox"]
     kube = Kubectl(build.binary("kubectl"), str(own.kubeconfig))

@@ -1,4 +1,4 @@
-"""Who may begin, on a real cluster: quotas, LimitRanges, the queue and what is published."""
+"""Admission on a real cluster: quotas, LimitRanges, the queue and published options."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture
 def program(tmp_path: Any) -> Any:
-    """A program that waits until it is stopped."""
+    """Return a program that waits until it is stopped."""
     file = tmp_path / "waits.py"
     file.write_text(WAITS)
     return file
 
 
 def workers(program: Any, count: int, memory: str, cpu: float | None = None, **more: Any) -> Spec:
-    """A run of so many workers of one size."""
+    """Return a run of this number of workers of one size."""
     small = Resources(cpu=cpu, memory=memory)
     return spec_of(
         program, replicas=ReplicaSet(worker=Replicas(count=count, resources=small)), **more
@@ -74,7 +74,7 @@ def workers(program: Any, count: int, memory: str, cpu: float | None = None, **m
 
 
 def stop(tenant: Tenant, *names: str) -> None:
-    """Ask for the end of runs."""
+    """Request the stop of runs."""
     for name in names:
         body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
         tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)
@@ -82,8 +82,8 @@ def stop(tenant: Tenant, *names: str) -> None:
 
 @pytest.mark.needs("quota", "rwx")
 def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
-    """Of two launches at once with room for one, one waits with what for, its place, and who has
-    it; it starts by itself when the other gives it back, and the third after it.
+    """If two runs are launched and one fits, the other waits with its reason, its place, and the
+    user of the resources; it starts by itself when they are free, and the third after it.
     """
     for name in ("first-1", "second-1", "third-1"):
         bounded.launch(name, workers(program, 1, "3Gi"))
@@ -110,7 +110,7 @@ def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
 
 
 def sized(*tasks: Object) -> ReplicaSet:
-    """So many workers of each of these sizes, the second as parameter servers."""
+    """Return workers and parameter servers of these numbers and sizes."""
     return ReplicaSet(
         **{
             name: Replicas(count=each.pop("count"), resources=Resources(**each))
@@ -129,7 +129,7 @@ TOO_MUCH = (
         ),
     ),
     (
-        ({"count": 2, "memory": "1536Mi"}, {"count": 3}),  # a task that says nothing has 1Gi
+        ({"count": 2, "memory": "1536Mi"}, {"count": 3}),  # a task without a request has 1Gi
         (
             "its tasks ask for 6Gi of memory together, and ResourceQuota tasks allows 5Gi. "
             "Set worker.count in spec.replicas to at most 1"
@@ -156,8 +156,8 @@ TOO_MUCH = (
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_can_never_fit_is_refused_by_apply(bounded: Tenant, kube: Kubectl) -> None:
-    """`kubectl apply` is refused what is over a limit, with what was asked for, what is allowed and
-    what to do. What just fits is taken, and everything where the operator has published nothing.
+    """`kubectl apply` is refused above a limit, with the requested and allowed amounts and a
+    remedy. A spec that just fits is accepted, and any spec if the operator has published nothing.
     """
 
     def published() -> bool:
@@ -186,13 +186,13 @@ ADVICE = (
     (({"count": 200}, {"count": 3, "gpu": 1}), "allows 2. Ask for less"),
     (({"count": 5, "gpu": 1}, {"count": 2, "gpu": 1}), "allows 2. Ask for less"),
 )
-"""Sizes of workers and parameter servers, and what is advised where a run may have 2 GPUs."""
+"""Return sizes of workers and parameter servers, and the advice if a run may have 2 GPUs."""
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
-    """No number of workers is named where fewer of them would not help, because they do not ask
-    for the resource that is short. Only the test publishes limits here. Limits of another offer
-    than the one that is published, as after an operator of an older version, refuse nothing.
+    """A number of workers is advised only if fewer of them would help, because they request the
+    scarce resource. Only the test publishes limits here. Limits of another offer than the one that
+    is published, as after an operator of an older version, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -224,7 +224,7 @@ def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
 
 
 def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> None:
-    """An account that may edit everything in its namespace may neither write nor delete the limits
+    """An account that may edit everything in its namespace can neither write nor delete the limits
     that the operator publishes there.
     """
     tenant = new_tenant()
@@ -247,8 +247,8 @@ def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> Non
 def test_what_only_the_operator_knows_fails_with_every_problem(
     bounded: Tenant, program: Any
 ) -> None:
-    """A run that is within every limit and can never run fails at once with every problem; nothing
-    of it is made.
+    """A run within every limit that can never run fails at once with every problem, without
+    objects.
     """
     named = Pods(
         volumes=(Volume(claim="theirs", path="/mnt/x"),), secrets=(SecretUse(name="admin"),)
@@ -262,8 +262,8 @@ def test_what_only_the_operator_knows_fails_with_every_problem(
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
-    """The namespace's ConfigMap says what there is and soon what fits now; a client
-    comes from it to the problems of the operator.
+    """The namespace's ConfigMap has the capacity and soon the free resources; from it a client
+    finds the operator's problems.
     """
 
     def options() -> Object:
@@ -296,8 +296,8 @@ def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
 def test_hours_outlive_their_records_and_a_budget_refuses(
     new_tenant: Callable[[], Tenant], program: Any
 ) -> None:
-    """A budget that is used up refuses what is launched, by whatever client, and lets run what
-    runs; a record that is deleted leaves its hours with the operator, out of its user's reach.
+    """A used-up budget refuses launches by any client, and lets running runs continue; a deleted
+    record leaves its hours with the operator, out of its user's reach.
     """
     tenant = new_tenant()
     inside, name = tenant.kubectl, tenant.name
@@ -337,7 +337,7 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
 
 @pytest.fixture
 def four_gpus(cluster: UnderTest) -> Iterator[None]:
-    """The first node says that it has four GPUs, as NVIDIA's device plugin does."""
+    """The first node reports four GPUs, as NVIDIA's device plugin does."""
     assert cluster.own
     node = cluster.own.first.name
     places = [f"/status/{each}/{GPU.replace('/', '~1')}" for each in ("capacity", "allocatable")]
@@ -355,8 +355,8 @@ def four_gpus(cluster: UnderTest) -> Iterator[None]:
 def test_gpus_are_asked_for_by_the_pod(
     new_tenant: Callable[[], Tenant], four_gpus: None, program: Any
 ) -> None:
-    """A task that asks for a GPU has one in its pod's limits, on a node that has it. Of two runs
-    that each need most of them one runs whole, the other says what it waits for and has nothing.
+    """A task that requests a GPU has one in its pod's limits, on a node with GPUs. Of two runs that
+    each need most of them one runs whole, the other reports its reason and reserves nothing.
     """
     home = new_tenant()
 

@@ -1,5 +1,5 @@
-"""The Kubernetes backend as users have it: with their rights alone, over a network that is cut, and
-where something is missing. What every backend promises is in test_backend_contract.py.
+"""The Kubernetes backend as users have it: with only their rights, over a network that is cut, and
+with missing parts. The contract of every backend is in test_backend_contract.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Lifecycle, Mode, Phase, Spec, Stop, TFCluster
 
 NEVER_THERE = "registry:5000/nothing:1"
-"""An image that no registry has: its run stays Starting, and costs nothing."""
+"""An image that no registry has: its run stays Starting, and uses no resources."""
 HELLO = """
 import time
 for i in range(40):
@@ -44,7 +44,7 @@ for i in range(40):
 
 @pytest.fixture(scope="module")
 def user(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kubeconfig of a user, in a namespace of theirs."""
+    """The kubeconfig of a user, in their namespace."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     return tenants.kubeconfig(tenant.kubectl, tmp_path_factory.mktemp("user") / "kubeconfig")
@@ -52,10 +52,10 @@ def user(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
-    """The backend by that kubeconfig; what a test leaves is removed."""
+    """The backend with that kubeconfig; its runs are deleted afterwards."""
     monkeypatch.setenv("KUBECONFIG", str(user))
     yield KubernetesBackend()
-    left = KubernetesBackend()  # by the way that no relay stands in
+    left = KubernetesBackend()  # without the relay
     for run in left.list():
         left.api.delete(client.path("tfclusters", left.namespace, run.metadata.name))
 
@@ -80,13 +80,13 @@ def relay(backend: KubernetesBackend) -> Iterator[Relay]:
 
 
 def stuck(hello: Path) -> Spec:
-    """Options of a launch whose tasks never come up."""
+    """Options of a launch whose tasks never start."""
     patient = Lifecycle(grace=1.0, image_timeout=3600)
     return spec_of(hello, image=NEVER_THERE, lifecycle=patient)
 
 
 def refusal(call: Callable[[], object]) -> TFClusterError | None:
-    """The error of a call, if it has one."""
+    """Return the error of a call; None without one."""
     try:
         call()
     except TFClusterError as error:
@@ -95,7 +95,7 @@ def refusal(call: Callable[[], object]) -> TFClusterError | None:
 
 
 def words_of(refused: Callable[[], object]) -> TFClusterError:
-    """The error of a call that has to have one."""
+    """Return the error of a call that must fail."""
     told = refusal(refused)
     assert told is not None, "it was not refused"
     return told
@@ -104,8 +104,8 @@ def words_of(refused: Callable[[], object]) -> TFClusterError:
 def test_every_verb_with_the_users_rights_alone(
     backend: KubernetesBackend, hello: Path, tmp_path: Path
 ) -> None:
-    """From a laptop all verbs work with the one role that a user has, but what needs the volumes,
-    which says so.
+    """From a laptop all verbs work with only a user's role, except those that need the volumes,
+    which say so.
     """
     manager = ClusterManager(backend)
     assert manager.options().backend == "kubernetes"
@@ -136,7 +136,7 @@ def test_every_verb_with_the_users_rights_alone(
 
 
 def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """What was deleted and made while nothing came through is told when something does again."""
+    """Deletions and launches during a cut are reported after it."""
     direct = KubernetesBackend()
     direct.create(LaunchRequest(cluster="first", spec=stuck(hello)))
     watch = (change for change in backend.watch() if change is not None)
@@ -162,7 +162,7 @@ def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello:
 def test_following_one_run_outlives_a_cut(
     backend: KubernetesBackend, relay: Relay, hello: Path
 ) -> None:
-    """A wait for one run goes on while the API server is away, and hears of the run's end."""
+    """A wait for one run continues while the API server is down, and gets the run's end."""
     direct = KubernetesBackend()
     name = direct.create(LaunchRequest(cluster="digits", spec=stuck(hello))).metadata.name
     watch = backend.watch(name)
@@ -177,7 +177,7 @@ def test_following_one_run_outlives_a_cut(
 
 
 def test_followed_logs_outlive_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """Whoever follows a task while the API server is away gets every line, once, and its end."""
+    """A follower of a task gets every line once, and the end, although the API server was down."""
     manager = ClusterManager(backend)
     name = manager.launch(str(hello), workers=1, name="cut").metadata.name
     told: list[str] = []
@@ -191,7 +191,9 @@ def test_followed_logs_outlive_a_cut(backend: KubernetesBackend, relay: Relay, h
 
 
 def test_a_server_that_is_away(backend: KubernetesBackend, relay: Relay) -> None:
-    """Verbs say which server does not answer and that runs go on; afterwards they work again."""
+    """Verbs name the server that does not answer and say that runs continue; afterwards they work
+    again.
+    """
     relay.closed.set()
     relay.cut()
     told = words_of(backend.list)
@@ -204,7 +206,7 @@ def test_a_server_that_is_away(backend: KubernetesBackend, relay: Relay) -> None
 def test_a_token_that_is_no_longer_good(
     user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Credentials that the server has given up are told as such, with what to do."""
+    """Credentials that the server does not accept any more are reported, with a remedy."""
     kube.apply(*tenants.rights(tenants.user_rules(), kube.namespace))
     path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(path))
@@ -219,7 +221,7 @@ def test_a_token_that_is_no_longer_good(
 def test_missing_rights(
     user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an account may not do is named with resource and namespace, and whom to ask for what."""
+    """A missing right is named with resource and namespace, and the administrator to ask."""
     kube.apply(*tenants.rights([], kube.namespace))
     path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(path))
@@ -230,7 +232,7 @@ def test_missing_rights(
 
 
 def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
-    """Where the server does not know the resource, TFCluster is not installed, and how it is."""
+    """If the server does not know the resource, the error says how to install TFCluster."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(client.API_PREFIXES, "tfclusters", "/apis/tfcluster.dev/v0")
         told = words_of(backend.list)
@@ -241,14 +243,14 @@ def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
 def test_a_namespace_that_no_operator_serves(
     user: Path, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch where nobody would act on it is refused, and says what the namespace lacks."""
+    """A launch in a namespace without an operator is refused with what is missing."""
     monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
     told = words_of(KubernetesBackend(namespace=kube.namespace).options)
     assert "does not serve namespace" in str(told) and "tfcluster.dev/tenant=true" in str(told)
 
 
 def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> None:
-    """What the API server refuses of a spec comes as the problems of a launch do, by field."""
+    """A spec that the API server refuses has the same problems by field as a launch."""
     run = backend.create(LaunchRequest(cluster="digits", spec=stuck(hello)))
     where = client.path("tfclusters", backend.namespace, run.metadata.name)
 
@@ -264,7 +266,7 @@ def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> No
 def test_in_graph_servers_are_out_of_reach_of_a_laptop(
     backend: KubernetesBackend,
 ) -> None:
-    """Outside of the cluster connecting is refused with the place where it works."""
+    """Connecting from outside of the cluster is refused with the place where it works."""
     spec = Spec(mode=Mode.IN_GRAPH, image=NEVER_THERE)
     run = backend.create(LaunchRequest(cluster="drive", spec=spec))
     told = backend.out_of_reach(run)

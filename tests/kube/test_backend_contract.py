@@ -1,7 +1,7 @@
-"""What every backend promises, kept by Kubernetes: tests/unit/backends/test_contract*.py in pods.
+"""The contract of every backend on Kubernetes: tests/unit/backends/test_contract*.py in pods.
 
-The files are carried unchanged into notebooks as users have them, with their account and volumes,
-several at once, each in a namespace of its own; here each of its tests is told by its name.
+The files are copied unchanged into notebooks as users have them, with their account and volumes,
+several at once, each in its own namespace; each of its tests is reported here by its name.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ SUITE = {
     for node in ast.parse(file.read_text()).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
 }
-"""Where each test of the suite stands, by its name."""
+"""The path of each test of the suite, by its name."""
 NAMES = [*SUITE]
 AT_ONCE = 4
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-timeout")
 QUOTA = {"requests.cpu": "1300m", "requests.memory": "6Gi"}
-"""So that what is free in a namespace depends on no other one."""
+"""Limits, so that the free resources of a namespace do not depend on others."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a test of the suite ended in its pod."""
+    """The result of a test of the suite in its pod."""
 
     passed: bool
     words: str
@@ -46,7 +46,7 @@ class Verdict:
 
 @pytest.fixture(scope="module")
 def verdicts(new_tenant: Callable[[], Tenant]) -> Mapping[str, Verdict]:
-    """Every test of the suite by its name, run once, in a few pods side by side."""
+    """Every test of the suite by its name, run once, in a few pods in parallel."""
     shares = [NAMES[at::AT_ONCE] for at in range(AT_ONCE)]
     homes = [new_tenant() for _share in shares]
     found: dict[str, Verdict] = {}
@@ -85,7 +85,7 @@ def _try(tenant: Tenant, names: list[str]) -> dict[str, Verdict]:
     )
     try:
         said = kube.exec(tenants.POD, "sh", "-c", command, seconds=600)
-    except NodeError as error:  # of a test that failed; the report says which
+    except NodeError as error:  # a test failed; the report says which
         said = str(error)
     try:
         report = kube.exec(tenants.POD, "cat", report)
@@ -108,7 +108,7 @@ def _verdicts(report: str, log: str) -> dict[str, Verdict]:
 
 
 def _suite() -> list[tuple[Path, str]]:
-    """The suite, and pytest as this environment has it: pods reach no package registry."""
+    """Return the suite, and this environment's pytest: pods reach no package registry."""
     found = [(ROOT / "tests", "tests"), (ROOT / "pyproject.toml", "pyproject.toml")]
     for package in PACKAGES:
         files = importlib.metadata.files(package) or ()

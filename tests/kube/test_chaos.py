@@ -1,7 +1,5 @@
-"""Whatever dies, at whatever moment, nothing of users' runs on Kubernetes leaks, gets lost, or runs
-twice.
-
-A long schedule: `pytest tests/kube/test_chaos.py --chaos-steps 1000 --chaos-seed 7`.
+"""Users' runs on Kubernetes under chaos: nothing leaks, gets lost, or runs twice. A long schedule:
+`pytest tests/kube/test_chaos.py --chaos-steps 1000 --chaos-seed 7`.
 """
 
 from __future__ import annotations
@@ -22,15 +20,15 @@ from support.kube.under_test import UnderTest
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "two-nodes", "rwx", "quota")]
 
 STEPS, SEED = 60, 38945
-"""Few, in which each thing happens."""
+"""Few steps, with each action once."""
 MANY = 100
 ROOM = {"requests.memory": "400Mi"}
-"""Of the second namespace: of two runs one may have to wait."""
+"""The quota of the second namespace: one of two runs may have to wait."""
 
 
 @pytest.fixture
 def alone(installed: Installed | None) -> Iterator[None]:
-    """No operator but those of this test, which die with it."""
+    """Only the operators of this test run, and they may be killed."""
     if installed:
         installed.stop()
     yield
@@ -61,13 +59,13 @@ def test_nothing_leaks_and_nothing_is_lost(
     pytestconfig: pytest.Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Launches, ends, stops, deletes, and every server, client and task killed: all promises hold,
-    and when it is over nothing is left.
+    """With launches, ends, stops, deletes, and every server, client and task killed, all invariants
+    hold, and nothing is left at the end.
     """
     assert cluster.own
     steps = pytestconfig.getoption("chaos_steps") or STEPS
     seed = pytestconfig.getoption("chaos_seed") or SEED
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what killed clients leave
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the files of killed clients
     monkeypatch.setenv("KUBECONFIG", namespaces[0].kubeconfig)
     said = policy(cluster, requireNetworkPolicy=False)
     image = cluster.description.images["notebook"]

@@ -1,6 +1,5 @@
-"""The admin console of the hub on Kubernetes: clusters of everyone, leaks, and who must not get in.
-
-Two people have namespaces and no notebooks: what they launch is made as their notebooks would.
+"""The admin console of the hub on Kubernetes: clusters of all users, leaks, and access. Two users
+have namespaces and no notebooks: their runs are created as notebooks would.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def launched(
     cluster: UnderTest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, str]:
-    """A run of each, as owner/name: one fails, the other one stays."""
+    """Create a run of each user, as owner/name: one fails, the other continues."""
     folder, names = tmp_path_factory.mktemp("programs"), []
     for each, name, text in zip(tenants, ("fails", "stays"), (FAILS, STAYS), strict=True):
         (folder / f"{name}.py").write_text(text)
@@ -69,7 +68,9 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
     tenants: tuple[Furnished, Furnished],
     launched: tuple[str, str],
 ) -> None:
-    """With nodes and failed tasks, filtered; the owner reads the reason; each look is noted."""
+    """An administrator sees, filters and stops all runs; the owner reads the reason; each view is
+    logged.
+    """
     fails, stays = launched
     ada, bob = tenants
     runs = console.until(stays, "Running")
@@ -108,8 +109,8 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
 def test_what_belongs_to_nobody_is_found_and_removed(
     hub: Hub, console: Console, tenants: tuple[Furnished, Furnished]
 ) -> None:
-    """An object of a run that is gone, and the namespace of a user who was removed; the console's
-    account can delete nothing else.
+    """An object of a deleted run, and the namespace of a removed user, are found and deleted; the
+    console's account can delete nothing else.
     """
     ada, bob = tenants
     ada.kubectl.apply(LEFT)
@@ -149,7 +150,7 @@ def test_what_belongs_to_nobody_is_found_and_removed(
 
 
 def is_going(carol: Furnished) -> bool:
-    """Whether the namespace is being deleted, or is gone."""
+    """Return whether the namespace is being deleted, or is gone."""
     try:
         found = carol.kubectl.get("namespace", carol.name)
     except NodeError:
@@ -158,8 +159,8 @@ def is_going(carol: Furnished) -> bool:
 
 
 def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
-    """No user, no token of one or of a notebook, no forged request, and nobody past the proxy; who
-    is no administrator any more is out at once.
+    """No user, no token of a user or a notebook, no forged request, and no request that bypasses
+    the proxy gets access; a former administrator loses it at once.
     """
     guest = hub.newcomer("guest", "--admin")
     theirs = Console(guest)
@@ -195,7 +196,7 @@ def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
 
 
 def by_token(hub: Hub, text: str) -> int:
-    """How the list of clusters is answered that is asked for with a token."""
+    """Return the answer to a request with a token for the list of clusters."""
     with requests.Session() as session:
         session.trust_env = False
         where = hub.url("services/admin/api/clusters")

@@ -1,7 +1,7 @@
 """The interface of a backend; `tests/unit/backends/test_contract*.py` tests all of them.
 
-A backend stores runs and makes the world match them. It never interprets user input (the faces and
-the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
+A backend stores runs and makes the world match them. It never interprets user input (the interfaces
+and the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
 synchronous and thread-safe, answer from the record rather than from this process's memory, and
 raise only `TFClusterError`s.
 """

@@ -26,13 +26,13 @@ _LONGEST = 64 * 1024
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""Where the task notes when its log grew, and the format of a record, as in runtime/output.py."""
+"""File of the times at which a log grew, and its record format, as in runtime/output.py."""
 _RECORDS = 4096
 """Records of times that are read together."""
 
 
 class RecordedTimes:
-    """When the lines of the log at `path` were printed; query offsets in ascending order."""
+    """The times of the lines in the log at `path`; query offsets in ascending order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.parent / TIMES_FOLDER / path.name

@@ -53,7 +53,7 @@ def run_numbers(folder: Path) -> list[int]:
 def next_number(used: Collection[int]) -> int:
     """Return the number of a cluster's next run; `used` are all numbers ever used."""
     number = max(used, default=0) + 1
-    if number > MOST_RUNS:  # created by somebody else: no run's number has more digits
+    if number > MOST_RUNS:  # created by another program: no run's number has more digits
         number = next(free for free in itertools.count(1) if free not in used)
     return number
 

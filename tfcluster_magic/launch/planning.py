@@ -438,7 +438,7 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
 
 
 class LaunchTarget(Protocol):
-    """Where a launch would run, as far as a dry run needs it; every backend is one."""
+    """The part of a backend that a dry run of a launch needs."""
 
     def preflight(self, spec: Spec) -> Preflight:
         """Return everything that prevents `spec` now. Creates nothing."""

@@ -28,7 +28,7 @@ def quota_keys(resource: str) -> set[str]:
 
 
 class TaskDemand(Model, frozen=True):
-    """What one task requests, and its limits."""
+    """The requests of one task, and its limits."""
 
     requests: Amounts = {}
     limits: Amounts = {}

@@ -48,7 +48,7 @@ class ClaimFacts(Model, frozen=True):
 
 
 class NamespaceObjects(Model, frozen=True):
-    """What a run may name in its namespace; None if unknown.
+    """The objects that a run may name in its namespace; None if unknown.
 
     `secrets` are those labelled for tasks, with their type; `asked_for_secrets` says that the
     operator read them. `classes` are the storage classes.

@@ -41,7 +41,7 @@ _PARTS = 1000
 
 Whole = dict[str, int]
 Placement = dict[TaskType, dict[int, int]]
-"""How many tasks of a type are on which node, by its position."""
+"""The number of tasks of a type on each node, by the node's position."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _size(node: Whole) -> tuple[int, int, int]:
 # The fit of a run in quotas, LimitRanges and on nodes.
 
 DemandByType = Mapping[TaskType, tuple[int, TaskDemand]]
-"""How many tasks of each type, and what each requests."""
+"""The number of tasks of each type, and the requests of each."""
 
 
 class NodeCapacity(Model, frozen=True):
@@ -167,7 +167,7 @@ class NodeCapacity(Model, frozen=True):
 
 
 class NamespaceCapacity(Model, frozen=True):
-    """Where a run would run; `held` is what the namespace's own runs use, for messages."""
+    """The place of a run; `held` is the use by the namespace's own runs, for messages."""
 
     nodes: tuple[NodeCapacity, ...] | None = None
     quotas: tuple[NamespaceQuota, ...] = ()
@@ -198,7 +198,7 @@ class Shortage:
 
     @property
     def message(self) -> Message:
-        """What is left, as a part of a message."""
+        """The free amount, as a part of a message."""
         if not self.key:
             return Message("NotOnSingleNodes")
         told = {

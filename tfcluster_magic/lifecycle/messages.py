@@ -296,7 +296,7 @@ _FLAG_REFUSED = re.compile(
     r"|error: argument -|Invalid value for|unexpected extra argument|flag --\S+: ",
     re.IGNORECASE,
 )
-"""What argparse, optparse, absl, click, getopt, fire and shells print for a flag they refuse."""
+"""Messages of argparse, optparse, absl, click, getopt, fire and shells for a refused flag."""
 
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
@@ -500,7 +500,7 @@ def healing(
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
-    """Return whether training cannot go on without this task: it has the variables, or leads."""
+    """Return whether training needs this task, as it does the chief and parameter servers."""
     leader = "chief-0" if spec.replicas.chief.count else "worker-0"
     return task.startswith("ps-") or task == leader
 
@@ -702,7 +702,7 @@ def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
 
 
 def idle_timeout(limit: float, since: float) -> Message:
-    """Say that nobody used the servers."""
+    """Return the message that the servers were not used."""
     return Message("IdleTimeout", {"time": limit, "since": since})
 
 

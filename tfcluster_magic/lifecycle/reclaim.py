@@ -73,7 +73,7 @@ def evaluator_outcome(turn: Turn) -> Message | None:
 
 
 def _note_evaluators(turn: Turn) -> None:
-    """Record for an evaluator that is stopped now whether it had anything left to do."""
+    """Record whether an evaluator that is stopped now had work left."""
     for task in turn.alive(turn.evaluators):
         seen = turn.current(task)
         if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:

@@ -200,7 +200,7 @@ class Accountant(BackgroundThread):
                 self._forget_numbers(namespace, told)
 
     def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
-        """Forget the numbers that are written: a tenant may delete runs of ever new names."""
+        """Forget the numbers that are written: a tenant may delete runs of many names."""
         known = self._numbers.get(namespace, {})
         for cluster, number in noted:
             if known.get(cluster) == number:
@@ -251,7 +251,7 @@ class Accountant(BackgroundThread):
             self.sampler.forget(uid)
 
     def _read_again(self, namespace: str, book: NamespaceLedger) -> None:
-        """Read again a ledger that somebody else changed or deleted."""
+        """Read again a ledger that another client changed or deleted."""
         where = path("configmaps", self._home, hour_ledgers.ledger_name(namespace))
         try:
             self._take(self._api.get(where))

@@ -113,7 +113,7 @@ class _RunDiagnosis:
 
 @dataclass
 class _RunQuiets:
-    """What the logs say of a run's running tasks, by pod uid. Each entry holds the monotonic time
+    """Facts from the logs of a run's running tasks, by pod uid. Each entry has the monotonic time
     of the read, and since when the task does nothing.
     """
 

@@ -183,7 +183,7 @@ def _probe_result(pod: Object) -> str:
 
 SERVER, CLIENT = "server", "client"
 OPEN, SHUT = "open", "shut"
-"""What the client reports of the denied port."""
+"""The client's reports about the denied port."""
 ALLOWED, DENIED = 2222, 2223
 DEADLINE = 270
 

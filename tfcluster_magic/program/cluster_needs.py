@@ -297,6 +297,6 @@ def _passed_over(code: RunningCode) -> set[int]:
 
 
 def _is_environment(node: ast.AST) -> bool:
-    """Return whether it is an entry of `os.environ`, or a call that sets some."""
+    """Return whether a node is an entry of `os.environ`, or a call of one of its methods."""
     whole = node.value if isinstance(node, ast.Subscript) else node
     return isinstance(node, (ast.Subscript, ast.Call)) and "environ" in ast.unparse(whole)

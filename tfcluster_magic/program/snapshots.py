@@ -418,8 +418,8 @@ def keep_snapshot(
 
 @contextmanager
 def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Show other launches that this one uses `folder`; yield a function that tells if none else
-    does.
+    """Mark `folder` as used by this launch; yield a function that returns whether no other uses
+    it.
     """
     fd = -1
     with suppress(OSError):  # the writer will report why it cannot write there

@@ -25,7 +25,7 @@ DEFAULT_MEMORY = "1Gi"
 
 
 class Quota(Model, frozen=True):
-    """What all tasks of a user may use at once; None means no limit."""
+    """The limits of all tasks of a user at the same time; None means no limit."""
 
     cpu: float | None = None
     memory: str | None = None

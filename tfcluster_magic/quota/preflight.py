@@ -25,7 +25,7 @@ class Limit(Model, frozen=True):
 
 
 class Options(Model, frozen=True):
-    """What a launch can ask for, and what fits now; forms are generated from it."""
+    """The options of a launch, and the free resources; forms are generated from them."""
 
     backend: str
     cpu: Limit

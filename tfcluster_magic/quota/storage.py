@@ -69,7 +69,7 @@ def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
 
 
 def warnings(volumes: Iterable[FolderUsage]) -> list[str]:
-    """What will soon be full."""
+    """Return a warning for each folder that will soon be full."""
     text = _("your {name} folder holds {held}: when it is full, nothing new starts. {what}")
     return [
         text.format(name=each.name, held=_fill_text(each), what=what_to_do(each))
@@ -79,7 +79,7 @@ def warnings(volumes: Iterable[FolderUsage]) -> list[str]:
 
 
 def what_to_do(volume: FolderUsage) -> str:
-    """How to make room, with what would make most of it."""
+    """Return the remedy for a full folder, with its largest contents."""
     largest = volume.largest[:_MOST_NAMED]
     most = ", ".join(f"{part.name} {format_bytes(part.used)}" for part in largest)
     if largest and largest[0].run:

@@ -56,7 +56,7 @@ ENDING_TIMEOUT = 30.0
 
 
 class Until(enum.Enum):
-    """What to wait for."""
+    """The goal of a wait."""
 
     READY = "all tasks are up"
     END = "the run has ended"
@@ -241,7 +241,7 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """How many bytes a single file and the small files beside it may have together. A limit
+        """Maximum bytes of a single file together with the small files beside it. A limit
         keeps those files from excluding a backend that takes only what fits into a record.
         """
         from ..program import INLINE_BYTES

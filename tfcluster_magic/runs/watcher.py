@@ -33,7 +33,7 @@ SILENCE_LIMIT = 3.0
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """What is known of a run: its record, its progress, its silent tasks, an outage, and why it
+    """The known state of a run: its record, progress, silent tasks, an outage, and why it
     could not be deleted.
     """
 
@@ -190,7 +190,7 @@ class RunWatcher:
                 self._tell(ended, cluster.metadata.name, replace(before, cluster=cluster))
 
     def _check_outage(self, ended: threading.Event) -> None:
-        """Check whether requests are carried out, if any run needs that."""
+        """Check for an outage of the operator if any run waits for it."""
         away = self._manager.outage(known.cluster for known in self.known().values())
         with self._lock:
             if away == self._away or ended.is_set():

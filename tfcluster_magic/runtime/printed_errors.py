@@ -553,7 +553,7 @@ def _command_line(lines: list[str], number: int, folder: str) -> PrintedError | 
         read.error = re.sub(r"^(?:exec: |\d+ )", "", match["said"]).strip()
         read.place = _place([(match["file"], int(match["line"]))], folder)
         while read.end < len(lines) and SHELL.match(lines[read.end]) and "`" in lines[read.end]:
-            read.end += 1  # the line that it could not read
+            read.end += 1  # the shell quotes the line with the syntax error
     elif USAGE.match(line):
         read.error = line
     elif match := FLAGS.match(line):

@@ -529,7 +529,7 @@ class _ListedFiles(io.BytesIO):
 
 
 LISTED, LISTED_BYTES = b"PK\1\2", 46
-"""How an entry begins in the list of a .zip, and its bytes before its name. Ref:
+"""The signature of an entry in a .zip's list, and its bytes before its name. Ref:
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 """
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# An open port raises no event: look every so many seconds, for the first so many.
+# An open port raises no event, so it is polled: (until this second, at this interval).
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
 # The supervisor or kubelet kills us after the same grace period: be this much earlier, to report
 # the exit.

@@ -472,7 +472,7 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            self._note(folder, False)  # `keep_written` keeps other files on deletion of the record
+            self._note(folder, False)  # `keep_written` keeps those in `dir`
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)
         link = os.path.join(place, os.path.basename(path))

@@ -43,7 +43,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 """Names of claims, secrets and storage classes: DNS subdomains (RFC 1123)."""
 MOUNT_PATTERN = r"^/[^:\x00-\x1f]+$"
-"""Where a volume may be mounted: Kubernetes allows no colon."""
+"""Pattern of a volume's mount path: Kubernetes allows no colon."""
 MOUNT_OR_NOTHING = r"^(/[^:\x00-\x1f]+)?$"
 SUB_PATH_PATTERN = r"^([^/:\x00-\x1f][^:\x00-\x1f]*)?$"
 ANNOTATION_PATTERN = (
@@ -163,7 +163,7 @@ PositiveSeconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
 
 
 class Mode(str, enum.Enum):
-    """What builds the graph: each worker's program, or the notebook."""
+    """The builder of the graph: each worker's program, or the notebook."""
 
     BETWEEN_GRAPH = "between-graph"
     IN_GRAPH = "in-graph"
@@ -179,7 +179,7 @@ class TaskType(str, enum.Enum):
 
 
 class Resources(Model, frozen=True):
-    """What one task may use. None means no limit of its own."""
+    """The limits of one task. None means no limit of its own."""
 
     cpu: (
         Annotated[
@@ -256,7 +256,7 @@ class ProgramKind(str, enum.Enum):
 
 
 class Program(Model, frozen=True):
-    """What tasks run. Written by hand, it is one of `inline`, `command`, `path` and `url`.
+    """The program of the tasks. Written by hand, it is `inline`, `command`, `path` or `url`.
 
     A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
@@ -380,7 +380,7 @@ class Program(Model, frozen=True):
 
 
 class ServerKind(str, enum.Enum):
-    """What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server."""
+    """The server of an In-Graph task: TensorFlow's C API, or tf.distribute.Server."""
 
     NATIVE = "native"
     PYTHON = "python"
@@ -417,7 +417,7 @@ def flag_key(name: str) -> str:
 
 
 class SuccessPolicy(str, enum.Enum):
-    """Whose success ends a Between-Graph run."""
+    """The tasks whose success ends a Between-Graph run."""
 
     ALL = "all"
     CHIEF = "chief"
@@ -487,7 +487,7 @@ class Stop(Model, frozen=True):
 
 
 class Spec(Model, frozen=True):
-    """What the user wants."""
+    """The desired state of a cluster."""
 
     mode: Annotated[
         Mode, Meta(description="who drives: each worker's program, or one notebook (in-graph)")
@@ -533,7 +533,7 @@ class Spec(Model, frozen=True):
 
     @property
     def success_policy(self) -> SuccessPolicy:
-        """Whose success ends the run: as requested, else the chief's if there is one."""
+        """The tasks whose success ends the run: as requested, else the chief if there is one."""
         chief = SuccessPolicy.CHIEF if self.replicas.chief.count else SuccessPolicy.ALL
         return self.lifecycle.success_policy or chief
 

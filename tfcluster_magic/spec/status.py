@@ -122,7 +122,7 @@ class FoundCheckpoint(Model, frozen=True):
 
 
 class TaskExit(Model, frozen=True):
-    """How one task ended: what the runtime's termination message says, on any backend."""
+    """The end of one task, from the runtime's termination message on any backend."""
 
     cause: Cause
     finished_at: Annotated[float, Meta(description="when it ended, in seconds since 1970")]
@@ -202,7 +202,7 @@ class Event(Model, frozen=True):
 
 
 class Reclaimed(Model, frozen=True):
-    """What was released, and when."""
+    """The released resources, and the time."""
 
     at: Annotated[float, Meta(description="when it was given back")]
     tasks: Annotated[tuple[str, ...], Meta(description="the tasks that gave it back")]
@@ -212,7 +212,7 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """How long tasks have used what they request; see `quota.ledger`."""
+    """The time for which tasks have had their requests; see `quota.ledger`."""
 
     at: Annotated[float, Meta(description="up to when `days` counts")]
     holding: Annotated[

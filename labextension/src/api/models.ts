@@ -13,7 +13,7 @@ export type ProgramKind = 'cell' | 'command' | 'file' | 'folder' | 'inline' | 'l
  */
 export type PassFlags = 'addresses' | 'all' | 'none';
 /**
- * What an In-Graph task runs: TensorFlow's C API, or tf.distribute.Server.
+ * The server of an In-Graph task: TensorFlow's C API, or tf.distribute.Server.
  */
 export type ServerKind = 'native' | 'python';
 /**
@@ -88,7 +88,7 @@ export interface Metadata {
   note?: string;
 }
 /**
- * What the user wants.
+ * The desired state of a cluster.
  */
 export interface Spec {
   mode?: Mode;
@@ -129,7 +129,7 @@ export interface Replicas {
   resources?: Resources;
 }
 /**
- * What one task may use. None means no limit of its own.
+ * The limits of one task. None means no limit of its own.
  */
 export interface Resources {
   cpu?: number | null;
@@ -170,7 +170,7 @@ export interface Replicas3 {
   resources?: Resources;
 }
 /**
- * What tasks run. Written by hand, it is one of `inline`, `command`, `path` and `url`.
+ * The program of the tasks. Written by hand, it is `inline`, `command`, `path` or `url`.
  *
  *     A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
  *     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
@@ -483,7 +483,7 @@ export interface TaskFailure {
   exit: TaskExit;
 }
 /**
- * How one task ended: what the runtime's termination message says, on any backend.
+ * The end of one task, from the runtime's termination message on any backend.
  */
 export interface TaskExit {
   cause: Cause;
@@ -636,7 +636,7 @@ export interface Event {
   messages?: Message[];
 }
 /**
- * What was released, and when.
+ * The released resources, and the time.
  */
 export interface Reclaimed {
   /**
@@ -661,7 +661,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * How long tasks have used what they request; see `quota.ledger`.
+ * The time for which tasks have had their requests; see `quota.ledger`.
  */
 export interface Usage {
   /**

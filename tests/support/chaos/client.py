@@ -151,7 +151,7 @@ def begin(wish: dict[str, Any]) -> tuple[int, int]:
 
 
 def end(pid: int, hear: int) -> dict[str, Any]:
-    """Return the result of a request; without one, that the client was killed."""
+    """Return the result of a request, which says so if the client was killed."""
     with open(hear, "rb") as file:
         told = file.read()
     os.waitpid(pid, 0)

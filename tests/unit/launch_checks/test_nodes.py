@@ -33,7 +33,7 @@ def node(name: str = "node-1", ready: str = "True", **spec: Any) -> dict[str, An
 def capacities(
     found: list[dict[str, Any]], pods: list[BoundPod], policy: Policy
 ) -> tuple[NodeCapacity, ...]:
-    """What nodes and pods leave, as the operator works it out."""
+    """Return the free resources of nodes, as the operator computes them."""
     nodes = [read_task_node(each, policy) for each in found]
     return node_capacities([each for each in nodes if each is not None], pods)
 

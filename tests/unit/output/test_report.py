@@ -1,4 +1,4 @@
-"""What people and programs see of a run."""
+"""Reports of a run for users and programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PROGRESS = Progress(step=300, total=1000, steps_per_second=2.5, loss=0.25, eta_s
 
 
 def cluster(name: str = "digits", **status: object) -> TFCluster:
-    """A run of 2 workers and 1 parameter server."""
+    """Return a run of 2 workers and 1 parameter server."""
     state = {"phase": Phase.RUNNING, "reason": Reason.RUNNING, "message": "3 tasks are running."}
     state |= {
         "counts": {
@@ -79,7 +79,7 @@ def test_the_json_of_a_run_reads_back_as_the_same_run() -> None:
 
 
 def test_yaml_says_what_json_says() -> None:
-    """`-o yaml` and `-o json` hold the same data."""
+    """`-o yaml` and `-o json` have the same data."""
     run = cluster()
 
     assert yaml.safe_load(document(run, "yaml")) == json.loads(document(run, "json"))
@@ -91,7 +91,7 @@ def test_a_list_as_names_is_one_name_a_line() -> None:
 
 
 def test_status_begins_with_one_sentence_and_has_a_row_for_each_task() -> None:
-    """A person reads first what is going on, then who does what."""
+    """The status of a run starts with its message, followed by its tasks."""
     text = report.status(cluster(), now=NOW)
 
     assert text.startswith("digits-2 Running: 3 tasks are running.\n")
@@ -120,21 +120,21 @@ def test_a_failed_task_has_its_last_words_in_its_row() -> None:
 
 
 def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
-    """Where the record only counts, status claims no more than the counts."""
+    """If the record only has counts, status shows only these."""
     run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
 
     assert "worker-0, worker-1  1 Running, 1 Succeeded" in report.status(run, now=NOW)
 
 
 def test_status_says_what_was_reclaimed_and_when() -> None:
-    """Freed resources are told with their time."""
+    """Freed resources are shown with their time."""
     freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)
 
     assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
 
 
 def test_reclaimed_tasks_are_not_missing() -> None:
-    """A run that succeeded is complete, though its parameter servers have been given back."""
+    """A run that succeeded is complete, though its parameter servers were reclaimed."""
     done = {
         "worker": TypeCounts(desired=2, succeeded=2),
         "ps": TypeCounts(desired=1, stopped=1),
@@ -145,7 +145,7 @@ def test_reclaimed_tasks_are_not_missing() -> None:
 
 
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
-    """Control characters of a program's last words never reach a terminal by status or list."""
+    """Control characters in a program's last lines never reach a terminal by status or list."""
     run = cluster(
         message="bad \x1b[2J\x07thing\r\nline",
         events=(Event(at=NOW, reason="x", message="\x1b]0;title\x07"),),
@@ -177,7 +177,7 @@ def test_html_escapes_everything_that_is_not_ours() -> None:
 
 
 def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
-    """Text, HTML with its time, and for the Lab extension what a page gets from the server."""
+    """The bundle has text, HTML with its time, and the server's JSON for the Lab extension."""
     made = run_bundle(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
     drawn = made[MIME_TYPE]
 
@@ -191,7 +191,7 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
 
 
 def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
-    """The panel's card says since when a run is on, and not for how long; one that is kept does."""
+    """The panel's card says since when a run is active, not for how long; a stored card does."""
     run = cluster(started_at=NOW - 50)
 
     assert " for 50s" not in report.run_card(run)
@@ -201,7 +201,7 @@ def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment()
 
 
 def failed_run(*printed: str) -> TFCluster:
-    """A run whose worker-1 failed after it printed these lines, and took worker-0 with it."""
+    """Return a run whose worker-1 failed after printing these lines, followed by worker-0."""
     ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=printed)
     other = msgspec.structs.replace(ended, last_lines=("it lost a peer",), follows=True)
     return cluster(
@@ -220,8 +220,8 @@ def failed_run(*printed: str) -> TFCluster:
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
-    """Without extension and server one reads phase, time with its zone, reason, last figures, and
-    the last lines of the task that failed first, without TensorFlow's own.
+    """Without extension and server a notebook shows phase, time with its zone, reason, last
+    metrics, and the last lines of the task that failed first, without TensorFlow's own.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
     lines = [f"line {number}" for number in range(20)]
@@ -244,7 +244,7 @@ def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> N
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
-    """Who reads a saved notebook is told that the run may have changed, and what shows it."""
+    """A stored notebook says that the run may have changed, and which command shows it."""
     kept = run_bundle(cluster())[form]
 
     assert "It may have changed since" in kept
@@ -253,7 +253,7 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
-    """The bundle stays small beside a large program, and a diverged loss does not break it."""
+    """The bundle stays small for a large program, and a diverged loss does not break it."""
     program = Program(
         kind=ProgramKind.CELL,
         source="cell",
@@ -279,7 +279,7 @@ def test_every_line_of_the_stream_names_its_task() -> None:
 
 
 def test_a_progress_bar_is_shown_as_its_last_state() -> None:
-    """A line that rewrites itself with carriage returns does not wipe out its prefix."""
+    """A line that rewrites itself with carriage returns does not overwrite its prefix."""
     show = Prefixer(["worker-0"], PLAIN)
 
     assert show(LogLine("worker-0", "1/3\r2/3\r3/3\r")) == "worker-0 | 3/3"
@@ -299,21 +299,21 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
     ],
 )
 def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
-    """What a program prints cannot wipe the screen, set the title or fill the clipboard."""
+    """Output of a program cannot clear the screen, set the title or fill the clipboard."""
     show = Prefixer(["w"], Paint(enabled=False))
 
     assert show(LogLine("w", printed)) == f"w | {shown}"
 
 
 def test_no_cell_of_a_spreadsheet_is_a_formula() -> None:
-    """Whatever a name begins with, a spreadsheet shows it as text."""
+    """A spreadsheet shows any name as text."""
     for name in ("=1+1", "+1", "-1", "@A1", " =1", "\t=1", "\r=1"):
         assert spreadsheet_cell(name).startswith("'")
     assert spreadsheet_cell("ada\x1b[2J") == "ada"
 
 
 def test_without_prefix_a_line_is_as_it_was_printed() -> None:
-    """`--no-prefix` changes nothing."""
+    """`--no-prefix` prints lines unchanged."""
     assert Prefixer(["w"], PLAIN, prefix=False)(LogLine("w", " a\rb ")) == " a\rb "
 
 
@@ -326,7 +326,7 @@ def test_tasks_have_colours_of_their_own() -> None:
 
 
 def test_list_is_cut_to_the_terminal_and_only_there() -> None:
-    """A long reason is cut on a terminal and whole in a pipe."""
+    """A long reason is cut on a terminal and complete in a pipe."""
     run = cluster(message="word " * 60)
 
     assert max(map(width, report.listing([run], now=NOW, most=80).splitlines())) <= 80
@@ -343,7 +343,7 @@ def test_age_is_rough(seconds: float, shown: str) -> None:
 
 
 def test_wide_characters_take_two_columns() -> None:
-    """A table with Chinese text stays in columns."""
+    """A table with Chinese text stays aligned."""
     lines = table(("A", "B"), [("数字", "x"), ("ab", "y")]).splitlines()
 
     assert {
@@ -358,7 +358,7 @@ def test_clean_leaves_text_alone() -> None:
 
 
 def test_options_say_what_is_free() -> None:
-    """Every resource has what is free and what there is."""
+    """Every resource is shown with its free and total amount."""
     gib = 2.0**30
     text = report.options(
         Options(

@@ -1,4 +1,4 @@
-"""Which lines are TensorFlow's own remarks, in shells and in JupyterLab."""
+"""TensorFlow's own log lines, in shells and in JupyterLab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWIN = ROOT / "labextension" / "src" / "logs" / "noise.ts"
 
 
 def test_the_page_hides_the_same() -> None:
-    """What JupyterLab hides is what a shell hides."""
+    """JupyterLab hides the same lines as a shell."""
     assert (
         tuple(re.findall(r"^  /(\^.*)/,?$", TWIN.read_text(), re.MULTILINE))
         == TENSORFLOW_LOG_PATTERNS
@@ -29,7 +29,7 @@ def test_the_page_hides_the_same() -> None:
     ],
 )
 def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
-    """Both of its forms are known, and what it says before it has one."""
+    """Both forms of its C++ log lines are recognised, and its lines before logging starts."""
     assert is_tensorflow_log(line)
 
 
@@ -46,5 +46,5 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
     ],
 )
 def test_errors_and_the_programs_words_are_none(line: str) -> None:
-    """What may matter is never hidden, such as for whom TensorFlow waits."""
+    """Lines that may matter are never hidden, such as those that name a missing task."""
     assert not is_tensorflow_log(line)

@@ -1,4 +1,4 @@
-"""What becomes of a cell's body, as the program."""
+"""The body of a cell as the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfcluster_magic.spec import ProgramKind
 
 
 def cell_refusal(text: str, here: Path, workspace: Path) -> str:
-    """The message with which a cell is refused."""
+    """Return the message with which a cell is refused."""
     with pytest.raises(InvalidRequest) as caught:
         snapshot_cell(text, workspace=workspace, cwd=here)
     assert [problem.field for problem in caught.value.problems] == ["program"]
@@ -50,7 +50,7 @@ def test_cell_runs_with_the_modules_beside_the_notebook(
 def test_traceback_of_a_cell_has_the_line_of_the_cell(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """Line numbers in a task's traceback are those that the notebook shows for the cell."""
+    """Line numbers in a task's traceback are those of the cell in the notebook."""
     text = "from __future__ import annotations\n1 / 0\n"
     program, _ = snapshot_cell(text, workspace=workspace, cwd=here)
     materialise(program, tmp_path / "program", workspace)
@@ -83,7 +83,7 @@ def test_traceback_of_a_cell_has_the_line_of_the_cell(
 def test_cell_that_no_task_can_run_is_refused(
     text: str, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty cell, a syntax error and lines only IPython understands are refused by line."""
+    """An empty cell, a syntax error and lines for IPython are refused with their line."""
     assert says in cell_refusal(text, here, workspace)
 
 
@@ -95,7 +95,7 @@ def test_percent_in_text_is_no_magic(here: Path, workspace: Path) -> None:
 
 
 def test_cell_that_uses_the_notebooks_names_is_warned_of(here: Path, workspace: Path) -> None:
-    """Names that the cell does not define are told with the lines that use them."""
+    """Names that the cell does not define cause a warning with their lines."""
     _, warnings = snapshot_cell("x = 1\nprint(x, data)\n", workspace=workspace, cwd=here)
     assert " | ".join(warnings) == (
         "the cell uses data (line 3) which it does not define: "
@@ -111,7 +111,7 @@ def test_cell_that_uses_the_notebooks_names_is_warned_of(here: Path, workspace: 
 def test_names_of_a_notebook_are_none_of_a_task(
     here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel has `display` among its built-in names; a task has not, which is told there, too."""
+    """`display` is a built-in name of a kernel, not of a task, and causes that warning."""
     from pyflakes import checker
 
     known = checker.builtin_vars | {"display", "get_ipython"}

@@ -1,4 +1,4 @@
-"""What is taken from a URL that a user names as the program, with a real server behind it."""
+"""Downloads of a URL that a user names as the program, from a real server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support.web_site import TRAIN, Site, site, tarred, zipped
 from tfcluster_magic.program import materialise, snapshot
 from tfcluster_magic.spec import Program, ProgramKind
 
-__all__ = ["site"]  # a fixture, as if written here
+__all__ = ["site"]  # a fixture of another module
 
 
 def take(url: str, folder: Path, **more: object) -> Program:
-    """A snapshot without warnings."""
+    """Take a snapshot, and check that it has no warnings."""
     program, warnings = snapshot(url, workspace=folder / "ws", cwd=folder, **more)  # type: ignore[arg-type]
     assert warnings == ()
     return program
@@ -35,7 +35,7 @@ def test_file_of_a_url(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("as_fragment", [True, False])
 def test_right_checksum_is_accepted(site: Site, tmp_path: Path, as_fragment: bool) -> None:
-    """A download with the checksum that was asked for is taken, however it was asked for."""
+    """A download with the given checksum is accepted, in any form of the checksum."""
     url = site.add("/train.py", TRAIN)
     checksum = hashlib.sha256(TRAIN).hexdigest().upper()
     if as_fragment:
@@ -47,14 +47,16 @@ def test_right_checksum_is_accepted(site: Site, tmp_path: Path, as_fragment: boo
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirect_is_followed(site: Site, tmp_path: Path, code: int) -> None:
-    """Redirects to http are followed, and the file may get its suffix there."""
+    """Redirects to http are followed, and the file may get its suffix from the target."""
     site.add("/v2/train.py", TRAIN)
     assert take(site.redirect("/latest", "/v2/train.py", code), tmp_path).entrypoint == "train.py"
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tgz"])
 def test_archive_is_a_folder(site: Site, tmp_path: Path, kind: str) -> None:
-    """An archive is taken like a folder: its one outer folder removed, executables kept."""
+    """An archive is treated like a folder: its single outer folder is removed, executables are
+    kept.
+    """
     files = {
         "job-main/run.sh": b"python train.py\n",
         "job-main/train.py": TRAIN,
@@ -74,7 +76,7 @@ def test_archive_is_a_folder(site: Site, tmp_path: Path, kind: str) -> None:
 
 
 def test_archive_of_loose_files(site: Site, tmp_path: Path) -> None:
-    """An archive whose files lie at its top is taken as it is, `./` in front or not."""
+    """An archive with files at its top is unpacked as it is, with or without `./` in front."""
     body = tarred({"./main.py": TRAIN, "pkg/__init__.py": b""})
     assert set(take(site.add("/job.tar.gz", body), tmp_path).files or ()) == {
         "main.py",

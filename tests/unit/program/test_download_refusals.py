@@ -1,4 +1,4 @@
-"""What is refused of a URL that a user names as the program, with a real server behind it."""
+"""Refusals of a URL that a user names as the program, from a real server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from support.web_site import TRAIN, Handler, Site, site, tarred, zipped
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.program import snapshot
 
-__all__ = ["site"]  # a fixture, as if written here
+__all__ = ["site"]  # a fixture of another module
 
 
 def refusal(url: str, folder: Path, **more: object) -> str:
-    """The message with which a URL is refused; it names the URL."""
+    """Return the message with which a URL is refused; check that it names the URL."""
     with pytest.raises(InvalidRequest) as caught:
         snapshot(url, workspace=folder / "ws", cwd=folder, **more)  # type: ignore[arg-type]
     (problem,) = caught.value.problems
@@ -30,7 +30,7 @@ def refusal(url: str, folder: Path, **more: object) -> str:
 
 
 def in_short(value: object) -> str | None:
-    """How a test is called: not by the bytes of its body."""
+    """Return the id of a test, without the bytes of its body."""
     return "body" if isinstance(value, bytes) else None
 
 
@@ -72,13 +72,13 @@ def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_404_is_told(site: Site, tmp_path: Path) -> None:
-    """What the server does not have is refused with URL and status."""
+    """A missing page is refused with URL and status."""
     message = refusal(f"{site.url}/gone.py", tmp_path)
     assert f"got '{site.url}/gone.py'; the server answered 404 (Not Found)" in message
 
 
 def test_nobody_listens_is_told(tmp_path: Path) -> None:
-    """A server that is not there is told in one sentence."""
+    """A server that is not running is reported in one sentence."""
     assert "could not be reached: Connection refused" in refusal(
         "http://127.0.0.1:1/train.py", tmp_path
     )
@@ -98,14 +98,14 @@ def test_endless_redirect_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_too_large_by_its_own_word(site: Site, tmp_path: Path) -> None:
-    """A file whose length is above the limit is refused before it is downloaded."""
+    """A file whose Content-Length is above the limit is refused before it is downloaded."""
     url = site.add("/train.py", b"", {"Content-Length": str(3 * 1024**3)})
     assert "it has 3072 MiB, and the limit is 50 MiB" in refusal(url, tmp_path)
 
 
 @pytest.mark.parametrize("chunked", [True, False])
 def test_too_large_without_a_word(site: Site, tmp_path: Path, chunked: bool) -> None:
-    """A file that says no length is cut off at the limit, however much the server sends."""
+    """A file without Content-Length is cut off at the limit, however much the server sends."""
     sent = 0
 
     def endless(request: Handler) -> None:
@@ -126,7 +126,7 @@ def test_too_large_without_a_word(site: Site, tmp_path: Path, chunked: bool) -> 
 
 
 def drip_body(request: Handler, over: threading.Event) -> None:
-    """Send a byte now and then, for ever."""
+    """Send a byte now and then, forever."""
     request.send_response(200)
     request.send_header("Content-Length", "1000")
     request.end_headers()
@@ -135,7 +135,7 @@ def drip_body(request: Handler, over: threading.Event) -> None:
 
 
 def drip_headers(request: Handler, over: threading.Event) -> None:
-    """Send a byte of a header now and then, for ever."""
+    """Send a byte of a header now and then, forever."""
     request.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
     while not over.wait(0.05):
         request.wfile.write(b"x")
@@ -157,19 +157,19 @@ def test_slow_server_is_given_up(
 
 
 def test_broken_download_is_refused(site: Site, tmp_path: Path) -> None:
-    """A download that ends before its length is refused, and never run in part."""
+    """A download that ends before its length is refused, and never partly run."""
     url = site.add("/train.py", TRAIN, {"Content-Length": "1000"})
     assert "broke off after 15 bytes" in refusal(url, tmp_path)
 
 
 def test_answer_that_is_not_http(site: Site, tmp_path: Path) -> None:
-    """A server that speaks something else is told in one sentence."""
+    """A server with another protocol is reported in one sentence."""
     site.pages["/train.py"] = lambda request: request.wfile.write(b"220 ready\r\n") and None
     assert "the server's answer is not HTTP" in refusal(f"{site.url}/train.py", tmp_path)
 
 
 def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
-    """The page that shows a file, instead of the file, is refused with what to use."""
+    """A page that shows a file, instead of the file, is refused with the right URL's form."""
     url = site.add("/blob/main/train.py", b"\n<!DOCTYPE html>\n<html>")
     assert "use the address of the raw file" in refusal(url, tmp_path)
 
@@ -212,7 +212,7 @@ def test_download_that_cannot_run_is_refused(
 
 
 def understated(body: bytes) -> bytes:
-    """The zip with its central directory saying that each file has one byte."""
+    """Return the zip with a central directory that says that each file has one byte."""
     at = body.index(b"PK\1\2") + 24
     return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
 
@@ -230,6 +230,6 @@ def understated(body: bytes) -> bytes:
 def test_archive_that_unpacks_to_too_much_is_refused(
     site: Site, tmp_path: Path, path: str, body: bytes, says: str
 ) -> None:
-    """A small archive of something huge is refused at the limit, whatever its headers say."""
+    """A small archive with huge contents is refused at the limit, whatever its headers say."""
     assert len(body) < 100_000
     assert says in refusal(site.add(path, body), tmp_path, limit_bytes=100_000)

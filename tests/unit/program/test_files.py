@@ -1,4 +1,4 @@
-"""What becomes of a file that a user names as the program."""
+"""A file that a user names as the program."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def test_script_brings_the_programs_that_it_names(here: Path, workspace: Path) -
 
 
 def test_link_to_a_file_is_followed_as_python_does(here: Path, workspace: Path) -> None:
-    """A link to a program is taken with the modules beside the file that it leads to."""
+    """A link to a program is copied with the modules next to its target."""
     write(here, {"real/train.py": "import model\n", "real/model.py": "x = 1\n"})
     (here / "go.py").symlink_to("real/train.py")
     assert set(contents(take("go.py", here, workspace))) == {"train.py", "model.py"}
 
 
 def test_missing_module_is_a_warning(here: Path, workspace: Path) -> None:
-    """A module that is neither beside the program nor installed is warned of, with its line."""
+    """A module that is neither next to the program nor installed causes a warning with its line."""
     write(here, {"train.py": "import json\n\nimport nowhere_to_be_found.sub\n"})
     _, warnings = snapshot("train.py", workspace=workspace, cwd=here)
     assert len(warnings) == 1
@@ -119,7 +119,7 @@ def test_missing_module_is_a_warning(here: Path, workspace: Path) -> None:
     ],
 )
 def test_optional_or_installed_module_is_no_warning(text: str, here: Path, workspace: Path) -> None:
-    """Nobody is warned of a module that is optional, installed, or looked up elsewhere."""
+    """A module that is optional, installed, or looked up elsewhere causes no warning."""
     write(here, {"train.py": text})
     take("train.py", here, workspace)
 
@@ -127,7 +127,7 @@ def test_optional_or_installed_module_is_no_warning(text: str, here: Path, works
 def test_module_of_the_working_folder_alone_is_missing(
     here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module that only this process finds, because of the folder it works in, is warned of."""
+    """A module that only this process finds, because of its working folder, causes a warning."""
     write(here, {"job/train.py": "import besides_the_notebook\n", "besides_the_notebook.py": ""})
     monkeypatch.chdir(here)
     monkeypatch.syspath_prepend("")
@@ -136,14 +136,14 @@ def test_module_of_the_working_folder_alone_is_missing(
 
 
 def test_broken_module_is_a_warning(here: Path, workspace: Path) -> None:
-    """A syntax error in an imported module is told before any task meets it."""
+    """A syntax error in an imported module is reported before any task starts."""
     write(here, {"train.py": "import model\n", "model.py": "x = 1\nx = = 2\n"})
     _, warnings = snapshot("train.py", workspace=workspace, cwd=here)
     assert warnings == ("model.py has a syntax error in line 2: invalid syntax",)
 
 
 def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
-    """A misspelt file is refused with the names that it may have meant."""
+    """A misspelt file is refused with similar names."""
     write(here, {"train.py": "x = 1\n", "eval.py": "x = 1\n"})
     message = refusal("trian.py", here, workspace)
     assert "'trian.py'" in message
@@ -171,7 +171,7 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
 def test_file_that_cannot_run_is_refused(
     name: str, content: str | bytes, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty program, one with a syntax error, and what is no program are refused."""
+    """An empty program, one with a syntax error, and files that are no programs are refused."""
     write(here, {name: content})
     assert says in refusal(name, here, workspace)
 
@@ -189,7 +189,7 @@ def test_file_that_cannot_run_is_refused(
     ],
 )
 def test_strange_source_is_refused(source: str, says: str, here: Path, workspace: Path) -> None:
-    """Nothing, a pipe, a broken link and the home folder are no programs."""
+    """An empty path, a pipe, a broken link and the home folder are refused."""
     os.mkfifo(here / "pipe.py")
     (here / "broken.py").symlink_to("nowhere.py")
     assert says in refusal(source, here, workspace)
@@ -197,7 +197,7 @@ def test_strange_source_is_refused(source: str, says: str, here: Path, workspace
 
 @pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", os.fsdecode(b"a\xff.py")])
 def test_strange_name_is_refused(name: str, here: Path, workspace: Path) -> None:
-    """A file whose name no record could hold, or that would spoil a terminal, has to be renamed."""
+    """A file with a name that no record can store, or with control characters, is refused."""
     (here / name).write_text("print(1)\n")
     says = refusal(name, here, workspace)
     assert "rename that file" in says
@@ -225,7 +225,7 @@ def test_one_file_above_the_limit_is_refused(here: Path, workspace: Path) -> Non
 def test_folder_of_very_many_files_is_refused(
     here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder with more files than a program has is refused without reading them."""
+    """A folder with too many files is refused without reading them."""
     monkeypatch.setattr("tfcluster_magic.program.tree.MAX_FILES", 5)
     monkeypatch.setattr("tfcluster_magic.program.tree.MAX_FILES", 5)
     write(here / "job", {"main.py": "x = 1\n", **{f"{i}.txt": "" for i in range(9)}})
@@ -239,7 +239,7 @@ def test_checksum_is_for_urls(here: Path, workspace: Path) -> None:
 
 
 def test_unreadable_file_is_refused(here: Path, workspace: Path, tmp_path: Path) -> None:
-    """A file that may not be read is refused by its name."""
+    """An unreadable file is refused by its name."""
     write(here / "job", {"main.py": "x = 1\n", "key.pem": "secret"})
     (here / "job" / "key.pem").chmod(0)
     for folder in (here, *here.parents):

@@ -1,4 +1,4 @@
-"""What becomes of a folder that a user names as the program."""
+"""A folder that a user names as the program."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_folder_is_started_by(files: list[str], entry: str, here: Path, workspac
 def test_folder_without_entry_is_refused(
     files: list[str], says: str, here: Path, workspace: Path
 ) -> None:
-    """A folder that does not say what to start is refused with what it has and what is allowed."""
+    """A folder without a clear entry point is refused with its files and the allowed names."""
     write(here / "job", dict.fromkeys(files, "x=1\n"))
     assert says in refusal("job", here, workspace)
 
 
 def test_folder_leaves_out_what_is_no_program(here: Path, workspace: Path) -> None:
-    """History, caches, environments and our own store are not copied."""
+    """History, caches, environments and the product's own store are not copied."""
     write(
         here / "job",
         {
@@ -106,7 +106,7 @@ def test_wrong_link_is_refused_by_name(target: str, says: str, here: Path, works
 
 
 def test_circle_of_two_links_is_refused(here: Path, workspace: Path) -> None:
-    """Two folders that link to each other are refused instead of walked for ever."""
+    """Two folders that link to each other are refused, not walked forever."""
     write(here / "job", {"main.py": "x = 1\n", "a/x.txt": "", "b/x.txt": ""})
     (here / "job" / "a" / "to_b").symlink_to("../b")
     (here / "job" / "b" / "to_a").symlink_to("../a")
@@ -114,7 +114,7 @@ def test_circle_of_two_links_is_refused(here: Path, workspace: Path) -> None:
 
 
 def test_socket_in_a_folder_is_a_warning(here: Path, workspace: Path) -> None:
-    """What is neither a file nor a folder is left out and told."""
+    """An entry that is neither a file nor a folder is left out and reported."""
     write(here / "job", {"main.py": "x = 1\n"})
     os.mkfifo(here / "job" / "pipe")
     program, warnings = snapshot("job", workspace=workspace, cwd=here)
@@ -123,7 +123,7 @@ def test_socket_in_a_folder_is_a_warning(here: Path, workspace: Path) -> None:
 
 
 def test_file_name_that_json_cannot_hold_is_refused(here: Path, workspace: Path) -> None:
-    """A file name that is no text is refused, with how it reads."""
+    """A file name that is not valid text is refused in a readable form."""
     write(here / "job", {"main.py": "x = 1\n"})
     (here / "job" / os.fsdecode(b"\xff.txt")).write_bytes(b"")
     assert r"'\udcff.txt'" in refusal("job", here, workspace)

@@ -1,4 +1,4 @@
-"""What a program says about the port it opens."""
+"""Whether a program opens its task's port, from its text."""
 
 from __future__ import annotations
 

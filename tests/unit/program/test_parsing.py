@@ -1,4 +1,4 @@
-"""Parsing while something else parses."""
+"""Parsing while other code parses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ CONTENT = Path(__file__).read_bytes() * 4
 
 @contextmanager
 def disturbed(times: int) -> Iterator[list[int]]:
-    """Parse something else in the middle of what is parsed now, so many times.
-
-    A collection is where Python lets others run while it makes a tree, as it does for threads.
+    """Parse something else this many times in the middle of a parse. Python runs other code in a
+    garbage collection while it builds a tree, as it does in threads.
     """
     left = list(range(times))
 
@@ -39,7 +38,7 @@ def disturbed(times: int) -> Iterator[list[int]]:
 
 
 def test_a_program_is_parsed_while_others_parse() -> None:
-    """A tree is whole although something else was parsed while it was made."""
+    """A tree is complete although something else was parsed while it was built."""
     whole = ast.dump(ast.parse(CONTENT))
 
     with disturbed(5) as left:
@@ -50,7 +49,7 @@ def test_a_program_is_parsed_while_others_parse() -> None:
 
 
 def test_an_error_that_stays_is_not_hidden() -> None:
-    """What fails each time fails in the end."""
+    """An error at each attempt is finally raised."""
     with pytest.raises(SystemError, match="always"):
         retry_parsing(_fail)
 

@@ -1,4 +1,4 @@
-"""How a program is called, and where a task runs it."""
+"""The name of a program, and the folder in which a task runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tfcluster_magic.program import default_name, materialise
     ],
 )
 def test_cluster_is_named_after_its_program(source: str, name: str, here: Path) -> None:
-    """A cluster is called after the file, the folder or the last part of the URL."""
+    """A cluster is named after the file, the folder or the last part of the URL."""
     (here / "v1.2").mkdir()
     assert default_name(source, here) == name
 
@@ -56,7 +56,7 @@ def test_no_tensorflow_is_imported() -> None:
 def test_task_runs_a_program_where_it_belongs(
     source: str, folder: str, here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A folder or script runs among its files with the task's Python, a file where the user is."""
+    """A folder or script runs in its own folder with the task's Python, a file in the user's."""
     write(
         here / "job",
         {"run.sh": 'python a.py "$@"\n', "a.py": "import os, sys\nprint(os.getcwd(), *sys.argv)\n"},

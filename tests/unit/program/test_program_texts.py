@@ -1,4 +1,4 @@
-"""What is read from a program's text: the flags that it takes, and the tasks that it asks for."""
+"""Facts from a program's text: the flags that it takes, and the tasks that it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ p.add_argument("--worker_hosts")
 
 
 def findings(program: ProgramText, here: Path, workspace: Path) -> tuple[tuple[str, ...], Findings]:
-    """The flags that a program is given, and all that its text says."""
+    """Return the flags that a program gets, and all facts from its text."""
     write(here / "job", {program.entry: program.text, **program.files})
     source = "job" if program.entry in ("run.sh", "main.py") else f"job/{program.entry}"
     made, _warnings = snapshot(source, workspace=workspace, cwd=here)
@@ -53,7 +53,7 @@ def test_a_reason_names_the_line(here: Path, workspace: Path) -> None:
 
 
 def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path) -> None:
-    """A program that is too deep to be looked at is started with nothing added."""
+    """A program that is nested too deeply to be analysed starts without additions."""
     deep = "if job == 'ps' + " + " + ".join(["'x'"] * 600) + ":\n    print(1)\n"
     chain = "if n == 0:\n    n = 1\n" + "elif n == 1:\n    n = 2\n" * 300
     for text in (f"job = 'ps'\n{deep}", f"n = 3\n{chain}"):
@@ -88,7 +88,9 @@ def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
 def test_tf_config_that_the_program_replaces_is_a_warning(
     text: str, line: int | None, here: Path, workspace: Path
 ) -> None:
-    """A launch warns of the line that replaces TF_CONFIG, unless it is made of what it was."""
+    """A launch warns of the line that replaces TF_CONFIG, unless the new value is made from the
+    old.
+    """
     write(here, {"a.py": text})
     program, warnings = snapshot("a.py", workspace=workspace, cwd=here)
     assert find_out(program, workspace).replaces_tf_config == (line and ("a.py", line))
@@ -96,7 +98,7 @@ def test_tf_config_that_the_program_replaces_is_a_warning(
 
 
 def test_a_cluster_of_its_own_asks_for_nothing(here: Path, workspace: Path) -> None:
-    """A program that replaces TF_CONFIG is given no task that it would not know of."""
+    """A program that replaces TF_CONFIG gets no tasks that its own value would not contain."""
     text = "import os\nos.environ['TF_CONFIG'] = '{}'\n" + COORDINATOR + "serve()\ntrain()\n"
     assert findings(ProgramText("", text), here, workspace)[1].wanted == {}
 
@@ -114,6 +116,6 @@ def test_a_cluster_of_its_own_asks_for_nothing(here: Path, workspace: Path) -> N
 def test_tensorflow_is_needed_where_it_is_imported(
     text: str, needed: bool, here: Path, workspace: Path
 ) -> None:
-    """A program that can start without TensorFlow does not ask for one that has it."""
+    """A program that can start without TensorFlow does not require it."""
     write(here, {"a.py": text})
     assert snapshot("a.py", workspace=workspace, cwd=here)[0].imports_tensorflow is needed

@@ -1,4 +1,4 @@
-"""Snapshots of large programs in the user's workspace, while several launches use them."""
+"""Snapshots of large programs in the user's workspace, used by several launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 @pytest.fixture
 def taken(tmp_path: Path) -> tuple[Program, Path]:
-    """A program too large for a record, and where its snapshot lies until a launch is accepted."""
+    """Take a snapshot too large for a record; return it with its place before acceptance."""
     source, scratch = tmp_path / "project", tmp_path / "scratch"
     source.mkdir()
     (source / "main.py").write_text("print('hello')\n")
@@ -33,7 +33,7 @@ def stored(large: Program) -> bool:
 
 
 def test_a_refused_launch_takes_its_snapshot_along(taken: tuple[Program, Path]) -> None:
-    """What only a refused launch has stored goes with it."""
+    """A refused launch removes the snapshot that only it has stored."""
     with suppress(Refused), keep_snapshot(*taken):
         assert stored(taken[0])
         raise Refused
@@ -41,7 +41,7 @@ def test_a_refused_launch_takes_its_snapshot_along(taken: tuple[Program, Path]) 
 
 
 def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path]) -> None:
-    """Of two launches of one program at once the refused one leaves the other's snapshot alone."""
+    """If one of two launches of a program is refused, the other's snapshot stays."""
     with suppress(Refused), keep_snapshot(*taken):
         with keep_snapshot(*taken):
             pass
@@ -50,7 +50,7 @@ def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path
 
 
 def test_a_snapshot_that_another_launch_is_taking_up_stays(taken: tuple[Program, Path]) -> None:
-    """A launch that is under way keeps the snapshot that a refused one had stored before."""
+    """A launch in progress keeps the snapshot that a refused one had stored before."""
     with ExitStack() as accepted:
         with suppress(Refused), keep_snapshot(*taken):
             accepted.enter_context(keep_snapshot(*taken))

@@ -1,4 +1,4 @@
-"""Where a snapshot lies, and that its copy is the same."""
+"""The place of a snapshot, and the equality of its copies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FILES = st.dictionaries(
 def test_snapshot_and_copy_are_faithful(
     files: dict[str, tuple[bytes, bool]], padding: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever a folder holds, inline or stored, its copy is equal and its checksum is the same."""
+    """For any folder, inline or stored, its copy is equal and its checksum is the same."""
     folder = tmp_path_factory.mktemp("case")
     wanted = {**files, "run.sh": (b"true\n#" + b"x" * padding, True)}
     for place in ("one", "two"):
@@ -51,7 +51,7 @@ def test_snapshot_and_copy_are_faithful(
     assert (program.files is None) == (padding > 0)
     materialise(program, folder / "copy", folder / "ws")
     assert on_disk(folder / "copy") == wanted
-    materialise(program, folder / "copy", folder / "ws")  # a second time changes nothing
+    materialise(program, folder / "copy", folder / "ws")  # a second copy changes nothing
     assert on_disk(folder / "copy") == wanted
 
 
@@ -75,7 +75,7 @@ def test_any_change_gives_another_checksum(
 
 
 def large(here: Path, workspace: Path) -> Program:
-    """A snapshot that is too large for its record."""
+    """Return a snapshot that is too large for its record."""
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES), "go*": "y"})
     program = take("job", here, workspace)
     assert program.files is None
@@ -83,7 +83,7 @@ def large(here: Path, workspace: Path) -> Program:
 
 
 def test_large_program_is_stored_once(here: Path, workspace: Path) -> None:
-    """A program above 64 KiB lies once, read-only, in the workspace, out of sight of git."""
+    """A program above 64 KiB is stored once, read-only, in the workspace, ignored by git."""
     program = large(here, workspace)
     code = workspace / ".tfcluster" / "code"
     stored = code / program.sha256
@@ -139,7 +139,7 @@ def test_launches_at_once_store_one_program(here: Path, workspace: Path) -> None
 
 
 def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
-    """A large program with nowhere to be stored is refused with the folder and the reason."""
+    """A large program without a writable workspace is refused with the folder and the reason."""
     (tmp_path / "file").write_text("")
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     with pytest.raises(InvalidRequest, match=r"64 KiB cannot be stored in .*file.*Not a directory"):
@@ -199,7 +199,7 @@ def test_altered_record_is_noticed(here: Path, workspace: Path, tmp_path: Path) 
 def test_a_program_travels_in_the_record_as_far_as_there_is_room(
     here: Path, workspace: Path
 ) -> None:
-    """What environment and arguments take of the 64 KiB is not there for the program, which then
+    """The program gets the rest of the 64 KiB after environment and arguments; a larger one then
     lies in the workspace.
     """
     write(here, {"main.py": "x = 1\n#" + "x" * 40_000})

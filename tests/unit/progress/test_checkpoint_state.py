@@ -1,4 +1,4 @@
-"""From which checkpoint a run can be resumed."""
+"""The checkpoint from which a run can be resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATE = 'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "model.ckpt-1
 
 
 def write(folder: Path, name: str, at: float) -> Path:
-    """A state file in `folder` that names this checkpoint, written at `at`."""
+    """Write a state file in `folder` that names this checkpoint, at time `at`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "checkpoint"
     path.write_text(STATE.format(name))
@@ -23,7 +23,7 @@ def write(folder: Path, name: str, at: float) -> Path:
 
 
 def test_newest_checkpoint(tmp_path: Path) -> None:
-    """The state file that was written last gives the name, wherever it lies."""
+    """The state file that was written last gives the name, wherever it is."""
     write(tmp_path, "model.ckpt-278", 1000)
     assert newest_checkpoint(tmp_path) == "model.ckpt-278"
     write(tmp_path / "worker" / "chief", '/abs/pa\\"th/ckpt-30', 2000)

@@ -15,12 +15,12 @@ from tfcluster_magic.progress.run_progress import ProgressReader
 
 
 def seen(path: Path) -> list[int]:
-    """The steps that a fresh look at the file gives."""
+    """Return the steps that a new reader finds in the file."""
     return [event.step for event in EventFile(str(path)).read()]
 
 
 def test_appended_records_are_read_once(tmp_path: Path) -> None:
-    """Each event is given once, also when its record arrives in pieces."""
+    """Each event is returned once, also if its record arrives in pieces."""
     path = ev.event_file(tmp_path)
     whole = ev.version() + b"".join(ev.event(s, {"loss": 1.0}) for s in range(5))
     file, got = EventFile(str(path)), []
@@ -62,7 +62,7 @@ def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
 
 
 def test_first_look_reads_the_tail(tmp_path: Path) -> None:
-    """The first look at a large file finds the newest events; later looks go on from there."""
+    """The first read of a large file finds the newest events; later reads continue from there."""
     path = ev.event_file(tmp_path)
     old = ev.event(1, {"loss": 1.0}, extra=os.urandom(1000)) * (4 * CHUNK // 1000)
     path.write_bytes(old + ev.event(7, {"loss": 1.0}) + ev.event(8, {"loss": 1.0}))
@@ -108,7 +108,7 @@ damage = st.lists(st.tuples(st.integers(0, len(BODY) - 1), st.integers(0, 255)),
 def test_no_damage_makes_up_a_step(
     cuts: list[int], damage: list[tuple[int, int]], noise: bytes
 ) -> None:
-    """Whatever is cut off, overwritten or put between: no failure, and no event made up."""
+    """No truncation, overwriting or insertion causes an error or an invented event."""
     content = bytearray(BODY)
     for at, value in damage:
         content[at] = value
@@ -128,7 +128,7 @@ def test_no_damage_makes_up_a_step(
 
 @given(st.binary(max_size=200))
 def test_well_framed_nonsense_is_passed_over(content: bytes) -> None:
-    """A record with right checksums that is no Event disturbs nothing."""
+    """A record with right checksums that is not an Event is skipped."""
     with tempfile.TemporaryDirectory() as folder:
         path = ev.event_file(Path(folder))
         path.write_bytes(ev.record(content) + ev.event(3, {"loss": 0.5}, wall=4e9))

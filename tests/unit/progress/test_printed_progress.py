@@ -1,4 +1,4 @@
-"""How far a run is, by what its program prints or reports."""
+"""The progress of a run, from the printed lines or reports of its program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KERAS_2 = "{n}/100 [=====>......................] - ETA: 1s - loss: 0.3210 - acc
 
 
 def printed(folder: Path, text: str, **totals: int) -> Progress | None:
-    """What a fresh reader says of the log of worker-0."""
+    """Return the progress that a new reader finds in the log of worker-0."""
     log = folder / "worker-0.log"
     log.write_bytes(text.encode())
     return PrintedLogs([[str(log)]], totals.get("steps"), totals.get("epochs")).read()
@@ -78,7 +78,7 @@ def printed(folder: Path, text: str, **totals: int) -> Progress | None:
         ),
         ("Epochs:  20%|██        | 2/10 [00:12<00:15, 2.1s/epoch]\n", "epoch 2/10"),
         ("450it [00:12, 35.20it/s, loss=0.3]\r", "step 450 · 35 steps/s · loss 0.3"),
-        # what evaluate() and predict() draw behind an epoch is no training
+        # the bars of evaluate() and predict() after an epoch are no training
         (
             f"Epoch 2/2\n{KERAS_3.format(n=100)}\n10/10 ━━━━ 0s 5ms/step - loss: 9.0\n",
             "step 200/200 · 83 steps/s · loss 0.321 · accuracy 0.812",
@@ -86,7 +86,7 @@ def printed(folder: Path, text: str, **totals: int) -> Progress | None:
     ],
 )
 def test_lines_that_say_how_far_a_training_is(tmp_path: Path, text: str, said: str) -> None:
-    """Step, total, speed and figures are read from what people's programs print."""
+    """Step, total, rate and metrics are read from common programs' lines."""
     found = printed(tmp_path, text)
     assert found is not None
     assert (progress_text(found), found.source) == (said, "printedLines")
@@ -121,7 +121,7 @@ def test_totals_come_from_arguments_where_lines_have_none(tmp_path: Path) -> Non
 
 
 def test_following_a_log(tmp_path: Path) -> None:
-    """Speed and curve come of several looks; a restart takes the step back and cuts the curve."""
+    """Rate and curve come from several reads; a restart moves the step back and cuts the curve."""
     log = tmp_path / "worker-0.log"
     log.write_text("".join(f"step {n} loss {1 / n}\n" for n in range(1, 51)))
     os.utime(log, (1000, 1000))
@@ -130,7 +130,7 @@ def test_following_a_log(tmp_path: Path) -> None:
     assert first is not None and (first.step, first.steps_per_second) == (50, None)
     with log.open("a") as file:
         file.write("".join(f"step {n} loss {1 / n}\n" for n in range(51, 101)))
-        file.write("step 3")  # the rest of this line is yet to come
+        file.write("step 3")  # the rest of this line is written later
     os.utime(log, (1010, 1010))
     then = reader.read()
     assert then is not None
@@ -144,7 +144,7 @@ def test_following_a_log(tmp_path: Path) -> None:
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
-    """Of a log of many megabytes the newest line counts, with the epoch that it is in."""
+    """In a log of many megabytes the newest line counts, with its epoch."""
     noise = "x" * 4000 + "\n"
     bars = "".join(KERAS_2.format(n=n).replace("/100", "/9000") + "\n" for n in range(1, 5001))
     found = printed(tmp_path, noise * 500 + "Epoch 3/10\n" + bars)
@@ -153,7 +153,7 @@ def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
 
 
 def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
-    """Of hundreds of tasks one that prints is found within some looks, and stays in sight."""
+    """Among hundreds of tasks one that prints is found within some reads, then always read."""
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(300)]
     for (place,) in places:
         Path(place).write_text("tfcluster: waiting\n")
@@ -167,7 +167,7 @@ def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
-    """A pipe, a folder or nothing in place of a log gives nothing and holds up nobody."""
+    """A pipe, a folder or nothing in place of a log gives no progress, and does not block."""
     os.mkfifo(tmp_path / "worker-0.log")
     (tmp_path / "worker-1.log").mkdir()
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(3)]
@@ -178,7 +178,7 @@ def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
 
 
 def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProcess[str]:
-    """A program that calls it, as worker-0 of a run whose folder this is."""
+    """Run a program that calls it, as worker-0 of a run with this folder."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("TFCLUSTER_")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, path or (RUNTIME / "site",)))
     env |= {"TFCLUSTER_OUTPUT_DIR": str(folder), "TFCLUSTER_TASK": "worker-0"}
@@ -187,7 +187,7 @@ def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProce
 
 
 def test_a_program_reports_its_progress(tmp_path: Path) -> None:
-    """The last call counts, however quickly calls follow each other, with all its figures."""
+    """The last call counts, however fast calls follow each other, with all its metrics."""
     done = reports(
         tmp_path,
         "import tfcluster\n"
@@ -202,7 +202,7 @@ def test_a_program_reports_its_progress(tmp_path: Path) -> None:
 
 
 def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
-    """Strange values, a folder that is none, a fork and a call without a run are all harmless."""
+    """Strange values, an invalid folder, a fork and a call without a run are all harmless."""
     done = reports(
         tmp_path,
         "import os, tfcluster\n"
@@ -224,17 +224,17 @@ def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"step": {}}', '{"step": 1, "at": 1, "points": 3}'])
 def test_a_report_that_is_none_is_passed_over(tmp_path: Path, text: str) -> None:
-    """What else lies in the folder of reports gives no progress."""
+    """Other files in the folder of reports give no progress."""
     (tmp_path / ".tfcluster-progress").mkdir()
     (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(text)
     assert ReportedProgress(str(tmp_path)).read() is None
 
 
-# ---- which of them speaks ----
+# ---- order of the sources ----
 
 
 def test_event_files_go_before_lines_and_a_report_before_both(tmp_path: Path) -> None:
-    """Each source is named; a total that event files do not say is taken from the lines."""
+    """Each source is named; a total that event files lack is taken from the lines."""
     program = Program(kind=ProgramKind.FILE, source="t.py", entrypoint="t.py", sha256="0" * 64)
     replicas = ReplicaSet(worker=Replicas(count=1))
     paths = {"output": str(tmp_path), "logs": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""How far a run is, by its event files."""
+"""The progress of a run, from its event files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tfcluster_magic.progress.run_progress import Progress, ProgressReader, prog
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look reads all, also on a machine that is busy with others."""
+    """Let one read cover everything, also on a busy machine."""
     monkeypatch.setattr("tfcluster_magic.progress.run_progress._SECONDS_PER_READ", 60.0)
 
 
 def progress(folder: Path, **totals: int) -> Progress:
-    """What a fresh reader says; it must say something."""
+    """Return the progress that a new reader finds; there must be some."""
     found = ProgressReader(folder, **totals).read()
     assert found is not None
     return found
@@ -64,7 +64,7 @@ def test_reader_follows(tmp_path: Path) -> None:
 
 
 def test_written_speed_where_one_point_is_not_enough(tmp_path: Path) -> None:
-    """`global_step/sec` is the speed as long as there is only one point."""
+    """`global_step/sec` is the rate as long as there is only one point."""
     write(ev.event_file(tmp_path), ev.event(100, {"global_step/sec": 250.0}))
     now = progress(tmp_path)
     assert progress_text(now) == "step 100 · 250 steps/s"
@@ -98,13 +98,13 @@ def test_validation_is_not_training(tmp_path: Path) -> None:
 
 
 def test_only_validation_is_no_progress(tmp_path: Path) -> None:
-    """A run that has written nothing but validation figures has no progress."""
+    """A run that has written only validation metrics has no progress."""
     write(ev.event_file(tmp_path / "validation"), ev.event(99, {"epoch_loss": 9.0}))
     assert ProgressReader(tmp_path).read() is None
 
 
 def test_epochs_and_steps(tmp_path: Path) -> None:
-    """Steps are counted where a program writes them, unless only the number of epochs is known."""
+    """Steps are counted if a program writes them, unless only the number of epochs is known."""
     path = ev.event_file(tmp_path)
     for epoch in range(3):
         for step in range(epoch * 10, epoch * 10 + 10):
@@ -119,7 +119,7 @@ def test_epochs_and_steps(tmp_path: Path) -> None:
 
 
 def test_several_tasks_at_once(tmp_path: Path) -> None:
-    """Of tasks that write at the same time the furthest speaks, whoever wrote last."""
+    """Of tasks that write at the same time the furthest counts, whichever wrote last."""
     for worker, ahead in enumerate((0, 3, 1)):
         path = ev.event_file(tmp_path / f"worker-{worker}", 1000)
         write(
@@ -131,7 +131,7 @@ def test_several_tasks_at_once(tmp_path: Path) -> None:
 
 
 def test_loss_of_another_file(tmp_path: Path) -> None:
-    """The loss may lie in another file than the steps."""
+    """The loss may be in another file than the steps."""
     write(ev.event_file(tmp_path / "a"), ev.event(10, {"lr": 0.1}, wall=1010))
     write(ev.event_file(tmp_path / "b"), ev.event(9, {"model/loss_1": 0.3}, wall=1009))
     now = progress(tmp_path)
@@ -139,14 +139,14 @@ def test_loss_of_another_file(tmp_path: Path) -> None:
 
 
 def test_the_best_loss(tmp_path: Path) -> None:
-    """A loss by name is taken before a part of it."""
+    """A total loss is preferred to a part of it."""
     tags = {"regularization_loss": 5.0, "cross_entropy": 4.0, "tower/loss": 3.0, "lossless": 2.0}
     write(ev.event_file(tmp_path), ev.event(1, tags))
     assert progress(tmp_path).loss == 3.0
 
 
 def test_constant_step(tmp_path: Path) -> None:
-    """A program that never counts its steps takes no growing memory."""
+    """A program that never counts its steps takes bounded memory."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for _ in range(3):
         write(path, *(ev.event(0, {"loss": 1.0}) for _ in range(300)))
@@ -163,13 +163,13 @@ def test_divergence_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
-    """A total below the step counts something else, and is not shown."""
+    """A total below the step counts another unit, and is not shown."""
     write(ev.event_file(tmp_path), ev.event(900, {"loss": 2.0}))
     assert progress_text(progress(tmp_path, total_steps=800)) == "step 900 · loss 2"
 
 
 def test_curve_is_bounded(tmp_path: Path) -> None:
-    """The curve has at most 60 points, ends at the newest and spans what was seen."""
+    """The curve has at most 60 points, ends at the newest and covers the whole range."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for start in range(0, 3000, 300):
         write(path, *(ev.event(s, {"loss": float(s)}) for s in range(start, start + 300)))
@@ -256,7 +256,7 @@ model.fit(x, y, epochs=3, validation_data=(x, y + 5), verbose=0,
 
 @pytest.fixture(scope="module")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders that TensorFlow itself has filled."""
+    """Yield folders that TensorFlow itself has filled."""
     out = tmp_path_factory.mktemp("real")
     made = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TRAIN), str(out)],

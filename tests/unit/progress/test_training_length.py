@@ -1,4 +1,4 @@
-"""How long a program means to train."""
+"""The intended length of a training, from a program's arguments."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ from tfcluster_magic.progress.run_observation import totals_from_arguments
     ],
 )
 def test_totals(arguments: str, steps: int | None, epochs: int | None) -> None:
-    """Totals are recognised by the names that people give them, and only by those."""
+    """Totals are recognised by common names of arguments, and only by those."""
     assert totals_from_arguments(arguments.split()) == (steps, epochs)

@@ -1,5 +1,5 @@
-"""What is seen of a program from outside: that it works, that it does nothing, that it has started
-although its own port is closed.
+"""The activity of a program as seen from outside: work, standstill, and a start without an open
+port.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ while not os.path.exists("end"): time.sleep(0.05)
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         made.config["startTimeout"] = 4.0
         yield made
 
 
 def quiets(task: object) -> list[dict[str, object]]:
-    """What a task has said of its doing nothing."""
+    """Return the reports of a task's standstill."""
     return [r for r in task.hear(0.05) if r["event"] == "quiet"]  # type: ignore[attr-defined]
 
 
 def test_a_program_that_only_waits_is_quiet(run: Run) -> None:
-    """TensorFlow's own lines about a wait are no sign of work: they tell for whom it waits."""
+    """TensorFlow's own lines about a wait are no sign of work: they name the tasks for which it
+    waits.
+    """
     began = time.time()
     task = run.program(WAITS).task("worker-1").start(QUICK)
     found = wait_until(lambda: quiets(task), "that it is quiet")[0]
@@ -61,7 +63,7 @@ def test_a_program_that_only_waits_is_quiet(run: Run) -> None:
 
 
 def test_a_process_that_computes_is_not_quiet(run: Run) -> None:
-    """A program is at work while any of its processes computes, though it prints nothing."""
+    """A program is at work while any of its processes computes, even without output."""
     text = """
 import os, subprocess, sys, time
 busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -80,7 +82,7 @@ while not os.path.exists("end"): time.sleep(0.05)
 
 
 def _cpu_of_children(pid: int) -> float:
-    """CPU seconds of the children's children."""
+    """Return the CPU seconds of the children's children."""
     total = 0.0
     for child in _children(pid):
         for below in _children(child):
@@ -105,7 +107,9 @@ SIGNS = {
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
-    """A task counts as started although its own port is closed, and it is told by what sign."""
+    """A task with activity counts as started although its own port is closed; the report has the
+    sign.
+    """
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
     end = "\nimport os, time\nwhile not os.path.exists('end'): time.sleep(0.05)\n"
@@ -119,7 +123,7 @@ def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
 
 
 def test_the_port_is_told_when_it_comes_later(run: Run) -> None:
-    """A program that had started by what it printed is told to listen elsewhere as soon as it
+    """A program that counts as started by its output is reported to listen elsewhere as soon as it
     does.
     """
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{free_port()}"
@@ -149,7 +153,7 @@ def test_a_program_that_does_nothing_has_not_started(run: Run) -> None:
 
 
 def test_a_pod_says_it_in_its_log(run: Run) -> None:
-    """Where nobody hears a report, the same stands in the log, and the operator reads it there."""
+    """In a pod the same is in the log, where the operator reads it."""
     port, beacon = free_port(), free_port()
     run.config["addresses"]["worker"][1] = f"127.0.0.1:{port}"
     run.config["beacon"] = beacon
@@ -176,7 +180,7 @@ def _accepts(port: int) -> bool:
 
 @pytest.mark.parametrize("sign", ["ports", "steps", "events", "cpu"])
 def test_each_sign_is_read_from_a_log(monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
-    """What a task writes of a sign is what the operator makes a sentence of."""
+    """The operator makes a message from each sign that a task writes."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity  # type: ignore[import-not-found]
 
@@ -190,7 +194,7 @@ def test_each_sign_is_read_from_a_log(monkeypatch: pytest.MonkeyPatch, sign: str
 
 
 def test_both_know_the_lines_by_which_tensorflow_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task and the operator take the same lines for no sign of work."""
+    """A task and the operator exclude the same lines from the signs of work."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity
 
@@ -198,7 +202,7 @@ def test_both_know_the_lines_by_which_tensorflow_waits(monkeypatch: pytest.Monke
 
 
 def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of loops, of Keras and of tqdm are steps; other words with numbers are none."""
+    """Lines of loops, of Keras and of tqdm are steps; other words with numbers are not."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity
 

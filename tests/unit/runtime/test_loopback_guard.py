@@ -1,4 +1,4 @@
-"""TensorFlow listens on loopback only: in tasks, and in a kernel that runs already."""
+"""TensorFlow listens only on loopback: in tasks, and in a running kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def listening():
 
 
 def python(script: str, **env: str) -> list[object]:
-    """What a fresh Python prints as JSON, one value a line."""
+    """Return the JSON values that a fresh Python prints, one a line."""
     import os
 
     done = subprocess.run(
@@ -52,7 +52,7 @@ def python(script: str, **env: str) -> list[object]:
 
 @pytest.fixture(scope="module")
 def guard() -> str:
-    """The guard as the package builds it."""
+    """Return the guard as the package builds it."""
     path = task_file.guard_path()
     assert path, "the package is installed without its guard"
     return path
@@ -74,7 +74,7 @@ def test_source_is_clean(tmp_path: Path) -> None:
     ],
 )
 def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str) -> None:
-    """A socket that asks for every address gets loopback; one that names an address gets it."""
+    """A socket for every address is bound to loopback; one that names an address is bound to it."""
     script = f"""
         import json, socket
         s = socket.socket(socket.{family}); s.bind(({asked!r}, 0))
@@ -103,8 +103,8 @@ def test_other_sockets_pass(guard: str) -> None:
 
 @pytest.mark.cluster
 def test_kernel_that_runs_already(guard: str) -> None:
-    """After guard_this_process() TensorFlow listens on loopback only, and hears no other account;
-    other sockets do as asked.
+    """After guard_this_process() TensorFlow listens only on loopback, and answers no other account;
+    other sockets are bound as requested.
     """
     script = """
         import json, os, socket, subprocess, sys
@@ -173,7 +173,7 @@ def other_ways_in(path: Path) -> list[str]:
 
 
 def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
-    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard answers."""
+    """TensorFlow's and gRPC's libraries accept connections only by calls under the guard."""
     packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
     paths = {path for package in packages for path in package.rglob("*.so*")}
     servers = {path for path in paths if "accept4" in elf.Library(path).imports}
@@ -205,7 +205,7 @@ def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
 
 
 def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without its library the guard is an error that says what is exposed and how to build it."""
+    """Without its library the guard raises an error with the risk and how to build it."""
     monkeypatch.setattr(task_file, "GUARD_LIBRARY", tmp_path / "libloopback_guard.so")
     assert task_file.guard_path() is None
     with pytest.raises(TFClusterError, match=r"every network address.*build it: cc -shared"):
@@ -240,8 +240,8 @@ def attempt(*how):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_binds_its_own_port_as_if_it_were_free(guard: str, way: str) -> None:
-    """The port that is kept for a task can be bound by it in any way, closed and bound again at
-    once; a second server on it is refused, as on every port, and so is everybody else.
+    """The port that is reserved for a task can be bound by it in any way, closed and bound again at
+    once; a second server on it is refused, as on every port, and so are all other processes.
     """
     addresses, held = reserve_ports({TaskType.WORKER: 2})
     port, other = (int(each.rpartition(":")[2]) for each in addresses["worker"])

@@ -1,4 +1,4 @@
-"""A guarded server takes the connections of its own account and of root, and of nobody else."""
+"""A guarded server accepts only the connections of its own account and of root."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ while True:
 
 
 def python(script: str, account: int, *arguments: str) -> list[str]:
-    """A Python that becomes this account; it starts as root, which can read our environment."""
+    """Start a Python as root, which can read the environment, and let it become this account."""
     return [sys.executable, "-I", "-S", "-c", script, str(account), *arguments]
 
 
 def said(host: str, port: str, account: int, *half: str) -> str:
-    """Return what an account hears from the server, also after it shuts down its sending side."""
+    """Return the server's answer to an account, also after it shuts down its sending side."""
     command = python(CLIENT, account, host, port, *half)
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True
@@ -95,7 +95,7 @@ def said(host: str, port: str, account: int, *half: str) -> str:
 
 @contextmanager
 def serving(address: str, kind: str = "single") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A guarded server of OWNER and its port; it takes connections after a line on its input."""
+    """Start OWNER's guarded server; yield it and its port; it accepts after a line on its input."""
     guard = task_file.guard_path()
     assert guard, "the package is installed without its guard"
     command = python(SERVER, OWNER, address, kind)
@@ -119,7 +119,7 @@ def serving(address: str, kind: str = "single") -> Iterator[tuple[subprocess.Pop
 
 
 def begin(server: subprocess.Popen[str]) -> None:
-    """Let it take connections."""
+    """Let the server accept connections."""
     assert server.stdin is not None
     server.stdin.write("go\n")
     server.stdin.flush()
@@ -149,9 +149,9 @@ WAYS_IN = [
     ],
 )
 def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host: str) -> None:
-    """A server that listens on every address, however it got its listener, is on loopback and hears
-    its own account and root. A neighbour gets nothing, and the next client of its own account is
-    served, also one that has shut down its sending side.
+    """A server that listens on every address, however it got its listener, is on loopback and
+    answers its own account and root. A neighbour gets nothing, and the next client of its own
+    account is served, also one that has shut down its sending side.
     """
     with serving(address, kind) as (server, port):
         begin(server)
@@ -174,8 +174,8 @@ def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> Non
 def test_who_sends_and_is_gone_is_not_let_in(
     address: str, kind: str, host: str, ending: str
 ) -> None:
-    """A neighbour who is gone before the server looks is refused, and so is one who has reset the
-    connection, whose bytes could still be read: the owner of such an end is unknown.
+    """A neighbour that has disconnected before the accept is refused, and so is one that has reset
+    the connection, whose bytes could still be read: the owner of such an end is unknown.
     """
     with serving(address, kind) as (server, port):
         connect(NEIGHBOUR, host, int(port), ending, 20, b"code to run")
@@ -187,8 +187,8 @@ def test_who_sends_and_is_gone_is_not_let_in(
 
 
 def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
-    """With one descriptor left the kernel cannot be asked: a neighbour is not let in, and the
-    owner's connection waits until descriptors are free again.
+    """With one descriptor left the kernel cannot be asked: a neighbour is refused, and the owner's
+    connection waits until descriptors are free again.
     """
     with serving("0.0.0.0", "one descriptor") as (server, port):
         connect(NEIGHBOUR, "127.0.0.1", int(port), "close", 20, b"code to run")
@@ -207,7 +207,7 @@ def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
 
 def test_an_account_without_a_name_here_is_nobody() -> None:
     """In a user namespace that does not know its own account the kernel gives all others the same
-    number, 65534: none of them is taken for the server's account.
+    number (65534): none of them is taken for the server's account.
     """
     with serving("0.0.0.0", "nameless") as (server, port):
         begin(server)
@@ -217,8 +217,8 @@ def test_an_account_without_a_name_here_is_nobody() -> None:
 
 @pytest.mark.cluster
 def test_no_payload_of_a_neighbour_reaches_tensorflow() -> None:
-    """A real server's session lives on through every form of a neighbour's Reset, and each call of
-    its owner is served: `make attack` tries each a thousand times.
+    """A real server's session survives every form of a neighbour's Reset, and each call of its
+    owner is served: `make attack` tries each a thousand times.
     """
     failed = [tally for tally in attack(20) if tally.failed]
     assert not failed, failed

@@ -1,4 +1,4 @@
-"""How a task asks whether its peers have names: so that no name server keeps that they do not."""
+"""Name lookups of a task, made so that no name server caches a negative answer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NAMES = [f"digits-1-worker-{index}.digits-1" for index in range(3)]
 
 
 class Keeping:
-    """A name server that keeps whatever it said of a name and a type, as CoreDNS does for a while;
-    `there` are the names that exist by now.
+    """A name server that caches its first answer for a name and a type, as CoreDNS does for a
+    while; `there` are the existing names.
     """
 
     def __init__(self) -> None:
         self.there = set(ALWAYS)
         self.code: int | None = None
-        """What it says of everything."""
+        """The answer to every question."""
         self.loses = 0
-        """How many questions it does not answer from now on."""
+        """The number of questions that it will not answer."""
         self.asked: list[tuple[str, int]] = []
         self._kept: dict[tuple[str, int], int] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -54,7 +54,7 @@ class Keeping:
             self._socket.sendto(question[:2] + bytes([0x81, 0x80 | code]) + question[4:], who)
 
     def close(self) -> None:
-        """Answer no more; all that was sent before has been read then."""
+        """Stop answering, after all questions sent before are read."""
         if self._thread.is_alive():
             self._socket.sendto(b"", self._socket.getsockname())
             self._thread.join()
@@ -63,7 +63,7 @@ class Keeping:
 
 @pytest.fixture
 def server() -> Iterator[Keeping]:
-    """A name server for the pod of a namespace."""
+    """Start a name server for the pod of a namespace."""
     made = Keeping()
     yield made
     made.close()
@@ -71,7 +71,7 @@ def server() -> Iterator[Keeping]:
 
 @pytest.fixture
 def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """What asks, in that pod."""
+    """Return the resolver in that pod."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     found = import_module("name_resolution")
     said = tmp_path / "resolv.conf"
@@ -81,7 +81,7 @@ def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     monkeypatch.setattr(found, "RESOLV_CONF", str(said))
     monkeypatch.setattr(found, "DNS_PORT", server.port)
-    # An answer comes however busy this machine is; what is lost is not waited for that long.
+    # An answer arrives however busy this machine is; a lost one is not waited for that long.
     monkeypatch.setattr(found, "DNS_TIMEOUT", PATIENCE)
     monkeypatch.setattr(found, "_understood", {})
     monkeypatch.setattr(found, "_silent", {})
@@ -91,7 +91,7 @@ def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_name_is_seen_as_soon_as_it_is_there(
     name_resolution: ModuleType, server: Keeping
 ) -> None:
-    """Though the server keeps each "no such name" for ever; and nobody's address is asked for."""
+    """A new name is found although the server caches "no such name"; no address is requested."""
     name = f"{NAMES[0]}.alice.svc.cluster.local"
     assert [name_resolution.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
     server.there.add(name)
@@ -104,7 +104,9 @@ def test_a_name_is_seen_as_soon_as_it_is_there(
 def test_a_server_that_does_not_like_the_question_tells_nothing(
     name_resolution: ModuleType, server: Keeping, code: int
 ) -> None:
-    """Then the resolver has to find out; also where it denies what every cluster has."""
+    """A server that refuses the question says nothing, so the resolver has to; so for one that
+    denies all.
+    """
     server.code = code
     assert name_resolution.name_exists(NAMES[0]) is None
     server.code = None
@@ -114,7 +116,7 @@ def test_a_server_that_does_not_like_the_question_tells_nothing(
 def test_nobody_is_asked_of_other_names(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of whole names, and outside of pods; a server that is not there tells nothing."""
+    """Full names, names outside of pods and missing servers give no answer."""
     assert name_resolution.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):
         Path(name_resolution.RESOLV_CONF).write_text(text)
@@ -128,8 +130,8 @@ def test_nobody_is_asked_of_other_names(
 def test_a_lost_answer_tells_nothing_yet(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """Packets get lost while a pod's network is made: that a name is not known to be missing is no
-    reason to ask for its address.
+    """Packets can get lost while a pod's network is set up: a lost answer is no reason to request
+    the address.
     """
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
@@ -145,7 +147,7 @@ def test_a_lost_answer_tells_nothing_yet(
 def test_a_silent_server_is_not_asked_for_ever(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """The resolver finds out itself, and of hundreds of names not each costs the time of one."""
+    """The resolver replaces a silent server, and hundreds of names do not each cost a timeout."""
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
     server.loses = 1000
@@ -159,7 +161,7 @@ def test_a_silent_server_is_not_asked_for_ever(
 
 @pytest.fixture
 def asked(name_resolution: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names whose addresses the resolver was asked for; it knows them all."""
+    """Record the names whose addresses the resolver was asked for; it knows them all."""
     found: list[str] = []
 
     def addresses(name: str) -> int:
@@ -176,8 +178,8 @@ def test_nobody_goes_on_before_names_were_given(
     server: Keeping,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A program that needs no peer goes on without those that have ended, not before anybody has a
-    name: an operator that is away gives them late.
+    """A program that needs no peer starts without ended ones, but not before any task has a name,
+    because an operator that was down gives names late.
     """
     monkeypatch.setattr(name_resolution, "GO_ON", 0.1)
     said: list[str] = []
@@ -200,7 +202,7 @@ def test_nobody_goes_on_before_names_were_given(
 def test_addresses_are_asked_for_once_all_names_exist(
     name_resolution: ModuleType, server: Keeping, asked: list[str]
 ) -> None:
-    """An answer that lacks some would be kept, too."""
+    """Addresses are requested once all names exist, for a partial answer would be cached, too."""
     names = name_resolution.UnresolvedNames(NAMES, NAMES)
     for count in range(len(NAMES)):
         server.there |= {f"{each}.alice.svc.cluster.local" for each in NAMES[:count]}

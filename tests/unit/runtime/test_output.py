@@ -1,4 +1,4 @@
-"""What a task promises about output: nothing lost, nothing changed, and its last lines told."""
+"""The output of a task: no loss, no changes, and its last lines in the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.task_process import PATIENCE, Run
 
 from tfcluster_magic.backends.log_files import TaskLog
 
-__all__ = ["run"]  # a fixture, as if written here
+__all__ = ["run"]  # a fixture of another module
 
 ABORTED = (
     "import os\n"
@@ -27,7 +27,7 @@ ABORTED = (
 
 
 def test_bytes_stay_as_they_are(run: Run) -> None:
-    """Bytes, carriage returns and a missing last newline come through, and into the copy."""
+    """Bytes, carriage returns and a missing last newline are passed on, and into the copy."""
     run.program(
         "import os, random, sys\n"
         "data = random.Random(1).randbytes(3_000_000) + b'\\r 1/2\\r 2/2 no newline'\n"
@@ -43,14 +43,14 @@ def test_bytes_stay_as_they_are(run: Run) -> None:
 
 
 def test_lines_come_at_once(run: Run) -> None:
-    """A line is passed on while the program runs on, without the program flushing it."""
+    """A line is passed on while the program runs, without a flush by the program."""
     run.program("import time; print('first'); time.sleep(600)")
     task = run.task().start()
     wait_until(lambda: task.output == "first\n", "the line")
 
 
 def test_when_each_line_was_printed(run: Run, tmp_path: Path) -> None:
-    """Beside the log and its copy is noted when each line was printed, by each attempt."""
+    """The times of lines are written next to the log and its copy, by each attempt."""
     go = tmp_path / "go"
     waits = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
     run.program(f"import os, time\nprint('one')\n{waits}\nprint('two')")
@@ -81,7 +81,7 @@ def test_restarts_append(run: Run) -> None:
 
 
 def test_a_line_that_was_cut_off_ends(run: Run) -> None:
-    """The first line after an attempt that was killed within one does not join that."""
+    """The first line of a new attempt does not join a line that was cut off."""
     run.program("print('whole')")
     copy, task = run.output / "worker-0.log", run.task()
     for log in (copy, task.log):
@@ -93,7 +93,7 @@ def test_a_line_that_was_cut_off_ends(run: Run) -> None:
 
 
 def test_stdout_that_takes_nothing(run: Run) -> None:
-    """While nobody reads the task's own output the program waits, and SIGTERM is answered still."""
+    """While the task's output is blocked the program waits, and SIGTERM still works."""
     run.program(MANY)
     task = run.task().start(stdout=subprocess.PIPE)
     task.event("ready")
@@ -104,7 +104,7 @@ def test_stdout_that_takes_nothing(run: Run) -> None:
 
 
 def test_slow_reader_gets_everything(run: Run) -> None:
-    """A reader that comes late and reads slowly gets every line in order."""
+    """A slow and late reader gets every line in order."""
     run.program(MANY)
     task = run.task().start(stdout=subprocess.PIPE)
     task.event("ready")
@@ -126,7 +126,7 @@ def test_no_reader_at_all(run: Run) -> None:
 
 
 def test_last_lines_of_an_exception(run: Run) -> None:
-    """The last lines end with the exception, without what TensorFlow logs before and after it."""
+    """The last lines end with the exception, without TensorFlow's log lines before and after it."""
     run.program(
         "import sys\n"
         "print('\\x1b[1m\\r10/10 loss 0.5', flush=True)\n"
@@ -155,12 +155,12 @@ def test_last_lines_of_an_exception(run: Run) -> None:
     ],
 )
 def test_follows(run: Run, text: str, follows: bool) -> None:
-    """A failure that is about a lost peer is told from one of the program's own."""
+    """A failure because of a lost peer is distinguished from one of the program itself."""
     assert run.program(text).task().start().wait()["follows"] is follows
 
 
 def test_report_is_small(run: Run) -> None:
-    """However much a program says last, its report fits one pipe write and one message."""
+    """However much a program prints last, its report fits one pipe write and one message."""
     run.program(
         "for n in range(40): print(str(n) * 1000 + 'é\\udc80'.encode('utf8', 'replace').decode())"
     )
@@ -195,7 +195,9 @@ def test_termination_message_on_a_mounted_file(run: Run, tmp_path: Path) -> None
 
 
 def test_oom_counters(tmp_path: Path) -> None:
-    """Memory kills are counted in the own cgroup of either kind; a shared one proves less."""
+    """Memory kills are counted in the task's own cgroup of either version; a shared one proves
+    less.
+    """
     script = """
 import os, sys; sys.path.insert(0, sys.argv[1])
 import exit_report

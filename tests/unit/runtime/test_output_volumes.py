@@ -1,4 +1,4 @@
-"""What a task does while the volume of its output is full, hangs, or loses its copy."""
+"""A task whose output volume is full, hangs, or loses its copy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tfcluster_magic.backends.log_files import (
     TaskLog,
 )
 
-__all__ = ["run"]  # a fixture, as if written here
+__all__ = ["run"]  # a fixture of another module
 
 
 def test_full_volume(run: Run) -> None:
-    """A full log volume stops the copy, which the log says once, and nothing else."""
+    """A full log volume stops only the copy, which the log reports once."""
     (run.output / "worker-0.log").symlink_to("/dev/full")
     run.program(MANY)
     task = run.task().start()
@@ -36,7 +36,7 @@ def test_full_volume(run: Run) -> None:
 
 
 def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
-    """When the log volume fills up, the copy holds what fitted and the rest is counted."""
+    """When the log volume fills up, the copy keeps what fitted and the rest is counted."""
     seen = tmp_path / "copied"
     run.program(
         MANY
@@ -54,7 +54,7 @@ def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
 
 
 def in_a_volume(run: Run, megabytes: int) -> list[str]:
-    """A command that runs another one with its log folder on a file system of this size."""
+    """Return a command that runs another with its log folder on a file system of this size."""
     mount = f"mount -t tmpfs -o size={megabytes}m none {run.output}"
     shell = ["sh", "-c", f'{mount} && exec "$@"', ""]
     return ["unshare", "--user", "--map-root-user", "--mount", *shell]
@@ -83,8 +83,8 @@ shutil.copy(volume / "worker-0.log", folder / "copied")
 
 
 def test_volume_has_room_again(run: Run) -> None:
-    """When a full log volume has room again the copy says what it misses and goes on, with whole
-    lines; that is said once, also to whoever started the task.
+    """When a full log volume has room again the copy names its gap and continues with whole lines;
+    this is reported once, also to the starter of the task.
     """
     run.program(ROOM_AGAIN, arguments=[str(run.folder)])
     task = run.task().start(prefix=in_a_volume(run, 3))
@@ -108,7 +108,7 @@ def test_volume_has_room_again(run: Run) -> None:
 
 
 def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
-    """Who removes the copy of a log has a new one of what is printed from then on."""
+    """If the copy of a log is removed, a new one has the output from then on."""
     run.program(
         "import os, time\n"
         "copy = os.environ['TFCLUSTER_OUTPUT_DIR'] + '/worker-0.log'\n"
@@ -127,7 +127,7 @@ def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
 
 
 def test_hanging_volume(run: Run) -> None:
-    """A log volume that does not answer costs neither time nor lines: the copy is given up."""
+    """A log volume that hangs costs neither time nor lines: the copy is given up."""
     os.mkfifo(run.output / "worker-0.log")
     run.program(MANY)
     task = run.task().start()
@@ -140,7 +140,7 @@ def test_hanging_volume(run: Run) -> None:
 
 
 def test_short_task_on_a_hanging_volume(run: Run) -> None:
-    """A task that ends while its volume hangs reports first, then says what the copy misses."""
+    """A task that ends while its volume hangs reports first, then names the copy's gap."""
     os.mkfifo(run.output / "worker-0.log")
     run.program("print('only')")
     task = run.task().start()
@@ -151,7 +151,7 @@ def test_short_task_on_a_hanging_volume(run: Run) -> None:
 
 
 def noted(log: Path, script: str) -> None:
-    """Note times of a log as a task does; `times` notes them, `output` is its module."""
+    """Write the times of a log as a task does; `times` writes them, `output` is its module."""
     head = "import sys; sys.path.insert(0, sys.argv[1])\nimport output\n"
     words = [sys.executable, "-c", f"{head}times = output.LineTimes(sys.argv[2])\n{script}"]
     runtime = ROOT / "tfcluster_magic" / "runtime"
@@ -191,7 +191,7 @@ def test_times_of_pieces_that_were_queued_when_the_disk_filled_up(tmp_path: Path
 
 
 def test_times_when_the_clock_steps_back(tmp_path: Path) -> None:
-    """What is printed after a clock stepped back has the new time, not the last one before."""
+    """Output after a clock stepped back has the new time, not the last one before."""
     log = tmp_path / "worker-0.log"
     noted(log, "times.note(0, 50_000); times.note(10, 20_000); times.note(20, 21_000)")
     times = RecordedTimes(log)
@@ -199,7 +199,7 @@ def test_times_when_the_clock_steps_back(tmp_path: Path) -> None:
 
 
 def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
-    """A log that was cut keeps the times of what it still has."""
+    """A log that was cut keeps the times of its remaining lines."""
     log = tmp_path / "worker-0.log"
     noted(log, "for n in range(9): times.note(10 * n, 1000 * n + 1000)\ntimes.note(35, 20_000)")
     times = RecordedTimes(log)
@@ -207,7 +207,7 @@ def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
 
 
 def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
-    """Lines whose times could not be noted have none, and later ones have theirs again."""
+    """Lines whose times could not be written have none, and later ones have theirs again."""
     log = tmp_path / "worker-0.log"
     noted(
         log,

@@ -1,4 +1,4 @@
-"""What a task waits for before its program starts: addresses, and the checkpoints of an old run."""
+"""The preparation of a task before its program: addresses, and the checkpoints of an old run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         yield made.program("print('started')")
 
 
 @pytest.fixture
 def old(run: Run, tmp_path: Path) -> Path:
-    """The folder of an old run with two checkpoints, logs and event files."""
+    """Create the folder of an old run with two checkpoints, logs and event files."""
     folder = tmp_path / "old"
     (folder / "train").mkdir(parents=True)
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001", "train/backup"):
@@ -45,7 +45,7 @@ def old(run: Run, tmp_path: Path) -> Path:
 
 
 def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Path, TaskProcess]:
-    """A task that began, whose peers' names are below `domain` and are found in this file alone."""
+    """Start a task whose peers' names are below `domain` and are found only in this file."""
     hosts = folder / "hosts"
     hosts.write_text(there)
     run.config["addresses"] = None
@@ -56,7 +56,7 @@ def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Pa
 
 
 def test_waits_for_names(run: Run, tmp_path: Path) -> None:
-    """A task whose peers have no address yet waits for them, saying so, and then starts."""
+    """A task whose peers have no address yet waits for them, reports it, and then starts."""
     hosts, task = found_in_a_file(run, tmp_path, "invalid", "127.0.0.1 localhost\n")
     wait_until(
         lambda: "waiting for the address of digits-2-ps-0.invalid" in task.output, "the wait"
@@ -70,8 +70,8 @@ def test_waits_for_names(run: Run, tmp_path: Path) -> None:
 
 
 def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> None:
-    """Where the name above them all has an address for each, no name is asked for alone: 600 tasks
-    that did would ask a name server 360 000 times. One address less, and the others are missed.
+    """If the common parent name has an address for each peer, no name is looked up alone: 600 tasks
+    would need 360 000 lookups. With one address less, the missing peers are named.
     """
     there = "127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n"
     hosts, task = found_in_a_file(run, tmp_path, "all.invalid", there)
@@ -85,7 +85,7 @@ def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> 
 
 
 def test_names_that_never_come(run: Run) -> None:
-    """A task does not wait for ever: it ends naming the peer that has no address."""
+    """A task without a peer's address finally ends with the peer's name."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
     message = run.task().start({"TFCLUSTER_PATIENCE": "0.2"}).wait()
     assert message["cause"] == "NotStarted"
@@ -93,7 +93,7 @@ def test_names_that_never_come(run: Run) -> None:
 
 
 def test_a_peer_may_have_ended(run: Run) -> None:
-    """A worker does not wait for ever for another one, whose address has gone with its pod."""
+    """A worker does not wait forever for another, whose address disappeared with its pod."""
     run.config["addresses"]["worker"][1] = "ended.invalid:2222"
     task = run.task().start({"TFCLUSTER_PATIENCE": "0.2"})
     assert task.wait()["cause"] == "Completed"
@@ -102,7 +102,7 @@ def test_a_peer_may_have_ended(run: Run) -> None:
 
 @pytest.mark.parametrize(("replaced", "cause"), [("", "NotStarted"), ("1", "Completed")])
 def test_a_group_waits_for_all_of_it(run: Run, replaced: str, cause: str) -> None:
-    """Workers without parameter servers need every address, but for a pod in place of another."""
+    """Workers without parameter servers need every address, except a pod that replaces another."""
     del run.config["addresses"]["ps"]
     run.config["addresses"]["worker"][1] = "late.invalid:2222"
     run.config["program"]["serves"] = True
@@ -122,7 +122,7 @@ def test_stop_while_waiting(run: Run) -> None:
 
 
 def test_addresses_from_the_template(run: Run) -> None:
-    """Where addresses follow a pattern, TF_CONFIG is computed from the counts."""
+    """If addresses follow a pattern, TF_CONFIG is computed from the counts."""
     run.program("import os; print(os.environ['TF_CONFIG'])")
     run.config.pop("addresses")
     run.config.update(addressTemplate="127.0.0.{index}", port=2222, counts={"worker": 2, "ps": 0})
@@ -133,8 +133,8 @@ def test_addresses_from_the_template(run: Run) -> None:
 
 
 def test_resume(run: Run, old: Path) -> None:
-    """A resumed run starts with copies of the old checkpoints, not of logs and event files, nor of
-    what says whose the old folder is and how far the old run was.
+    """A resumed run starts with copies of the old checkpoints, not of logs, event files, the
+    owner's mark and the old progress.
     """
     other = run.task("ps-0").start()
     task = run.task("worker-0").start()
@@ -149,7 +149,7 @@ def test_resume(run: Run, old: Path) -> None:
         ".resumed-from",
         "worker-0.log",
         "ps-0.log",
-        ".tfcluster-times/worker-0.log",  # of the new run's own logs
+        ".tfcluster-times/worker-0.log",  # belongs to the new run's own logs
         ".tfcluster-times/ps-0.log",
     }
     assert (run.output / "checkpoint").read_text() == (
@@ -169,7 +169,7 @@ def test_resume_waits_for_the_copy(run: Run, old: Path) -> None:
 
 
 def test_resume_copies_once(run: Run, old: Path) -> None:
-    """A restart within the resumed run keeps the checkpoints that were made since."""
+    """A restart within the resumed run keeps its newer checkpoints."""
     run.task().start().wait()
     (run.output / "model.ckpt-5.index").write_text("newer")
     run.task().start({"TFCLUSTER_ATTEMPT": "2"}).wait()
@@ -194,8 +194,8 @@ def test_stop_while_copying(run: Run, old: Path) -> None:
 
 
 def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
-    """A task whose output folder holds files of an earlier run of its number ends and says what to
-    do; nothing of the other run is touched, not even by the log of the refusal.
+    """A task whose output folder has files of an earlier run with its number ends with a remedy;
+    the other run's files are not changed, not even by the log of the refusal.
     """
     folder = Path(run.config["outputDir"])
     run.config["ownFolder"] = True
@@ -213,7 +213,7 @@ def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_that_no_run_has_marked(run: Run) -> None:
-    """Files of a run from before there were marks, or of anybody, are left alone as well."""
+    """Files without a run's mark are left alone as well."""
     folder = Path(run.config["outputDir"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.ckpt-5.index").write_text("precious")
@@ -234,9 +234,11 @@ def test_all_tasks_of_a_run_share_its_folder(run: Run) -> None:
 def test_a_volume_that_recovers_is_waited_for(
     run: Run, tmp_path: Path, heals: bool, cause: str
 ) -> None:
-    """What a volume says while it recovers ends no task at once: it waits, and tells for what."""
+    """An error of a recovering volume does not end a task at once: it waits, and reports the
+    reason.
+    """
     folder = tmp_path / "volume"
-    folder.symlink_to(tmp_path / "brick")  # "it exists", and nothing is there
+    folder.symlink_to(tmp_path / "brick")  # it exists, but is empty
     run.config |= {"outputDir": str(folder), "ownFolder": True}
     task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "4"})
     wait_until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")

@@ -1,4 +1,4 @@
-"""Programs that nobody has read before a task starts: where it finds them, and what it refuses."""
+"""Programs that are read only when a task starts: their places and refusals."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ LISTING = (
     "find -L . -mindepth 1 \\( -name '.*' -o -name __pycache__ \\) -prune -o -type f "
     "-printf '%P\\0' | LC_ALL=C sort -z | xargs -0r sha256sum -- | sha256sum"
 )
-"""What the documentation says about the checksum of a folder."""
+"""The documentation about the checksum of a folder."""
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A workspace."""
+    """Create a workspace."""
     folder = tmp_path / "workspace"
     folder.mkdir()
     return folder
 
 
 def started(run: Run, prefix: Sequence[str] = (), **program: Any) -> TaskProcess:
-    """A task of a program that is written by hand in this way, started by a command `prefix`."""
+    """Return a task of a program given in this way, started by a command `prefix`."""
     given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
     run.config["program"] = {**given, "workingDir": None, "byHand": True, **program}
     env = {"TFCLUSTER_PATIENCE": "0.5", "no_proxy": "", "NO_PROXY": ""}
@@ -55,7 +55,7 @@ def started(run: Run, prefix: Sequence[str] = (), **program: Any) -> TaskProcess
 
 
 def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
-    """The code and the values with which a task was not started."""
+    """Return the code and the values with which a task was not started."""
     told = msgspec.convert(task.wait(), TaskExit)
     assert (told.cause.value, told.exit_code) == ("NotStarted", None)
     assert told.detail_message is not None
@@ -63,19 +63,19 @@ def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
 
 
 def listed(folder: Path) -> str:
-    """The checksum of a folder by the documented command."""
+    """Return the checksum of a folder by the documented command."""
     shell = ["bash", "-c", LISTING]
     found = subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.split()[0]
 
 
 def sha256(content: bytes) -> str:
-    """As sha256sum prints it."""
+    """Return the output of sha256sum."""
     return hashlib.sha256(content).hexdigest()
 
 
 def test_a_file_runs_from_its_own_folder(run: Run, home: Path) -> None:
-    """A file of the workspace runs where it lies, with and without its checksum."""
+    """A file of the workspace runs in its folder, with and without its checksum."""
     (home / "train.py").write_text(HELLO)
     for checksum in ("", sha256(HELLO.encode())):
         task = started(run, path=str(home / "train.py"), sha256=checksum, arguments=["--x"])
@@ -84,7 +84,7 @@ def test_a_file_runs_from_its_own_folder(run: Run, home: Path) -> None:
 
 
 def test_a_folder_runs_by_what_starts_it(run: Run, home: Path) -> None:
-    """A folder is started by run.sh, main.py or its only program, else by the entrypoint."""
+    """A folder is started by run.sh, main.py or its only program, otherwise by the entrypoint."""
     (home / "first.py").write_text("print('first')")
     assert started(run, path=str(home)).wait()["cause"] == "Completed"
     (home / "second.py").write_text("print('second')")
@@ -97,8 +97,8 @@ def test_a_folder_runs_by_what_starts_it(run: Run, home: Path) -> None:
 
 
 def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) -> None:
-    """The documented command gives the checksum by which a folder runs; hidden files and bytecode
-    do not count, links do.
+    """The documented command gives a folder's checksum; hidden files and bytecode do not count,
+    links do.
     """
     (home / "lib" / "__pycache__").mkdir(parents=True)
     (home / ".git").mkdir()
@@ -117,8 +117,8 @@ def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) ->
 
 
 def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path) -> None:
-    """A link to a folder that it lies in counts as nothing, one to another folder as its files; so
-    do pipes, links to nowhere and names that begin with a dash as in the documented command.
+    """A link to a parent folder counts as nothing, one to another folder as its files; pipes,
+    broken links and names that begin with a dash count as in the documented command.
     """
     (home / "lib" / "deep").mkdir(parents=True)
     (home / "main.py").write_text(HELLO)
@@ -136,7 +136,7 @@ def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path)
 
 @pytest.mark.parametrize("name", ["a\\b.py", "a\nb.py", "a\rb.py", "-"])
 def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: str) -> None:
-    """A file whose name is not as it is in the output of sha256sum stands against a comparison."""
+    """A file name that sha256sum escapes prevents a comparison."""
     (home / "main.py").write_text(HELLO)
     (home / name).write_text("")
     assert started(run, path=str(home)).wait()["cause"] == "Completed"
@@ -148,7 +148,7 @@ def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: st
 def test_a_wrong_checksum_is_refused_with_the_right_one(
     run: Run, home: Path, site: Site, kind: str
 ) -> None:
-    """A program with another checksum than was asked for is never started, and both are told."""
+    """A program with another checksum than requested is never started, and both are reported."""
     (home / "train.py").write_text(HELLO)
     where = {"path": str(home / "train.py"), "url": site.add("/train.py", HELLO.encode())}[kind]
     code, values = refused(started(run, **{kind: where, "sha256": "0" * 64}))
@@ -157,13 +157,13 @@ def test_a_wrong_checksum_is_refused_with_the_right_one(
 
 
 def test_a_path_that_is_not_there(run: Run, home: Path) -> None:
-    """A path that leads nowhere is told as such."""
+    """A path that does not exist is reported as such."""
     path = str(home / "train.py")
     assert refused(started(run, path=path)) == ("ProgramNotThere", {"path": path})
 
 
 def test_a_path_that_a_volume_shows_later(run: Run, home: Path) -> None:
-    """A task says that it waits for a file, and runs it once it is there."""
+    """A task reports that it waits for a file, and runs it once it exists."""
     path = home / "train.py"
     given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
     run.config["program"] = {**given, "workingDir": None, "byHand": True, "path": str(path)}
@@ -175,7 +175,7 @@ def test_a_path_that_a_volume_shows_later(run: Run, home: Path) -> None:
 
 
 def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
-    """A file that the task has no right to see is another thing than one that is not there."""
+    """A file without read permission is distinguished from a missing one."""
     locked = home / "locked"
     locked.mkdir()
     path = str(locked / "train.py")
@@ -192,7 +192,7 @@ def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
 
 
 def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
-    """A task fetches a file and runs it in the run's own folder, with its checksum or without."""
+    """A task downloads a file and runs it in the run's own folder, with or without its checksum."""
     url = site.add("/raw/train.py", HELLO.encode())
     task = started(run, url=f"{url}?raw=1", sha256=sha256(HELLO.encode()), dir=str(home))
     assert task.wait()["cause"] == "Completed", task.output
@@ -201,7 +201,7 @@ def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
 
 @pytest.mark.parametrize("end", [".zip", ".tar.gz"])
 def test_an_archive_is_unpacked(run: Run, site: Site, home: Path, end: str) -> None:
-    """An archive runs as the folder that it holds, and its checksum is that of the archive."""
+    """An archive runs as its folder, and its checksum is that of the archive."""
     files = {"project-1/main.py": b"import lib; print(lib.A)", "project-1/lib.py": b"A = 'packed'"}
     packed = io.BytesIO()
     if end == ".zip":
@@ -224,8 +224,8 @@ def test_an_archive_is_unpacked(run: Run, site: Site, home: Path, end: str) -> N
 def test_an_archive_with_what_others_take_is_unpacked(
     run: Run, site: Site, home: Path, end: str
 ) -> None:
-    """A stored archive of very many entries is one file of the archive that holds it, and bytes
-    behind a .tar.gz are left alone, as tar does it.
+    """An uncompressed archive of very many entries is one file of its outer archive, and bytes
+    after a .tar.gz are ignored, as by tar.
     """
     if end == ".zip":
         stream = io.BytesIO()
@@ -241,7 +241,7 @@ def test_an_archive_with_what_others_take_is_unpacked(
 
 
 def test_an_archive_that_leads_outside_is_refused(run: Run, site: Site, home: Path) -> None:
-    """An entry that would be written outside of the archive's folder stops the task."""
+    """An entry with a path outside of the archive's folder stops the task."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("../outside.py", b"")
@@ -252,7 +252,7 @@ def test_an_archive_that_leads_outside_is_refused(run: Run, site: Site, home: Pa
 
 
 def linked(kind: bytes) -> bytes:
-    """An archive with a program and an entry of this kind."""
+    """Return an archive with a program and an entry of this kind."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as made:
         head = tarfile.TarInfo("main.py")
@@ -283,7 +283,9 @@ def linked(kind: bytes) -> bytes:
 def test_an_archive_with_a_link_is_refused(
     run: Run, site: Site, home: Path, name: str, packed: bytes
 ) -> None:
-    """What is neither a file nor a folder is named and stops the task, as it stops a launch."""
+    """An entry that is neither a file nor a folder is named and stops the task, as it stops a
+    launch.
+    """
     told = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
     assert told == ("ArchiveHoldsLink", {"archive": name, "entry": "data.csv"})
 
@@ -292,7 +294,7 @@ NOISE = {"main.py": HELLO.encode(), "data": bytes(range(256)) * 40}
 
 
 def packed_by(method: int) -> bytes:
-    """A zip whose compressed data is damaged."""
+    """Return a zip whose compressed data is damaged."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         archive.writestr("data", b"".join(b"%d," % n**3 for n in range(500)))
@@ -326,7 +328,7 @@ def packed_by(method: int) -> bytes:
 def test_a_damaged_archive_is_told_in_words(
     run: Run, site: Site, home: Path, name: str, packed: bytes, why: str
 ) -> None:
-    """Whatever the library raises, the status says that it is the archive and what is wrong."""
+    """For any library error, the status names the archive and the problem."""
     code, values = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
     assert (code, values["archive"]) == ("ArchiveDamaged", name)
     assert values["why"] and why in values["why"]
@@ -341,7 +343,7 @@ def test_a_name_that_no_file_can_have_is_refused(run: Run, site: Site, home: Pat
 
 
 def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> None:
-    """Single bytes are no reason to wait on, nor is a connection that ends in the middle."""
+    """A download of single bytes ends at the timeout, and so does one that breaks in the middle."""
 
     def trickle(request: Handler) -> None:
         request.send_response(200)
@@ -359,7 +361,7 @@ def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> Non
 
 
 def zeros_behind(start: bytes, mebibytes: int) -> bytes:
-    """A .tar.gz that begins so, with so many zero bytes behind; its end is missing."""
+    """Return a .tar.gz with this start, then this number of zero bytes, and without its end."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(bytes(16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -367,7 +369,7 @@ def zeros_behind(start: bytes, mebibytes: int) -> bytes:
 
 
 def head(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
-    """The header of an entry."""
+    """Return the header of an entry."""
     made = tarfile.TarInfo(name)
     made.type, made.size = kind, size
     return made.tobuf(tarfile.USTAR_FORMAT)
@@ -377,14 +379,14 @@ GIB = 1 << 30
 
 
 def large(what: str) -> bytes:
-    """A small archive that would take much time or memory."""
+    """Return a small archive that would take much time or memory."""
     if what == "zip":
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
             for number in range(10_001):
                 archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
         return stream.getvalue()
-    if what == "zip that says less":  # its end says how many entries there are, twice
+    if what == "zip that says less":  # its end has the number of entries twice
         packed = large("zip")
         end = packed.rindex(b"PK\5\6") + 8
         return packed[:end] + b"\1\0\1\0" + packed[end + 4 :]
@@ -409,8 +411,8 @@ def large(what: str) -> bytes:
 def test_a_small_archive_fills_neither_memory_nor_disk(
     run: Run, site: Site, home: Path, what: str, code: str, values: dict[str, str]
 ) -> None:
-    """Headers, skipped entries and many empty ones are bounded as files are, and said to be so; a
-    task with 200 MiB of memory gets that far.
+    """Headers, skipped entries and many empty ones are limited as files are, and reported; a task
+    with 200 MiB of memory handles them.
     """
     name = "a.zip" if what.startswith("zip") else "a.tgz"
     url = site.add(f"/{name}", large(what))
@@ -421,7 +423,7 @@ def test_a_small_archive_fills_neither_memory_nor_disk(
 
 @pytest.mark.parametrize("target", ["ftp://127.0.0.1:1/train.py", "file:///etc/hostname"])
 def test_a_redirect_leads_nowhere_but_to_the_web(run: Run, site: Site, target: str) -> None:
-    """A server that leads to a file or to FTP is not followed, and its target is named."""
+    """A redirect to a file or to FTP is not followed, and its target is named."""
     url = site.redirect("/train.py", target)
     assert refused(started(run, url=url)) == ("ProgramRedirected", {"url": url, "target": target})
     moved = site.redirect("/moved.py", site.add("/there.py", HELLO.encode()), code=308)
@@ -429,7 +431,7 @@ def test_a_redirect_leads_nowhere_but_to_the_web(run: Run, site: Site, target: s
 
 
 def test_headers_that_never_end_are_given_up(run: Run, site: Site) -> None:
-    """A server that sends its answer's header byte by byte is no reason to wait on."""
+    """A server that sends its header byte by byte ends at the timeout."""
 
     def trickle(request: Handler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
@@ -442,7 +444,7 @@ def test_headers_that_never_end_are_given_up(run: Run, site: Site) -> None:
 
 
 def test_a_download_goes_by_the_proxies_of_the_program(run: Run, site: Site) -> None:
-    """A proxy of the environment is asked, and `no_proxy` says for which hosts it is not."""
+    """A proxy in the environment is used, except for the hosts in `no_proxy`."""
     url = site.add("/train.py", HELLO.encode())
     run.config["env"] = {"http_proxy": "http://127.0.0.1:1"}
     code, values = refused(started(run, url=url))
@@ -453,8 +455,8 @@ def test_a_download_goes_by_the_proxies_of_the_program(run: Run, site: Site) -> 
 
 
 def test_what_cannot_be_fetched_says_why(run: Run, site: Site) -> None:
-    """A missing page is told at once, a server that does not answer when patience is over; a page
-    for people and an address without a known end are no programs.
+    """A missing page is reported at once, a server that does not answer after the timeout; an HTML
+    page and an endless download are refused.
     """
     missing = f"{site.url}/missing.py"
     values = {"url": missing, "why": "404 Not Found"}
@@ -482,7 +484,7 @@ def test_a_command_runs_where_its_image_says(run: Run, home: Path) -> None:
 
 
 def test_a_command_that_is_not_there(run: Run) -> None:
-    """A command that the image does not have is named."""
+    """A command that the image lacks is named."""
     code, values = refused(started(run, command=["no-such-command"]))
     assert (code, values) == ("CommandNotThere", {"command": "no-such-command"})
 
@@ -512,8 +514,8 @@ def test_a_task_finds_out_whether_its_program_serves(
     serves: bool,
     may: bool,
 ) -> None:
-    """The text says whether a task has to wait for an open port; of a module that a command names
-    nobody knows.
+    """The text says whether a task has to wait for an open port; for a module named by a command
+    this is unknown.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from program_source import find_program

@@ -1,4 +1,4 @@
-"""TensorFlow 1 workers look for their chief every second instead of every thirty."""
+"""The runtime's hook: TensorFlow 1 workers look for their chief every second, not every thirty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SessionManager:
 
 
 def python(path: Path | None, script: str) -> subprocess.CompletedProcess[str]:
-    """A Python that has the runtime's hook, and `path` behind it."""
+    """Run a Python with the runtime's hook, and `path` after it."""
     paths = [str(RUNTIME / "site"), *([str(path)] if path else [])]
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -32,7 +32,7 @@ def python(path: Path | None, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def fake_tensorflow(folder: Path, manager: str) -> Path:
-    """A package that has the one module that matters."""
+    """Create a package with the only module that matters."""
     training = folder / "tensorflow" / "python" / "training"
     training.mkdir(parents=True)
     for package in (training, training.parent, training.parent.parent):
@@ -42,7 +42,7 @@ def fake_tensorflow(folder: Path, manager: str) -> Path:
 
 
 def test_default_is_short_and_a_given_value_stays(tmp_path: Path) -> None:
-    """Only the default is shortened: what a program asks for stays."""
+    """Only the default is shortened: an explicit value stays."""
     done = python(
         fake_tensorflow(tmp_path, MANAGER),
         """
@@ -59,7 +59,7 @@ def test_default_is_short_and_a_given_value_stays(tmp_path: Path) -> None:
     ["", "class SessionManager: pass", MANAGER.replace("=30", ""), "SessionManager = None"],
 )
 def test_unknown_tensorflow_runs_as_it_is(tmp_path: Path, manager: str) -> None:
-    """A TensorFlow that looks otherwise is left alone."""
+    """A TensorFlow with another structure is not changed."""
     text = manager.replace("local_init_op=None, graph=None, ", "").replace(", limit=None", "")
     script = "import tensorflow.python.training.session_manager; print('runs')"
     done = python(fake_tensorflow(tmp_path, text), script)
@@ -67,14 +67,14 @@ def test_unknown_tensorflow_runs_as_it_is(tmp_path: Path, manager: str) -> None:
 
 
 def test_no_tensorflow_no_import(tmp_path: Path) -> None:
-    """A program without TensorFlow imports nothing more because of the hook."""
+    """In a program without TensorFlow the hook imports nothing more."""
     script = "import sys; print([m for m in sys.modules if 'tensorflow' in m or m == 'inspect'])"
     done = python(None, script)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_next_sitecustomize_runs(tmp_path: Path) -> None:
-    """A sitecustomize that was there before still runs, once, under its own name."""
+    """An existing sitecustomize still runs, once, under its own name."""
     (tmp_path / "sitecustomize.py").write_text("print('mine', __name__, __file__)\n")
     done = python(tmp_path, "import sitecustomize; print(sitecustomize.__file__)")
     own = str(tmp_path / "sitecustomize.py")

@@ -1,4 +1,4 @@
-"""Which sockets listen, as a task sees it."""
+"""Listening sockets as a task sees them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_a_listening_socket_is_found_by_its_port(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
 def test_who_may_read_a_connection_is_known_by_account() -> None:
-    """Who listens there counts before it accepts, and who accepted also once it listens no more."""
+    """The account of a connection is known: a listener's before it accepts, an acceptor's after it
+    closes.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.fchown(server.fileno(), 65534, -1)
         with socket.create_connection(server.getsockname()) as client:

@@ -1,4 +1,4 @@
-"""What a task promises about its program: how it starts, when it is ready, what is reported."""
+"""A task and its program: start, readiness and reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_magic.spec import TaskExit
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         yield made
 
@@ -72,7 +72,7 @@ def test_program_is_told_its_place(run: Run) -> None:
 
 
 def test_program_has_no_descriptor_of_ours(run: Run) -> None:
-    """A program holds stdin, stdout and stderr, and none of the runtime's own descriptors."""
+    """A program has stdin, stdout and stderr, and none of the runtime's own descriptors."""
     run.program("import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')")
     task = run.task().start()
     task.wait()
@@ -99,7 +99,7 @@ def test_program_has_no_descriptor_of_ours(run: Run) -> None:
 def test_cause(
     run: Run, text: str, cause: str, code: int | None, number: int | None, detail: str
 ) -> None:
-    """The report tells an error from a kill from outside, and keeps the exit status."""
+    """The report distinguishes an error from a kill from outside, and keeps the exit status."""
     run.program(text)
     task = run.task().start()
     message = task.wait()
@@ -161,7 +161,7 @@ def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
 
 
 def test_bad_description(run: Run, tmp_path: Path) -> None:
-    """A task that does not exist, or a description of another version, is said so."""
+    """A task that does not exist, or a description of another version, is reported."""
     run.program("pass")
     assert "it has worker-0..1, ps-0..0" in run.task("worker-2").start().wait()["detail"]
     run.config["version"] = 2
@@ -169,7 +169,7 @@ def test_bad_description(run: Run, tmp_path: Path) -> None:
 
 
 def test_ready_when_its_own_port_is_open(run: Run, tmp_path: Path) -> None:
-    """A program that serves is ready when it listens itself, not when somebody else does."""
+    """A program that serves is ready when it listens itself, not when another process does."""
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
     go = tmp_path / "go"
@@ -195,7 +195,7 @@ held.bind(("127.0.0.1", {port})); held.listen(); time.sleep(600)
 
 
 def test_sleeps_while_nothing_happens(run: Run) -> None:
-    """A task whose program is silent wakes up only to look at it, every few seconds."""
+    """A task with a silent program wakes up every few seconds, only to check it."""
     run.program("print('up', flush=True); import time; time.sleep(600)")
     task = run.task().start()
     task.event("ready")
@@ -209,7 +209,7 @@ def test_sleeps_while_nothing_happens(run: Run) -> None:
 
 
 def test_runs_on_any_python() -> None:
-    """What runs inside a task is Python 3.8, with the standard library and its siblings only."""
+    """The code in a task runs on Python 3.8, with only the standard library and its siblings."""
     files = [*RUNTIME.glob("*.py"), *RUNTIME.glob("site/*.py")]
     siblings = {file.stem for file in files}
     assert {"task", "tf_server", "sitecustomize"} <= siblings

@@ -1,4 +1,4 @@
-"""TF_CONFIG, flags and defaults: what they are, and that a task gets what the package shows."""
+"""TF_CONFIG, flags and defaults, equal in a task and in the package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "data_dir", "log_
 
 
 def test_every_type_has_its_place() -> None:
-    """Each task is told the whole cluster and which one of it it is."""
+    """Each task gets the whole cluster and its own place in it."""
     told = tf_config.build(ADDRESSES, "worker", 1)
     assert told == {
         "cluster": {"chief": ["c:1"], "worker": ["w:1", "w:2"], "ps": ["p:1"]},
@@ -35,8 +35,8 @@ def test_every_type_has_its_place() -> None:
 
 
 def test_nobody_but_the_evaluator_knows_its_address() -> None:
-    """Without parameter servers an evaluator is in the cluster that it is told of, where
-    MultiWorkerMirroredStrategy counts it, and in nobody else's; with some it is in none.
+    """Without parameter servers an evaluator is in its own cluster, where
+    MultiWorkerMirroredStrategy counts it, and in no other task's; with some it is in none.
     """
     together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
     for addresses in (together, ADDRESSES):
@@ -94,7 +94,7 @@ def test_flags_are_spelled_as_the_program_does() -> None:
 @pytest.mark.parametrize(
     ("limit", "cores", "kind", "threads"),
     [
-        (None, 2, "", None),  # TensorFlow's own choice: as many as cores
+        (None, 2, "", None),  # TensorFlow's own default: as many as cores
         (None, 1, "", "2"),
         (None, 64, "", None),
         (1, 64, "", "2"),
@@ -110,8 +110,8 @@ def test_flags_are_spelled_as_the_program_does() -> None:
 def test_threads_follow_the_limit(
     limit: int | None, cores: int, kind: str, threads: str | None
 ) -> None:
-    """Inter-op threads are TensorFlow's own or follow the CPU limit, and are as many as a
-    coordinator, or the clients of a server, need at least.
+    """Inter-op threads are TensorFlow's default or follow the CPU limit, with the minimum that a
+    coordinator, or the clients of a server, need.
     """
     counts = {"ps": 1, "worker": 2, "chief": int(kind == "coordinated")}
     found = tf_config.environment_defaults(limit, cores, counts, in_graph=kind == "in_graph")
@@ -120,7 +120,7 @@ def test_threads_follow_the_limit(
 
 
 class Runtime:
-    """What a task makes of its task.json, in a process of its own as in a task."""
+    """The values that a task computes from its task.json, in its own process."""
 
     SCRIPT = """
 import json, sys
@@ -151,7 +151,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def runtime() -> Any:
-    """One process for all questions."""
+    """Start one process for all calls."""
     made = Runtime()
     yield made
     made.process.communicate()

@@ -1,4 +1,4 @@
-"""What a task promises about its end: asked, killed or orphaned, nothing of it survives."""
+"""The end of a task: stopped, killed or orphaned, it leaves no processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.task_process import PATIENCE, STRAY, Run, alive, new_run
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         yield made
 
@@ -58,7 +58,7 @@ def test_stop_reaches_through_a_shell(run: Run) -> None:
 
 
 def test_stop_ends_who_will_not(run: Run) -> None:
-    """A program that ignores SIGTERM is killed with all it started within the grace period."""
+    """A program that ignores SIGTERM is killed with all its processes within the grace period."""
     run.program(STRAY + "signal.signal(15, signal.SIG_IGN); stray(); print('up'); time.sleep(600)")
     run.config["grace"] = 1.0
     task = run.task().start()
@@ -72,7 +72,7 @@ def test_stop_ends_who_will_not(run: Run) -> None:
 
 
 def test_strays_do_not_outlive_the_program(run: Run) -> None:
-    """What a program leaves behind is gone when its task ends, and keeps nobody waiting."""
+    """Processes that a program leaves behind end with its task, and do not delay it."""
     run.program(STRAY + "stray(); print('done')")
     task = run.task().start()
     assert task.wait()["cause"] == "Completed"
@@ -82,7 +82,7 @@ def test_strays_do_not_outlive_the_program(run: Run) -> None:
 
 @pytest.mark.parametrize("report", [True, False], ids=["report pipe", "death signal alone"])
 def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool) -> None:
-    """When the process that started a task is killed, program and strays go with it."""
+    """If the process that started a task is killed, program and strays end with it."""
     run.program(STRAY + "stray(); open('child.pid', 'w').write(str(os.getpid())); time.sleep(600)")
     task = run.task()
     starter = tmp_path / "starter.py"
@@ -156,7 +156,7 @@ def test_as_process_1(run: Run) -> None:
 
 
 def test_without_rights(run: Run) -> None:
-    """A process without any capability, as an ordinary user's is, runs a task just so."""
+    """A process without any capability, like an ordinary user's, can run a task."""
     run.program(STRAY + "stray(); print(open('/proc/self/status').read())")
     task = run.task().start(prefix=["unshare", "--user"])
     assert task.wait()["cause"] == "Completed", task.output

@@ -1,5 +1,5 @@
-"""What a task does in a pod and nowhere else: it counts attempts as its Job does, gives the failure
-of a group time to be judged, and shows while an In-Graph server is used.
+"""Behaviour of a task only in a pod: it counts attempts by its Job, delays a restart so that a
+group's failure can be judged, and shows while an In-Graph server is used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ATTEMPT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules of the runtime can be imported, as inside a task: by bare name."""
+    """Make the modules of the runtime importable by bare name, as inside a task."""
     monkeypatch.syspath_prepend(str(RUNTIME))
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose processes are gone afterwards."""
+    """Yield a run; end its processes afterwards."""
     with new_run(tmp_path) as made:
         yield made.program(ATTEMPT)
 
@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_attempts_are_counted_by_the_job(
     run: Run, failures: str, ignored: str, attempt: str
 ) -> None:
-    """The attempt is one more than the pods that the Job has replaced, for whatever reason."""
+    """The attempt is one more than the pods that the Job has replaced, for any reason."""
     job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
     task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
     assert task.wait()["cause"] == "Completed"
@@ -55,7 +55,7 @@ def test_attempts_are_counted_by_the_job(
 
 
 def test_a_group_is_given_time(run: Run) -> None:
-    """Without parameter servers, a worker in place of one that failed starts after the hold-off."""
+    """Without parameter servers, a worker that replaces a failed one starts after the hold-off."""
     run.config.update(counts={"worker": 2}, holdOff=1.0)
     run.config["addresses"].pop("ps")
     task = run.task("worker-1").start({"TFCLUSTER_INDEX_FAILURES": "1"})
@@ -67,7 +67,7 @@ def test_a_group_is_given_time(run: Run) -> None:
 
 
 def test_a_stop_ends_the_hold_off(run: Run) -> None:
-    """SIGTERM ends a worker that still holds off, at once and with 143."""
+    """SIGTERM ends a worker in its hold-off, at once and with 143."""
     run.config.update(counts={"worker": 2}, holdOff=600.0)
     run.config["addresses"].pop("ps")
     task = run.task().start({"TFCLUSTER_INDEX_FAILURES": "1"})
@@ -83,7 +83,7 @@ def test_a_stop_ends_the_hold_off(run: Run) -> None:
         ({"worker": 2}, "worker-0", ""),  # the first start
         ({"worker": 2, "ps": 1}, "worker-0", "1"),  # workers come back one by one
         ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # alone
-        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # no part of the group
+        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # not part of the group
     ],
 )
 def test_others_start_at_once(
@@ -98,14 +98,14 @@ def test_others_start_at_once(
 
 @pytest.fixture
 def packed(tmp_path: Path) -> list[str]:
-    """The runtime as a pod has it."""
+    """Return the runtime as a pod has it."""
     packed = tmp_path / pod_template.RUNTIME_FILE
     packed.write_bytes(base64.b64decode(pod_template.runtime_archive()))
     return [str(packed), "task"]
 
 
 def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
-    """From one file alone a task runs, and its program has home, mark and the runtime's hook."""
+    """A task runs from the single file, and its program has home, mark and the runtime's hook."""
     run.program(
         "import json, os, sitecustomize as s; print(json.dumps([dict(os.environ), s.__file__]))"
     )
@@ -120,7 +120,7 @@ def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
 
 
 def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
-    """Who starts the runtime with other words is told what it takes."""
+    """The runtime started with wrong arguments prints its usage."""
     done = subprocess.run([sys.executable, packed[0]], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
@@ -154,7 +154,7 @@ def _open(port: int) -> bool:
 
 @pytest.mark.cluster
 def test_a_server_shows_that_it_is_used(run: Run) -> None:
-    """While somebody is connected to an In-Graph server its beacon is open; when idle, closed."""
+    """While a client is connected to an In-Graph server its beacon is open; when idle, closed."""
     server, beacon = free_port(), free_port()
     run.config.update(
         mode="in-graph",
@@ -172,7 +172,7 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
 
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:
-    """A beacon that nobody reads answers more connections than its queue is long."""
+    """A beacon without a reader accepts more connections than its queue is long."""
     from idle import Beacon
     from process import EventLoop
 
@@ -198,7 +198,7 @@ def test_a_beacon_takes_every_probe(runtime: None) -> None:
 
 
 def test_no_beacon_on_this_machine(runtime: None, tmp_path: Path) -> None:
-    """A run of the local backend opens no port beside TensorFlow's."""
+    """A run of the local backend opens no port besides TensorFlow's."""
     from task_config import TaskConfig
 
     metadata = Metadata(name="d-1", cluster="d", run=1, uid="1", created_at=0.0)

@@ -1,4 +1,4 @@
-"""The In-Graph server with real TensorFlow: what it serves, how it falls back, when it idles."""
+"""The In-Graph server with real TensorFlow: service, fallback, and idle reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """An In-Graph run of one parameter server and one worker on loopback."""
+    """Yield an In-Graph run of one parameter server and one worker on loopback."""
     with new_run(tmp_path) as made:
         made.config.update(
             mode="in-graph",
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 class Client:
-    """A notebook's stand-in: a session that stays open until `leave`."""
+    """A client like a notebook: a session that stays open until `leave`."""
 
     SCRIPT = """
     import json, os, sys
@@ -74,12 +74,12 @@ class Client:
         )
 
     def answer(self) -> Any:
-        """What it computed on the cluster."""
+        """Return its result from the cluster."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """End the client."""
         self.process.kill()
         self.process.communicate()
 
@@ -89,7 +89,7 @@ class Client:
 
 
 def last_idle(task: TaskProcess) -> Any:
-    """The newest idle report: a time, None for activity, "" when there is none."""
+    """Return the newest idle report: a time, None for activity, "" without one."""
     found = [r["since"] for r in task.hear(0.05) if r["event"] == "idle"]
     return found[-1] if found else ""
 
@@ -115,7 +115,7 @@ def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
         stack.callback(client.end)
         assert client.answer() == 42.0
         wait_until(lambda: last_idle(worker) is None, "the end of idling")
-        # The worker is connected to the parameter server now, which idles all the same.
+        # The worker is connected to the parameter server now, which is still idle.
         wait_until(lambda: last_idle(ps), "the parameter server's idling")
         assert last_idle(worker) is None
         client.leave()
@@ -126,7 +126,7 @@ def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
 
 
 def loopback_listeners(run: Run) -> list[str]:
-    """The run's ports that are open on loopback and on no other address."""
+    """Return the run's ports that are open on loopback and on no other address."""
     rows = [row.split() for row in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
     ports = {f"{int(a.rpartition(':')[2]):04X}" for (a,) in run.config["addresses"].values()}
     own = [r[1] for r in rows if r[3] == "0A" and r[1].rpartition(":")[2] in ports]
@@ -149,7 +149,7 @@ def test_taken_port(run: Run, shared: bool) -> None:
 
 
 def test_reserved_port_is_not_taken(run: Run) -> None:
-    """A port that its backend holds only to keep it free for this server is used."""
+    """A port that its backend reserves for this server is used."""
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", int(run.config["addresses"]["worker"][0].rpartition(":")[2])))
@@ -158,7 +158,7 @@ def test_reserved_port_is_not_taken(run: Run) -> None:
 
 
 def test_falls_back_by_itself(run: Run, tmp_path: Path) -> None:
-    """Where the C API is missing the server is tf.distribute.Server, which the log says."""
+    """If the C API is missing the server is tf.distribute.Server, which the log reports."""
     fake = tmp_path / "site" / "tensorflow"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text(
@@ -231,7 +231,7 @@ def test_server_that_dies(run: Run) -> None:
 
 
 def test_without_a_cluster() -> None:
-    """Without a usable TF_CONFIG the server says what is wrong."""
+    """Without a valid TF_CONFIG the server reports the problem."""
     for value in ("", '{"cluster": {"ps": ["h:1"]}, "task": {"type": "ps", "index": 1}}'):
         done = subprocess.run(
             [sys.executable, str(RUNTIME), "tf_server"],

@@ -1,4 +1,6 @@
-"""Where a program writes its results: links, copies of what goes with a pod, and what it found."""
+"""A program's results: links, copies of files that a pod's end deletes, and checkpoints that it
+found.
+"""
 
 from __future__ import annotations
 
@@ -46,20 +48,20 @@ MOUNTS = """\
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules of the runtime by their bare names, as in a task."""
+    """Return modules of the runtime by their bare names, as in a task."""
     monkeypatch.syspath_prepend(str(RUNTIME))
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """A run whose program works in a folder of the user's."""
+    """Yield a run whose program works in a folder of the user's."""
     (tmp_path / "work").mkdir()
     with new_run(tmp_path) as made:
         yield made
 
 
 def program(run: Run, text: str, *arguments: str) -> Run:
-    """A program of one worker that works in the user's folder, `work`."""
+    """Return a program of one worker that works in the user's folder, `work`."""
     run.config["addresses"] = {"worker": ["127.0.0.1:4002"]}
     run.config["counts"] = {"worker": 1}
     work = str(run.folder / "work")
@@ -67,7 +69,9 @@ def program(run: Run, text: str, *arguments: str) -> Run:
 
 
 def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> None:
-    """What a program writes to ./logs is followed from the run's folder, and said, at once."""
+    """Event files that a program writes to ./logs are linked from the run's folder and reported, at
+    once.
+    """
     go = run.folder / "go"
     program(run, f"file = event_file('logs/train')\ncheckpoint('logs')\nwait({str(go)!r})\n")
     task = run.task().start()
@@ -84,14 +88,14 @@ def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> No
 
 
 def test_a_program_that_is_quick_is_seen_at_its_end(run: Run) -> None:
-    """Event files of a program that has ended before anybody looked are found by their names."""
+    """Event files of a program that ends quickly are found by their names."""
     program(run, "event_file('logs').close()\n")
     assert run.task().start().wait()["wrote"] == [str(run.folder / "work" / "logs")]
     assert ProgressReader(run.output).read().step == 7
 
 
 def test_files_of_others_are_left_alone(run: Run) -> None:
-    """Event files of before, of a living process elsewhere, and the run's own get no links."""
+    """Older event files, those of another living process, and the run's own get no links."""
     work = run.folder / "work"
     old = ev.event_file(work / "logs", 1000)
     old.write_bytes(ev.event(3, {"loss": 0.5}))
@@ -121,7 +125,7 @@ def test_files_of_others_are_left_alone(run: Run) -> None:
     ],
 )
 def test_what_goes_with_a_pod(runtime: None, path: str, lost: bool) -> None:
-    """The container's own layers, memory and emptyDirs go with a pod; other volumes stay."""
+    """A container's own layers, memory and emptyDirs are deleted with a pod; volumes stay."""
     from writes import is_lost_with_pod
 
     assert is_lost_with_pod(path, MOUNTS) is lost
@@ -130,7 +134,7 @@ def test_what_goes_with_a_pod(runtime: None, path: str, lost: bool) -> None:
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
 def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
-    """Of a pod's own disk event files are copied as they grow, and checkpoints when whole."""
+    """On a pod's own disk event files are copied as they grow, and checkpoints when complete."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
         go = run.folder / "go"
         more = repr(ev.event(9, {"loss": 0.25}))
@@ -159,8 +163,8 @@ def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
 def test_large_checkpoints_are_copied_while_there_is_room(run: Run) -> None:
-    """Checkpoints of any size, the newest of those that a program keeps; what there is no room for
-    is named.
+    """Checkpoints of any size are copied, the newest of those that a program keeps; those without
+    room are named.
     """
     with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
         program(
@@ -195,7 +199,7 @@ RESTORES = "open('model/model.ckpt-800.index').read()\n"
 
 
 def earlier(run: Run, name: str = "model.ckpt-800") -> Path:
-    """A folder with a checkpoint that was there before."""
+    """Create a folder with an earlier checkpoint."""
     folder = run.folder / "work" / "model"
     folder.mkdir()
     (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\n')
@@ -217,7 +221,7 @@ def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
 
 
 def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
-    """A hook that stops at a step looks behind the first one: that step is no training either."""
+    """A hook that stops at a step checks after the first one: that step is no training either."""
     earlier(run)
     text = "print('loss = 0.5, step = 800')\ncheckpoint('model', 'model.ckpt-801')\n"
     program(run, RESTORES + text)
@@ -228,7 +232,7 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",  # not even opened
+        "",  # not opened
         RESTORES + "checkpoint('model', 'model.ckpt-802')\n",
         RESTORES + "print('step 802, loss = 0.5')\n",
         RESTORES + "print('step 5, loss = 0.5')\n",
@@ -241,14 +245,14 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 def test_a_run_that_trains_says_nothing_of_the_checkpoint_it_began_from(
     run: Run, text: str
 ) -> None:
-    """A newer checkpoint, a further step, a saved model or a failure is enough."""
+    """A newer checkpoint, a further step, a saved model or a failure prevents that report."""
     earlier(run)
     program(run, text)
     assert run.task().start().wait().get("found") is None
 
 
 def test_the_run_is_named_whose_checkpoint_was_taken_over(run: Run) -> None:
-    """What `rerun --resume` has copied is named by the run that it is from."""
+    """A checkpoint copied by `rerun --resume` is reported with its run."""
     old = run.folder / "log" / "digits" / "1"
     old.mkdir(parents=True)
     (old / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
@@ -262,7 +266,7 @@ def test_the_run_is_named_whose_checkpoint_was_taken_over(run: Run) -> None:
 
 
 def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
-    """`rerun --resume` copies no links to files of the old run, and no word of what it lost."""
+    """`rerun --resume` copies no links to files of the old run, and no report of its lost files."""
     old = run.folder / "log" / "digits" / "1"
     (old / "written" / "logs").mkdir(parents=True)
     (old / "written" / "logs" / "checkpoint").write_text("x")

@@ -1,4 +1,4 @@
-"""TensorBoard on a folder: one real process, shared, and gone when nobody uses it."""
+"""TensorBoard on a folder: one real process, shared, and ended when it is not used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 
 
 def processes(state: Path) -> list[int]:
-    """Every process of a session whose leader names this state folder in its arguments."""
+    """Return every process of a session whose leader has this state folder in its arguments."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and start_time(int(entry)):
@@ -47,7 +47,7 @@ def processes(state: Path) -> list[int]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder of its own; the boards in it are stopped in the end."""
+    """Yield a state folder; stop its boards afterwards."""
     folder = tmp_path / "state"
     yield folder
     for board in process.list_boards(folder):
@@ -57,7 +57,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A folder with the events of one run."""
+    """Create a folder with the events of one run."""
     path = ev.event_file(tmp_path / "log" / "digits" / "1")
     path.write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     return tmp_path / "log"
@@ -148,7 +148,7 @@ def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.M
 
 
 def test_idle_board_ends(state: Path, logs: Path) -> None:
-    """A board ends by itself once the last connection has been closed for the idle timeout."""
+    """A board ends by itself after the idle timeout since the last connection was closed."""
     board = process.open(logs, state_dir=state, idle_timeout=1)
     used = socket.create_connection(("127.0.0.1", board.port))
     busy_until = time.monotonic() + 2.5
@@ -162,11 +162,11 @@ def test_idle_board_ends(state: Path, logs: Path) -> None:
 
 
 def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A board answers below a path of its own alone, which no argument of a process tells."""
+    """A board answers only below its own path, which is not in a process's arguments."""
     folder = tmp_path / "new" / "log"
     monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(folder))
     board = process.open(folder, state_dir=state)
-    assert folder.is_dir()  # the log root is made where it is missing
+    assert folder.is_dir()  # the log root is created if missing
     assert board.url == f"http://127.0.0.1:{board.port}{board.path_prefix}/"
     assert json.loads(get(board.url + "data/runs")) == []
     assert json.loads(get(board.url + "data/environment"))["data_location"] == str(folder)
@@ -185,7 +185,7 @@ def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_folder_that_becomes_a_link(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A folder that is made a link, before, while or after it is opened, leads nowhere else."""
+    """A folder that becomes a link, before, while or after it is opened, leads nowhere else."""
     outside = tmp_path / "outside"
     ev.event_file(outside / "secret").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     board = process.open(logs, exact=True, state_dir=state)
@@ -205,7 +205,7 @@ def test_folder_that_becomes_a_link(
 
 
 def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> None:
-    """A folder that was removed and made anew is shown as it is now."""
+    """A folder that was removed and created again is shown as it is now."""
     first = process.open(logs, state_dir=state)
     logs.rename(tmp_path / "old")
     ev.event_file(logs / "new").write_bytes(ev.version() + ev.event(1, {"loss": 1}))
@@ -215,7 +215,7 @@ def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> No
 
 
 def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
-    """A folder that does not exist, or is a file, is named, and nothing is started or made."""
+    """A folder that does not exist, or is a file, is named, and nothing is started or created."""
     (tmp_path / "file").write_text("")
     for name, why in (("missing", "No such file"), ("file", "Not a directory")):
         with pytest.raises(TFClusterError, match=f"{name}: {why}.*may be empty"):
@@ -226,7 +226,7 @@ def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
 
 
 def test_state_folder_that_cannot_be_written(logs: Path, tmp_path: Path) -> None:
-    """A state folder that cannot be written is named, with the variable that names another."""
+    """A state folder that cannot be written is named, with the variable for another one."""
     (tmp_path / "state").write_text("a file")
     with pytest.raises(TFClusterError, match=r"state.*TFCLUSTER_STATE_DIR"):
         process.open(logs, state_dir=tmp_path / "state")
@@ -259,7 +259,7 @@ def test_tensorboard_that_does_not_start(
     told: str,
     patience: float,
 ) -> None:
-    """A TensorBoard that fails or hangs as it starts is told with its last lines, and is gone."""
+    """A TensorBoard that fails or hangs at its start is reported with its last lines, and ended."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text(body)

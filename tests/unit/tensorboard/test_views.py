@@ -1,4 +1,4 @@
-"""What TensorBoards show: runs beside each other, under their names, and which folders."""
+"""Views of TensorBoards: several runs under their names, and folders."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tfcluster_magic.tensorboard.views import view_of_folder, view_of_runs
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
-    """A state folder of its own; the boards in it are stopped in the end."""
+    """Yield a state folder; stop its boards afterwards."""
     yield tmp_path / "state"
     for board in process.list_boards(tmp_path / "state"):
         process.stop(board.folder, state_dir=tmp_path / "state")
 
 
 def output(folder: Path, steps: int = 3) -> str:
-    """An output folder with events."""
+    """Create an output folder with events."""
     events = [ev.event(step, {"loss": 1 / step}) for step in range(1, steps)]
     ev.event_file(folder).write_bytes(ev.version() + b"".join(events))
     return str(folder)
 
 
 def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -> None:
-    """A board on several runs shows each under its name, nothing else, and what is added later."""
+    """A board on several runs shows each under its name, nothing else, and later events."""
     first, second = output(tmp_path / "log/digits/1"), output(tmp_path / "log/cnn/4")
     output(tmp_path / "log/other/1")
     output(tmp_path / "log/cnn/4/eval")
@@ -73,7 +73,7 @@ def test_the_same_wish_is_the_same_view(state: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_that_moved_is_shown_where_it_is(state: Path, tmp_path: Path) -> None:
-    """A link of a view that leads elsewhere is put right when the view is asked for again."""
+    """A view's link that leads elsewhere is corrected when the view is requested again."""
     runs = {name: output(tmp_path / name) for name in ("a-1", "b-1")}
     view = view_of_runs(runs, state_dir=state)
     link = Path(view.folder) / "a-1"
@@ -86,7 +86,7 @@ def test_a_run_that_moved_is_shown_where_it_is(state: Path, tmp_path: Path) -> N
 def test_old_views_are_forgotten(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The latest used views are remembered; of the others nothing is left but the runs."""
+    """The latest used views are stored; of the others nothing is left but the runs."""
     monkeypatch.setattr(views, "MOST_VIEWS", 2)
     folders = {name: output(tmp_path / name) for name in ("a-1", "b-1", "c-1")}
     old = view_of_runs(folders, state_dir=state)
@@ -101,7 +101,7 @@ def test_old_views_are_forgotten(
 
 @pytest.fixture
 def runs(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two runs, `one-1` and `two-1`, that have ended, and their boards, which are stopped."""
+    """Yield two runs, `one-1` and `two-1`, that have ended; stop their boards afterwards."""
     monkeypatch.chdir(own_folders)
     manager = ClusterManager()
     for name in ("one", "two"):
@@ -113,7 +113,7 @@ def runs(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def say(capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    """What `tfcluster` says to these words."""
+    """Return the output of `tfcluster` with these words."""
     capfd.readouterr()
     with pytest.raises(SystemExit):
         cli.main(["tensorboard", *words])

@@ -139,7 +139,7 @@ def _unknown_field(field: str) -> Problem:
 
 WATCH_INTERVAL = 0.4
 OUTAGE_PATIENCE = 600.0
-"""How long a watch of one run waits for a server that does not answer, in seconds."""
+"""Seconds that a watch of one run waits for a server that does not answer."""
 REFUSAL_PATIENCE = 10.0
 """The same for a server that refuses, as it does for some seconds after its own restart."""
 REPORT_OUTAGE_AFTER = 3.0
@@ -207,7 +207,9 @@ def _updates(
         changed=updates.put,
     )
     informer.start()
-    away: bool | None = None  # None: all is well; else whether it is away or refuses
+    away: bool | None = (
+        None  # the server: None if it answers, True if it is down, False if it refuses
+    )
     since = 0.0
     try:
         while True:
@@ -322,7 +324,7 @@ class KubernetesBackend(Backend):
             return namespace_access.read_published(self.api, self.namespace)[0]
 
     def serves(self) -> bool:
-        """Return whether an operator serves the namespace; True also if nobody can say now.
+        """Return whether an operator serves the namespace; True also if that is unknown now.
 
         Raises:
             NotAllowed: TFCluster is installed, and this account may not ask.
@@ -551,7 +553,7 @@ class KubernetesBackend(Backend):
             try:
                 told = namespace_access.read_published(self.api, self.namespace)[2]
             except (ApiError, BackendUnavailable):
-                return  # nobody publishes numbers here: delete all the same
+                return  # no operator publishes numbers here: delete all the same
             numbers = kube_hours.last_numbers(told)
             if numbers is None or numbers.get(head.cluster, 0) >= head.run:
                 return

@@ -39,7 +39,7 @@ REQUEST_TIMEOUT = 5.0
 
 
 def is_served(api: Api, namespace: str) -> bool:
-    """Return whether an operator serves the namespace; True also if nobody can say now.
+    """Return whether an operator serves the namespace; True also if that is unknown now.
 
     Raises:
         NotAllowed: TFCluster is installed on the cluster, and this account may not ask.
@@ -336,7 +336,7 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
 # -- the facts of a launch -------------------------------------------------------------------------
 
 _IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
-"""Where KubeSpawner tells a notebook its own image."""
+"""Variable in which KubeSpawner gives a notebook its own image."""
 
 
 def gather_facts(

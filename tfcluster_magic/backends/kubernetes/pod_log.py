@@ -46,7 +46,7 @@ class LogCursor:
         self.stamp, self.length = stamp, len(text)
 
     def since(self, margin: float) -> str:
-        """Return the time so many seconds before the line; the API takes whole seconds."""
+        """Return the time this many seconds before the line; the API takes whole seconds."""
         zone = self.stamp[29:].replace("Z", "+00:00")
         second = datetime.fromisoformat(self.stamp[:19] + zone)
         return (second - timedelta(seconds=margin)).isoformat()
@@ -160,7 +160,7 @@ class PodLog:
 
     @property
     def is_copied(self) -> bool:
-        """Whether it continues in the copy."""
+        """Whether the lines come from the copy, because the pod is deleted."""
         return self._copy is not None
 
     @property
@@ -169,7 +169,7 @@ class PodLog:
         return not self._given
 
     def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
-        """Take over the task's current pods, the oldest first, of so many attempts."""
+        """Update the pods of the task, the oldest first; `attempts` is the number of its starts."""
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
             pod.here = uid in present

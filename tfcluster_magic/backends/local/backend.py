@@ -88,7 +88,7 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """What a watch has reported of runs, and the stamps of their files then."""
+    """The runs that a watch has reported, with the stamps of their files then."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}

@@ -148,7 +148,7 @@ def task_description(
 
 
 def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assign devices to each task that requested some; there are known to be enough."""
+    """Assign devices to each task that requested some; the caller has checked the number."""
     left = list(free)
     given: dict[str, tuple[str, ...]] = {}
     for task_type, count in spec.replicas.counts.items():

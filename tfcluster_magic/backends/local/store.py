@@ -118,7 +118,7 @@ _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class Record(Model, frozen=True):
-    """What never changes about a run; it is written once and last, and makes the run exist."""
+    """The constant facts of a run; written once and last, so that the run exists from then."""
 
     metadata: Metadata
     spec: Spec
@@ -340,7 +340,7 @@ class RunFolder:
         return fd
 
     def wake(self, line: bytes = b"\n") -> bool:
-        """Make the supervisor look again; return False if none listens."""
+        """Wake the supervisor to read requests; return False if none listens."""
         try:
             how = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(self.control, how)

@@ -150,12 +150,12 @@ class StatusFileWriter:
 
     @property
     def settled(self) -> bool:
-        """Whether the wanted status is written, or nobody can read it any more."""
+        """Whether the wanted status is written, or the folder is gone."""
         return self._written == self._wanted or self._integrity.is_lost
 
     @property
     def due(self) -> float | None:
-        """When `put` must be called again (epoch seconds); None if everything is written."""
+        """The time of the next `put` (epoch seconds); None if everything is written."""
         return None if self._written == self._wanted else self._not_before
 
 

@@ -67,7 +67,7 @@ class TaskReport(msgspec.Struct):
 
 @dataclass
 class EventBatch:
-    """What happened; `stop` is a request that could not be written to the disk."""
+    """The events of one wait; `stop` is a request that could not be written to disk."""
 
     children: bool = False
     terminate: bool = False

@@ -454,7 +454,7 @@ class TaskGroup:
 
     @property
     def due(self) -> float | None:
-        """When `enforce_limits` has something to do (epoch seconds)."""
+        """The time at which `enforce_limits` must be called (epoch seconds)."""
         watched = self._memory.watched(task.name for task in self._alive())
         next_check = self._next_memory_check or supervisor_events.steady_now() + CHECK_INTERVAL
         self._next_memory_check = next_check if watched else None

@@ -62,7 +62,7 @@ class Container(TypedDict, total=False):
 
 
 class PodSpec(TypedDict, total=False):
-    """What a pod requests, and its node."""
+    """The requests and the node of a pod."""
 
     nodeName: Any
     nodeSelector: Any

@@ -245,7 +245,7 @@ class Informer:
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return the seconds to wait after so many failures in a row."""
+    """Return the seconds to wait after this number of successive failures."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
     return longest * random.uniform(0.5, 1.0)
 

@@ -72,7 +72,7 @@ DEADLINE = 10.0
 it.
 """
 RENEW_SECONDS = 2.0
-"""Seconds between renewals, and between checks of somebody else's Lease."""
+"""Seconds between renewals, and between checks of another holder's Lease."""
 ANSWER_SECONDS = 4.0
 """Timeout of one call: two fit before the Lease has to be given up."""
 

@@ -37,7 +37,7 @@ class WorkQueue(Generic[K]):
         self._waiting: set[K] = set()
         self._busy: set[K] = set()
         self._handled: Counter[Hashable] = Counter()
-        """How many keys of a share workers are handling."""
+        """The number of keys of a share that workers are handling."""
         self._resting: Counter[Hashable] = Counter()
         self._again: set[K] = set()
         self._timers: list[tuple[float, int, K]] = []
@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
             self._add(key)
 
     def add_in(self, key: K, seconds: float) -> None:
-        """Queue a key in so many seconds, unless an earlier timer exists."""
+        """Queue a key after a delay in seconds, unless an earlier timer exists."""
         with self._changed:
             at = time.monotonic() + max(0.0, seconds)
             if self._due.get(key, at + 1) <= at:
@@ -216,7 +216,7 @@ class KeyedWorkers(Generic[K]):
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Take no more turns; those under way have so many seconds to finish."""
+        """Take no more turns; those in progress have this number of seconds to finish."""
         self.work.close()
         deadline = time.monotonic() + seconds
         for thread in self._threads:

@@ -56,7 +56,7 @@ from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
-"""Where log claims are mounted if the status names no folder."""
+"""Mount path of log claims if the status names no folder."""
 NOTE = f"{GROUP}/note"
 """Annotation with the note of a run."""
 WARNINGS = f"{GROUP}/warnings"
@@ -215,11 +215,11 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# Programs write the last lines of their tasks, and twenty ends are kept. The least important goes
-# first, and what is also in logs or annotations. What decides on the run stays.
+# Last lines of programs and twenty ends of tasks can be too much. The least important texts, and
+# those also in logs or annotations, are removed first. What decides on the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""What shorter forms keep: events, and characters of a text, a first line and the message."""
+"""Limits of shorter forms: events; characters of a text, a first line and the message."""
 
 
 def _told_once(status: Status) -> Status:
@@ -261,7 +261,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Return a function that keeps so many problems of a refusal."""
+    """Return a function that shortens a refusal to this number of problems."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(

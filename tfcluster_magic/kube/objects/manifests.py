@@ -76,7 +76,7 @@ def _objects_of_task(
 
 
 class ManifestLayout(str, enum.Enum):
-    """How a run becomes objects."""
+    """The form in which a run is rendered as objects."""
 
     NATIVE = "native"
     PER_TASK = "per-task"

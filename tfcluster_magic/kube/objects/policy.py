@@ -33,7 +33,7 @@ class SharedClaim(Model, frozen=True):
 
 
 class Policy(Model, frozen=True):
-    """What tasks may use and what they get by default.
+    """The limits and defaults of tasks.
 
     An empty list of `images` allows any, an empty list of `annotations` none. `images.admits_image`
     defines image patterns; patterns of annotations are shell patterns.

@@ -23,7 +23,7 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""Ranks: it never starts like this; somebody has to act; it waits for room; it is on its way."""
+"""Ranks: never starts like this; needs a user's action; waits for resources; is starting."""
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
     r"OCI runtime create failed: |runc create failed: |: unknown$"
@@ -32,14 +32,14 @@ _TIDIED = re.compile(
 
 @dataclass(frozen=True)
 class PodContext:
-    """What the sentence is about: a task type, what one such task requests, and where."""
+    """The subject of a message: a task type, the requests of one such task, and the nodes."""
 
     task_type: str = "worker"
     amounts: Amounts = field(default_factory=dict)
     nodes: Sequence[Amounts] = ()
     """The total that each node has for pods."""
     free: Sequence[Amounts] | None = None
-    """What each node has left, where that is known."""
+    """The free resources of each node, if known."""
     selector: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, Object] = field(default_factory=dict)
     """The known claims of the pod, by name."""
@@ -128,7 +128,7 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return the clause for missing resources; for good if no node has so much in total."""
+    """Return the clause for missing resources, permanent if no node has as much in total."""
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
     over = [name for name in names if wanted[name] > most[name]]

@@ -38,7 +38,7 @@ def requested_cores(pod: Object) -> float:
 
 @dataclass
 class _SeenTask:
-    """What is remembered of a task: its newest pod, and how that ended."""
+    """The stored facts of a task: its newest pod, and the pod's end."""
 
     uid: str
     attempt: int
@@ -63,7 +63,7 @@ class RunObserver:
         self._asked.add(task_type)
 
     def asked_to_go_on(self, task_type: TaskType) -> None:
-        """Note that the run resumed it."""
+        """Record that the operator resumed the Job."""
         self._asked.discard(task_type)
 
     def going(self, jobs: Mapping[TaskType, Object]) -> set[TaskType]:
@@ -287,7 +287,7 @@ def _began(pod: Object) -> float | None:
 
 
 def _idle_since(pod: Object) -> float | None:
-    """Return since when nobody uses a server, which its readiness probe reports."""
+    """Return since when a server is not used, which its readiness probe reports."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None

@@ -141,7 +141,7 @@ class Question:
 
 @dataclass(frozen=True)
 class WaitingFacts:
-    """What is known besides pods and Jobs.
+    """The facts besides pods and Jobs.
 
     `claims` are by name, each with the newest words of its events as `said`; `lines` are last lines
     of output by pod uid; `free` is what each node has left, where that is known.
@@ -203,7 +203,7 @@ def open_questions(
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
-    """When the last pod of each type was created: a Job that creates pods needs no question."""
+    """Time of the last pod of each type: a Job that creates pods needs no request."""
     for pod in tasks.values():
         made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
         newest[task_pods.task_type_of(pod)] = max(

@@ -1,7 +1,7 @@
 """Validation of untrusted data: it returns a `Spec`, or every problem at once.
 
 Each problem has its field, its value and what is allowed. Shapes and bounds come from `spec/` and
-are checked by `schema`; the rules between fields are in `rules`. Every face uses it, so that a
+are checked by `schema`; the rules between fields are in `rules`. Every interface uses it, so a
 form, a YAML file and a command line get the same errors; the custom resource's schema repeats the
 rules for kubectl.
 """

@@ -110,7 +110,7 @@ PATTERN_RULES: Mapping[str, Message] = {
     KEY_PATTERN: Message("KeyOfSecret"),
     ANNOTATION_PATTERN: Message("AnnotationNames"),
 }
-"""What a pattern of the models allows, in words; none for fields that nobody writes by hand."""
+"""The texts that explain the models' patterns; none for fields that no user writes by hand."""
 
 
 def _in_words(text: str) -> Clause:

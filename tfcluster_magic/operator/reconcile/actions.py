@@ -30,7 +30,7 @@ from .status_writer import WriteRateLimit
 
 @dataclass
 class ReconcileContext:
-    """What the reconcilers of all runs share."""
+    """The objects that the reconcilers of all runs share."""
 
     api: Api
     caches: ClusterCaches
@@ -43,7 +43,7 @@ class ReconcileContext:
     unwatched: Callable[[], float]
     """Seconds for which no operator acted before this one did."""
     record_limit: Callable[[str], float | None] = lambda _namespace: None
-    """How many records a namespace may have; None means any number."""
+    """The number of records that a namespace may have; None means any number."""
     clock: Callable[[], float] = time.time
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)

@@ -87,7 +87,7 @@ class Controller:
         self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Stop acting; turns under way have so many seconds to finish."""
+        """Stop acting; turns in progress have this number of seconds to finish."""
         self.scheduler.end()
         self.caches.stop()
         self.turns.stop(seconds)

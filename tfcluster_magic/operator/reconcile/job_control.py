@@ -107,7 +107,7 @@ class JobControl:
                 self._restart_unrelated(task_type, decision, seen)
                 self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
-                # This Job may create pods that nobody has seen yet. Running servers are released
+                # This Job may create pods that no cache has yet. Running servers are released
                 # when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded

@@ -240,7 +240,7 @@ def fail_invalid_run(
 
     Raises:
         ApiError: the API refused something; repeat it.
-        StatusConflict: somebody else wrote the status.
+        StatusConflict: another client wrote the status.
     """
     before = custom_resource.read_status(found)
     own = cluster_state.owned_objects(context.caches, key, found["metadata"]["uid"])

@@ -74,7 +74,7 @@ class RunReconciler:
 
         Raises:
             ApiError: the API refused or did not answer; repeat the turn.
-            StatusConflict: somebody else wrote the status; discard this object.
+            StatusConflict: another client wrote the status; discard this object.
         """
         self._refresh(found)
         if self._status.released_at is not None:
@@ -224,7 +224,7 @@ class RunReconciler:
         return decide(spec, name, status, seen, now)
 
     def _with_obstacles(self, decision: Decision) -> Status:
-        """Return the status with what prevents creating or ending the tasks."""
+        """Return the status, with the obstacle if tasks cannot be created or ended."""
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
             return status_rules.with_obstacle(decision.status, self._actions.obstacle)

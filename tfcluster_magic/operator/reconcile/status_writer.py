@@ -144,7 +144,7 @@ class WriteRateLimit:
         self._lock = threading.Lock()
 
     def slot(self, tasks: int) -> float:
-        """Reserve a write for a run of so many tasks; return the time from which it may write."""
+        """Reserve a write for a run with `tasks` tasks; return the time from which it may write."""
         with self._lock:
             now = self._clock()
             slot = min(max(self._next, now - BURST), now + LONGEST_WAIT)

@@ -1,1 +1,1 @@
-"""When a run begins: admission, launch queue, gang scheduling and published options."""
+"""The start of runs: admission, launch queue, gang scheduling and published options."""

@@ -39,7 +39,7 @@ WRITES_A_SECOND = 50.0
 ANEW = 600.0
 """Seconds after which all are written again, which repairs outside changes."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Above this part of the total, the free amount is rounded to so many steps of the total."""
+"""Above this part of the total, the free amount is rounded to this number of steps."""
 
 log = logging.getLogger(__name__)
 

@@ -57,7 +57,7 @@ class ClusterSnapshot:
     at: float
     nodes: tuple[NodeCapacity, ...] | None
     free: tuple[Amounts, ...] | None = None
-    """What existing pods leave of each node, without reservations."""
+    """The resources of each node that pods leave free, before reservations."""
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
     kinds: tuple[NodeCapacity, ...] | None = None
@@ -282,7 +282,7 @@ class Snapshotter:
         )
 
     def _demands_of(self, head: Object, spec: Spec) -> DemandByType:
-        """What its tasks ask for; read again only when the limits of its namespace changed."""
+        """Return the requests of a run's tasks, computed again only after its limits changed."""
         limits = self._cluster_state.bounds(head["namespace"])
         known = self._demands.get(head["uid"])
         if known is None or known[0] != limits:
@@ -332,7 +332,7 @@ class Snapshotter:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What an admitted run still needs: tasks without a pod, and pods without a node."""
+    """The needs of an admitted run: its tasks without a pod, and its pods without a node."""
 
     key: Key
     demands: Mapping[TaskType, TaskDemand]
@@ -368,6 +368,6 @@ def without_reserved(
 
 
 def with_reservations(quota: NamespaceQuota, reservations: Sequence[Reservation]) -> NamespaceQuota:
-    """Return the quota with what admitted runs have not used yet."""
+    """Return the quota with the reservations of admitted runs counted as used."""
     reserved = {key: sum(p.counted_as(key) for p in reservations) for key in quota.hard}
     return replace(quota, used=plus(quota.used, reserved))

@@ -76,7 +76,7 @@ if os.fork() == 0:
 def test_a_killed_task_runner_is_healed(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """When even a task's runner is killed, its program is gone and the task is started again."""
+    """If even a task's runner is killed, its program ends and the task is restarted."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     (runner,) = [pid for pid in tasks_of(run) if b"-E" in words_of(pid)]

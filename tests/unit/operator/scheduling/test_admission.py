@@ -200,7 +200,7 @@ def test_network_policies(there: Place) -> None:
 
 
 def test_a_node_that_changes_is_read_again(there: Place) -> None:
-    """What was read of a node counts until the node changes."""
+    """The facts read from a node count until the node changes."""
     there.begin()
     assert [node.total["cpu"] for node in there.look().nodes or ()] == [4, 4]
     there.node("node-1", cpu=6)
