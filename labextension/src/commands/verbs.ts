@@ -17,6 +17,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
+import { isStoppable } from '../api/runs';
 import type { IRun } from '../api/types';
 import { rerunIcon, sessionIcon, stopRunIcon } from '../icons';
 import { modeOf } from '../run/words';
@@ -48,8 +49,6 @@ interface IVerb {
   readonly more?: Record<string, { type: string; enum?: string[] }>;
 }
 
-const isStoppable = (run: IRun): boolean =>
-  isActive(run) && run.cluster.status.phase !== 'Stopping';
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
 /** Its program has no file that a shell could name. */
