@@ -222,3 +222,11 @@ export const openBoard = (
 
 export const closeBoard = (caller: ICaller, id: string): Promise<void> =>
   call(caller, `tensorboards/${encodeURIComponent(id)}`, 'DELETE');
+/** The boards that run, whoever started them. */
+export const listBoards = async (
+  caller: ICaller
+): Promise<ReadonlyArray<IBoard>> => {
+  const path = 'tensorboards';
+  const answer = await call<{ tensorboards: IBoard[] }>(caller, path);
+  return answer.tensorboards;
+};

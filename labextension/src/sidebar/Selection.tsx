@@ -140,7 +140,7 @@ async function question(
 }
 
 /** Do it to those that are still there, side by side; each failure is told. */
-async function each(
+export async function each(
   model: IClusters,
   runs: ReadonlyArray<IRun>,
   act: (run: IRun) => Promise<unknown>
