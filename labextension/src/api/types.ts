@@ -99,6 +99,13 @@ export interface ILaunch {
   readonly options?: Readonly<Record<string, unknown>>;
 }
 
+/** The launch that would make a run again, and what of the run it does not say. */
+export interface IRunAsLaunch {
+  readonly name: string;
+  readonly launch: ILaunch;
+  readonly notes: ReadonlyArray<string>;
+}
+
 /** What a rerun changes. */
 export interface IRerun {
   readonly resume?: boolean;
