@@ -29,6 +29,7 @@ export namespace CommandIDs {
   export const note = 'tfcluster:note';
   export const stop = 'tfcluster:stop';
   export const remove = 'tfcluster:delete';
+  export const editAndLaunch = 'tfcluster:edit-and-launch';
   export const rerun = 'tfcluster:rerun';
   export const logs = 'tfcluster:logs';
   export const tensorboard = 'tfcluster:tensorboard';

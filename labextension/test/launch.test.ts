@@ -1,13 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
-import type { IPlan } from '../src/api/launchOptions';
+import type { IField, IPlan } from '../src/api/launchOptions';
 import { EMPTY, fieldsOf, type IDraft, launchOf } from '../src/launch/draft';
 import { LaunchModel } from '../src/launch/model';
-import {
-  draftOfSpec,
-  durationOf,
-  opened,
-  restored
-} from '../src/launch/prefill';
+import { draftOfLaunch, opened, restored } from '../src/launch/prefill';
 import { hindrance, marksOf } from '../src/launch/problems';
 import {
   joinArguments,
@@ -15,7 +11,16 @@ import {
   splitArguments
 } from '../src/launch/commandLine';
 import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
-import { trans } from './runs';
+import { aRun, trans } from './runs';
+
+/** The fields of the form, and all options of a run in each mode: tests/unit/launch/test_form.py. */
+const FILE: string = '../../tests/data/launch_form.json';
+const TABLE = JSON.parse(
+  readFileSync(new URL(FILE, import.meta.url), 'utf8')
+) as {
+  readonly form: ReadonlyArray<IField>;
+  readonly options: ReadonlyArray<Record<string, unknown>>;
+};
 
 const draft = (change: Partial<IDraft>): IDraft => ({ ...EMPTY, ...change });
 
@@ -152,40 +157,45 @@ describe('what a form begins with', () => {
     expect({ ...typed, ...opened(typed, said) }).toEqual(typed);
   });
 
-  it('is the spec of a run', () => {
-    const spec = {
-      replicas: { worker: { count: 3 }, chief: { count: 1 } },
-      env: { A: 'b' },
-      interpreter: '/x/python',
-      program: {
-        kind: 'file',
-        source: 'train.py',
-        workingDir: '/w',
-        entrypoint: 'train.py',
-        sha256: '',
-        arguments: ['a b']
-      }
-    } as const;
-    const made = draftOfSpec(
-      { ...spec, program: { ...spec.program, arguments: ['a b'] } },
-      'digits',
-      LAUNCH_OPTIONS
-    );
-    expect(launchOf(made, LAUNCH_OPTIONS)).toEqual({
-      program: '/w/train.py',
-      name: 'digits',
-      arguments: ['a b'],
-      options: { workers: '3', chief: true, env: ['A=b'], python: '/x/python' }
+  it.each(TABLE.options)(
+    'is each option of a run, and asks for it again: %j',
+    options => {
+      const launchOptions = {
+        ...LAUNCH_OPTIONS,
+        form: TABLE.form,
+        kernelspecs: []
+      };
+      const launch = { options, name: 'digits' };
+      const { draft: made, left } = draftOfLaunch(launch, launchOptions);
+      expect(left).toEqual([]);
+      expect(launchOf(made, launchOptions)).toEqual(launch);
+    }
+  );
+
+  it.each([
+    { program: 'a/train.py', folder: '', arguments: ['a b', "it's"] },
+    { cell: 'print(1)', folder: 'a', kernelspec: 'py' },
+    { program: 'https://h/c.py', sha256: 'ab', options: { workers: '3' } },
+    { program: '/outside/train.py', options: { chief: false } },
+    { options: { mode: 'in-graph', idle_timeout: '2h' } }
+  ])('is the program and the folder of a run: %j', launch => {
+    const { draft: made } = draftOfLaunch(launch, LAUNCH_OPTIONS);
+    expect(launchOf(made, LAUNCH_OPTIONS)).toEqual({ options: {}, ...launch });
+    expect(restored(JSON.parse(JSON.stringify(made)))).toEqual({
+      ...made,
+      cell: null
     });
   });
 
-  it.each([
-    [5400, '1h30m'],
-    [86400, '1d'],
-    [0, '0s'],
-    [2.5, '2.5s']
-  ])('writes %d seconds as %s', (seconds, text) => {
-    expect(durationOf(seconds)).toBe(text);
+  it('names the options of a run for which a line has no room', () => {
+    const env = ['A=b', 'TEXT=a\nb', 'BLANK=x '];
+    const launch = { options: { env, python: '/x/python' } };
+    const { draft: made, left } = draftOfLaunch(launch, LAUNCH_OPTIONS);
+    expect(left).toEqual(['env']);
+    expect(launchOf(made, LAUNCH_OPTIONS).options).toEqual({
+      env: ['A=b'],
+      python: '/x/python'
+    });
   });
 });
 
@@ -200,6 +210,7 @@ describe('what stands against a launch', () => {
   });
   const state = (problems: IPlan['problems'], change = {}) => ({
     draft: EMPTY,
+    origin: null,
     launchOptions: LAUNCH_OPTIONS,
     plan: { ...PLAN, problems },
     current: true,
@@ -246,6 +257,94 @@ describe('what stands against a launch', () => {
   it('is nothing once a plan of what is typed has no problem', () => {
     expect(hindrance(state([]), trans)).toBeNull();
     expect(hindrance(state([], { current: false }), trans)).not.toBeNull();
+  });
+});
+
+describe('a form that is filled in with a run', () => {
+  const asked = (name: string) => ({
+    name,
+    launch: {
+      program: 'a/train.py',
+      folder: 'b',
+      name: 'digits',
+      options: { workers: '3', env: ['A=b\nc'] }
+    },
+    notes: ['The program is read anew.']
+  });
+
+  it('says which one and what is not taken along, and launches a new run', async () => {
+    const launched: unknown[] = [];
+    const { clusters, json } = serve(
+      () => Promise.resolve(json(PLAN)),
+      body => {
+        launched.push(body);
+        return json(aRun('digits', 2), 201);
+      },
+      asked
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start({ from: 'digits-1' });
+    expect(model.state.origin?.name).toBe('digits-1');
+    expect(model.state.origin?.notes).toHaveLength(2);
+    expect(model.state.origin?.notes[1]).toContain('env');
+    model.setValue('workers', '4');
+    expect((await model.launch())?.cluster.metadata.name).toBe('digits-2');
+    expect(launched).toEqual([
+      {
+        program: 'a/train.py',
+        folder: 'b',
+        name: 'digits',
+        options: { workers: '4' }
+      }
+    ]);
+    model.edit({ program: 'a/train.py' });
+    expect(model.state.draft.folder).toBe('b');
+    model.edit({ program: 'a/other.py' });
+    expect(model.state.draft.folder).toBeNull();
+    await model.prefill({ program: 'third.py' });
+    expect(model.state.origin).toBeNull();
+    model.dispose();
+  });
+
+  it('takes the run that was asked for last', async () => {
+    const late: Array<() => void> = [];
+    const { clusters, json } = serve(
+      () => Promise.resolve(json(PLAN)),
+      undefined,
+      name =>
+        new Promise(resolve => {
+          const answer = (): void => resolve(asked(name));
+          return name === 'slow-1' ? late.push(answer) : answer();
+        })
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start();
+    const slow = model.prefill({ from: 'slow-1' });
+    await vi.waitFor(() => expect(late).toHaveLength(1));
+    await model.prefill({ from: 'quick-1' });
+    late.forEach(answer => answer());
+    await slow;
+    expect(model.state.origin?.name).toBe('quick-1');
+    model.dispose();
+  });
+
+  it('waits for a server that is away', async () => {
+    let up = false;
+    const { clusters, json } = serve(
+      () => Promise.resolve(json(PLAN)),
+      undefined,
+      asked,
+      () => up
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start({ from: 'digits-1' });
+    expect(model.state.away).not.toBeNull();
+    expect(model.state.origin).toBeNull();
+    up = true;
+    await model.retry();
+    expect(model.state.origin?.name).toBe('digits-1');
+    expect(model.state.draft.program).toBe('a/train.py');
+    model.dispose();
   });
 });
 

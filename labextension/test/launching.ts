@@ -3,6 +3,7 @@ import { ServerConnection, type ServiceManager } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { ClustersModel } from '../src/api/clusters';
 import type { IField, ILaunchOptions, IPlan } from '../src/api/launchOptions';
+import type { IRunAsLaunch } from '../src/api/types';
 import { aRun, trans } from './runs';
 
 const BOTH = ['between-graph', 'in-graph'] as const;
@@ -67,10 +68,19 @@ export const PLAN: IPlan = {
 const json = (data: unknown, status = 200): Response =>
   new Response(JSON.stringify(data), { status });
 
-/** Answers as the server does; `plan` decides over plans, `launch` over launches. */
+/**
+ * Answers as the server does; `plan` decides over plans, `launch` over launches, `repeat` says what a run was as a launch,
+ * and nothing answers unless it `isUp`.
+ */
 export function serve(
   plan: (body: { name?: string }) => Promise<Response>,
-  launch: () => Response = () => json(aRun('train'), 201)
+  launch: (body: unknown) => Response = () => json(aRun('train'), 201),
+  repeat: (name: string) => IRunAsLaunch | Promise<IRunAsLaunch> = name => ({
+    name,
+    launch: {},
+    notes: []
+  }),
+  isUp: () => boolean = () => true
 ): {
   clusters: ClustersModel;
   sent: string[];
@@ -84,13 +94,22 @@ export function serve(
       const { pathname } = new URL(request.url);
       const path = pathname.replace('/a/b/tfcluster/api', '');
       sent.push(`${request.method} ${path}`);
+      if (!isUp()) {
+        throw new TypeError('no network');
+      }
+      const [, run] = /^\/clusters\/([^/]+)\/form$/.exec(path) ?? [];
+      if (run) {
+        return json(await repeat(run));
+      }
       if (path === '/clusters/plan') {
         return plan((await request.json()) as { name?: string });
       }
       if (path === '/options') {
         return json(LAUNCH_OPTIONS);
       }
-      return request.method === 'POST' ? launch() : json({}, 404);
+      return request.method === 'POST'
+        ? launch(await request.json())
+        : json({}, 404);
     }
   });
   const services = {

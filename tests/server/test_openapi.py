@@ -76,6 +76,7 @@ async def test_answers_are_as_described(
     check(described, "Run", event["run"])
     check(described, "RunList", (await api("GET", "clusters")).json)
     check(described, "RunDetails", (await api("GET", "clusters/digits")).json)
+    check(described, "FilledForm", (await api("GET", "clusters/digits/form")).json)
     check(described, "Run", (await api("POST", "clusters/digits/stop", {})).json)
     check(described, "Offer", (await api("GET", "options")).json)
     wish = {"cell": "pass", "options": {"workers": 100_000}}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec.structs import replace
 from playwright.sync_api import Locator, Response, expect
 from support.ui import flows
+from support.ui.accessibility import Findings
 from support.ui.launch_form import LAUNCH, button, form, launch, opened
 from support.ui.page import THEMES, LabPage
 
@@ -128,6 +131,47 @@ def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
     opened(lab, **{"from": "hello-1"})
     expect(form.get_by_label("Arguments")).to_have_value("--epochs 3")
     expect(form.get_by_label("Workers")).to_have_value("3")
+
+
+def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
+    """The menu of a run fills the form in with all of it, says so, and makes a new run."""
+    options: dict[str, Any] = {"workers": 1, "ps": 0, "grace": "5s", "folder": lab.server.root}
+    options["env"] = {"RATE": "0.1", "TEXT": "a\nb"}
+    lab.server.launch("hello.py", "--steps", "a b", name="digits", **options)
+    first = lab.server.manager.wait("digits", 180)
+    run = flows.row(lab, "digits-1")
+    expect(run).to_have_attribute("data-phase", "Succeeded")
+    run.focus()
+    run.click(button="right")
+    lab.page.get_by_role("menuitem", name="Edit and Launch Again…").press("Enter")
+    form = lab.page.get_by_role("form", name=LAUNCH)
+    said = form.locator(".tfc-Origin")
+    expect(said).to_contain_text("These values come from digits-1. Launching creates a new run.")
+    expect(said).to_contain_text("“Rerun” runs the copy that digits-1 ran.")
+    expect(said).to_contain_text("Environment: values with line breaks")
+    expect(form.get_by_label("Path of the program")).to_have_value("hello.py")
+    expect(form.get_by_label("Arguments")).to_have_value("--steps 'a b'")
+    expect(form.get_by_label("Workers")).to_have_value("1")
+    found = Findings(lab)
+    found.look(".tfc-Launch", "form")
+    assert not found.all, "\n".join(found.all)
+    form.get_by_label("Workers").fill("2")
+    launch(form)
+    expect(form.get_by_text("digits-2 was launched.")).to_be_visible()
+    again = lab.server.manager.wait("digits-2", 180)
+    assert again.spec.replicas.worker.count == 2
+    assert again.spec.env == {"RATE": "0.1"}
+    assert again.spec.lifecycle == first.spec.lifecycle
+    assert first.spec.program is not None
+    assert again.spec.program == replace(first.spec.program, source="hello.py")
+
+    flows.launch_sleeping(lab, "busy")
+    flows.row(lab, "busy-1").focus()
+    lab.page.keyboard.press("e")
+    expect(said).to_contain_text("These values come from busy-1.")
+    expect(said).to_contain_text("busy-1 is still active, so the new run gets another name.")
+    launch(form)
+    expect(form.get_by_text("sleep-1 was launched.")).to_be_visible()
 
 
 def _keeps_the_launch(response: Response) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 from support.ui import flows
+from support.ui.accessibility import Findings
 from support.ui.flows import launch_sleeping, row
 from support.ui.page import LabPage
 
@@ -255,6 +257,44 @@ def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
     lab.screenshot("one-open")
     lab.theme("dark")
     lab.screenshot("one-open-dark")
+
+
+def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
+    """A program opens in its editor, a folder in the file browser; what lies outside is text."""
+    program = lab.server.root / "examples" / "own.py"
+    program.write_text("print('mine')\n")
+    lab.server.launch("examples/own.py", workers=1, ps=0, name="mine", folder=program.parent)
+    (tmp_path / "else.py").write_text("print('not mine')\n")
+    lab.server.launch(str(tmp_path / "else.py"), workers=1, ps=0, name="else", folder=tmp_path)
+    for name in ("mine", "else"):
+        lab.server.manager.wait(name, 180)
+    mine = row(lab, "mine-1")
+    mine.click()
+    links = mine.locator("button.tfc-Link")
+    expect(links).to_have_text(["own.py", str(program.parent), str(lab.server.root / "log/mine/1")])
+    found = Findings(lab)
+    found.look("#tfcluster-sidebar", "links")
+    assert not found.all, "\n".join(found.all)
+
+    links.nth(1).click()
+    crumbs = lab.page.locator("#filebrowser .jp-BreadCrumbs")
+    expect(crumbs).to_contain_text("examples")
+    expect(lab.page.locator("#filebrowser")).to_be_visible()
+    lab.screenshot("folder")
+
+    lab.execute("tfcluster:open-sidebar", name="mine-1")
+    expect(mine).to_be_focused()
+    lab.page.keyboard.press("Tab")
+    expect(links.first).to_be_focused()
+    lab.page.keyboard.press("Enter")
+    expect(lab.page.locator(".jp-FileEditor:visible")).to_contain_text("print('mine')")
+    expect(mine).to_have_attribute("aria-expanded", "true")
+    expect(lab.sidebar).to_be_visible()
+
+    outside = row(lab, "else-1")
+    outside.click()
+    expect(outside).to_contain_text(str(tmp_path))
+    expect(outside.locator("button.tfc-Link")).to_have_text([str(lab.server.root / "log/else/1")])
 
 
 @pytest.mark.same_page

@@ -16,7 +16,7 @@ from ..errors import Problem
 from ..i18n import _
 from ..spec import Mode, Model, Spec, TaskType
 from ..spec.spec import fields_of
-from .launch_as_command import field_default, value_text
+from .launch_as_command import field_at, field_default, option_texts, value_text
 from .options import BY_KEY, DEFAULT_WORKERS, OPTIONS, Kind, Option
 
 BASIC, RESOURCES, LIMITS, PODS = "basic", "resources", "limits", "pods"
@@ -39,6 +39,30 @@ def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, 
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields
+
+
+def form_values(spec: Spec) -> dict[str, str | bool | list[str]]:
+    """Return what the fields hold for another launch of `spec`, by their keys.
+
+    A value is a text as one would type it, a boolean for a switch, a list of texts for what may be
+    given several times. Numbers of tasks are all there, also those that the program's text asked
+    for; of the others those that are not the default. `read_options` gives the same spec for them.
+    """
+    found: dict[str, str | bool | list[str]] = {}
+    for option in OPTIONS:
+        if option.path[0] == "*":
+            continue  # each type of task has its own size
+        value = field_at(spec, option.path)
+        is_count = option.path[0] == "replicas" and option.path[-1] == "count"
+        is_told = is_count and option.only in (None, spec.mode)
+        if value in ((), {}, None) or (value == field_default(option.path) and not is_told):
+            continue
+        texts = option_texts(option, value)
+        if option.kind is Kind.SWITCH:
+            found[option.key] = bool(value)
+        else:
+            found[option.key] = texts if option.kind.repeats else texts[0]
+    return found
 
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:

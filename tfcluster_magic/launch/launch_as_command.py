@@ -161,18 +161,21 @@ def field_default(path: tuple[str, ...]) -> object:
     return field_at(Spec(), path)
 
 
+def option_texts(option: Option, value: object) -> list[str]:
+    """Return an option's value as a person writes it, a text for each time that it is given."""
+    if option.kind is Kind.PAIRS:
+        if isinstance(value, Mapping):
+            return [f"{name}={content}" for name, content in value.items()]
+        return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
+    if option.only_kubernetes and option.kind is not Kind.IMAGE:
+        return pod_option_texts(option.kind, value)
+    return [value_text(option.kind, value)]
+
+
 def _option_argv(option: Option, value: object) -> list[str]:
     if option.kind is Kind.SWITCH:
         return [option.flag if value else f"--no-{option.flag[2:]}"]
-    if option.kind is Kind.PAIRS:
-        if isinstance(value, Mapping):
-            value = [f"{name}={content}" for name, content in value.items()]
-        each = value if isinstance(value, (list, tuple)) else [value]
-        return [word for item in each for word in _pair(option.flag, str(item))]
-    if option.only_kubernetes and option.kind is not Kind.IMAGE:
-        said = pod_option_texts(option.kind, value)
-        return [word for text in said for word in _pair(option.flag, text)]
-    return _pair(option.flag, value_text(option.kind, value))
+    return [word for text in option_texts(option, value) for word in _pair(option.flag, text)]
 
 
 def _pair(flag: str, text: str) -> list[str]:
@@ -220,8 +223,12 @@ def _cell_of(program: Program) -> str:
     content = (program.files or {}).get(program.entrypoint)
     if content is None:
         return "# The text of the cell is too long for the record: it is in the run's folder."
-    text = base64.b64decode(content).decode("utf-8", "replace")
-    return text.removeprefix(_ABOVE).rstrip("\n")
+    return cell_text(base64.b64decode(content))
+
+
+def cell_text(content: bytes) -> str:
+    """Return the text of a cell from the file of its snapshot."""
+    return content.decode("utf-8", "replace").removeprefix(_ABOVE).rstrip("\n")
 
 
 def _source(program: Program | None) -> str | None:

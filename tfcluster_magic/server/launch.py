@@ -1,4 +1,5 @@
-"""Routes that start runs: launch, rerun, dry run, and the options and kernels of a launch form.
+"""Routes that start runs: launch, rerun, dry run, and what a launch form has: options, kernels, and
+the launch that repeats a run.
 
 A path means what it means in the file browser, a dead backend is told within three seconds also to
 a launch, and a dry run creates and fetches nothing. Owns what a launch is in JSON. A program runs
@@ -20,17 +21,17 @@ import msgspec
 from jupyter_core.utils import ensure_async
 
 from ..backends.base import Options
-from ..errors import InvalidRequest, Problem
+from ..errors import Conflict, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..launch import form_fields
-from ..launch.launch_as_command import launch_argv, magic_line
+from ..launch.launch_as_command import cell_text, launch_argv, magic_line, portable_source
 from ..launch.options import BY_KEY, unknown_options
 from ..lifecycle.messages import sentences
-from ..program import is_url
-from ..spec import Model
+from ..program import is_url, snapshots
+from ..spec import Model, Program, ProgramKind, Reason, TFCluster
 from .base import TFClusterHandler, guarded
 from .runs import RunHandler, RunsHandler
-from .service import Service, browsed_file, files_root
+from .service import Service, browsed_file, browsed_path, files_root
 from .worker import LAUNCH_WITHIN
 
 _LOCAL_PROVISIONERS = ("", "local-provisioner")
@@ -284,6 +285,133 @@ class RerunHandler(TFClusterHandler):
         self.reply(self.service.view(cluster), 201)
 
 
+# A run as the launch that would make the same again. What it cannot say is said in sentences: the
+# person is about to change it, and must know what of the old run the new one will not have.
+
+
+class FormHandler(TFClusterHandler):
+    """`/clusters/{ref}/form`."""
+
+    @guarded
+    async def get(self, ref: str) -> None:
+        """The launch that a form begins with, and what it does not say."""
+        cluster = await self.call(self.service.manager.status, ref)
+        if cluster.status.reason is Reason.RECORD_DAMAGED:
+            raise Conflict(cluster.status.message)
+        words, notes = await self.call(self._program_words, cluster)
+        options = form_fields.form_values(cluster.spec)
+        kernel = await self._kernel_of(cluster.spec.interpreter)
+        if kernel is not None:
+            options.pop("python", None)
+        elif (await self.service.backend()).is_here:
+            options.setdefault("python", sys.executable)
+        launch = LaunchBody(kernelspec=kernel, options=options, **words)
+        self.reply(
+            {
+                "name": cluster.metadata.name,
+                "launch": msgspec.to_builtins(launch),
+                "notes": notes,
+            }
+        )
+
+    async def _kernel_of(self, python: str | None) -> str | None:
+        """The kernel whose Python tasks had, the default one first; None where there is none."""
+        default = default_kernel(self.service.serverapp)
+        is_server = python is None or _is_server_python(python)
+        kernels = await list_kernels(self.service)
+        for kernel in sorted(kernels, key=lambda kernel: kernel.name != default):
+            if kernel.python is not None and (
+                _is_server_python(kernel.python) if is_server else kernel.python == python
+            ):
+                return kernel.name
+        return None
+
+    def _program_words(self, cluster: TFCluster) -> tuple[dict[str, Any], list[str]]:
+        """What a launch says beside its options, and sentences on what it does not say."""
+        name, program = cluster.metadata.name, cluster.spec.program
+        words: dict[str, Any] = {"name": cluster.metadata.cluster}
+        notes = []
+        if cluster.active:  # its name is taken
+            del words["name"]
+            notes.append(
+                _("{name} is still active, so the new run gets another name.").format(name=name)
+            )
+        if cluster.spec.resume_from:
+            text = _(
+                "{name} resumed from the checkpoints of {other}; the new run starts from scratch. "
+                "To resume, use “Rerun, Resuming”."
+            )
+            notes.append(text.format(name=name, other=cluster.spec.resume_from))
+        if program is None:
+            return words, [*notes, _("After the launch, connect your notebook to the new run.")]
+        words["arguments"] = program.arguments
+        if program.kind in (ProgramKind.CELL, ProgramKind.INLINE, ProgramKind.COMMAND):
+            words["cell"] = self._text_of(program)
+            if words["cell"] is None:
+                notes.append(_lost_text(program).format(name=name))
+        else:
+            words["program"] = self._browsed_program(program)
+            if not os.path.isabs(words["program"]) and portable_source(program) is None:
+                text = _(
+                    "The record of {name} does not say in which folder {source} was: check the "
+                    "path."
+                )
+                notes.append(text.format(name=name, source=program.source))
+            if program.kind is ProgramKind.LINK:
+                words["sha256"] = program.sha256 or None
+            if not program.by_hand:
+                text = _(
+                    "This launch takes the program as it is now. “Rerun” runs the copy that "
+                    "{name} ran."
+                )
+                notes.append(text.format(name=name))
+        folder = program.working_dir
+        if folder is not None and os.path.isabs(folder):
+            shown = browsed_path(self._root, folder, hidden=True)
+            if shown is None:
+                text = _(
+                    "{name} ran in {folder}, which the file browser does not show: "
+                    "the new run starts in another folder."
+                )
+                notes.append(text.format(name=name, folder=folder))
+            elif "program" not in words or shown != os.path.dirname(words["program"]):
+                words["folder"] = shown
+        return words, notes
+
+    def _text_of(self, program: Program) -> str | None:
+        """The text of a cell, from the record or the snapshot's folder; None for what is none."""
+        if program.kind is ProgramKind.COMMAND or not program.entrypoint.endswith(".py"):
+            return None
+        try:
+            stored = self.service.manager.backend.workspace() if program.is_stored else None
+            tree = snapshots.load(program, stored or Path(os.devnull))
+        except TFClusterError:
+            return None
+        file = tree.get(program.entrypoint)
+        return None if file is None else cell_text(file.content)
+
+    def _browsed_program(self, program: Program) -> str:
+        """A file or folder as the file browser names it; else as it was named, or a URL."""
+        path = portable_source(program)
+        if path is None or is_url(path):
+            return program.source
+        path = os.path.expanduser(path)
+        return browsed_path(self._root, path, hidden=True) or path
+
+    @property
+    def _root(self) -> Path | None:
+        return files_root(self.service.serverapp)
+
+
+def _lost_text(program: Program) -> str:
+    if program.kind is ProgramKind.CELL:
+        return _("The text of the cell is gone: take the cell from its notebook.")
+    return _(
+        "The form has no field for what {name} runs: use “Copy as YAML”, then "
+        "`tfcluster launch --file`."
+    )
+
+
 async def form_description(service: Service, here: Options) -> dict[str, Any]:
     """What `GET /options` says for a form: its fields, the kernels, and what is chosen at first."""
     kernels = await list_kernels(service)
@@ -318,5 +446,6 @@ ROUTES = [
     (r"options", OptionsHandler),
     (r"clusters", LaunchHandler),
     (r"clusters/(plan)", PlanHandler),
+    (r"clusters/([^/]+)/form", FormHandler),
     (r"clusters/([^/]+)/rerun", RerunHandler),
 ]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TFClusterError
-from ..output.report import run_view
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..web import problem
 
@@ -47,15 +46,22 @@ class RunEvents:
         watcher: what hears of every change.
         logger: the server's events, to which ours are registered.
         log: for what goes wrong.
+        view: a run as the page gets it.
         look: called on the loop every second.
     """
 
     def __init__(
-        self, watcher: RunWatcher, logger: EventLogger, log: Logger, look: Callable[[], None]
+        self,
+        watcher: RunWatcher,
+        logger: EventLogger,
+        log: Logger,
+        view: Callable[[WatchedRun], dict[str, Any]],
+        look: Callable[[], None],
     ) -> None:
         self.stream = secrets.token_hex(8)
         self.sequence = 0
-        self._watcher, self._logger, self._log, self._look = watcher, logger, log, look
+        self._watcher, self._logger, self._log = watcher, logger, log
+        self._view, self._look = view, look
         self._known: dict[str, WatchedRun] = {}
         self._told_at: dict[str, float] = {}
         self._waiting: dict[str, asyncio.TimerHandle] = {}
@@ -88,7 +94,7 @@ class RunEvents:
         """
         known = self._watcher.known().get(name)
         if known is not None and self._end is not None:
-            self._emit("failed", name, _view(known), told)
+            self._emit("failed", name, self._view(known), told)
 
     # -- from the watcher's threads ----------------------------------------------------------------
 
@@ -131,7 +137,7 @@ class RunEvents:
         assert self._loop is not None
         self._waiting.pop(name, None)
         self._told_at[name] = self._loop.time()
-        self._emit("changed", name, _view(self._known[name]))
+        self._emit("changed", name, self._view(self._known[name]))
 
     def _tell_problem(self) -> None:
         now = self._watcher.problem
@@ -171,10 +177,6 @@ class RunEvents:
             self._logger.emit(schema_id=SCHEMA_ID, data=data)
         except Exception:  # noqa: BLE001 - a listener of somebody else's must not end the push
             self._log.exception("TFCluster: an event could not be told")
-
-
-def _view(known: WatchedRun) -> dict[str, Any]:
-    return run_view(known.cluster, known.progress, known.notes, away=known.outage)
 
 
 class _SharedEventData(dict[str, Any]):

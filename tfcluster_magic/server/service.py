@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,11 @@ from jupyter_server.services.contents.fileio import FileManagerMixin
 from ..backends.base import Backend
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
+from ..launch.launch_as_command import portable_source
 from ..output.report import run_bundle, run_view
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
-from ..spec import TFCluster
+from ..spec import ProgramKind, TFCluster
 from ..web import problem
 from .log_streams import LogStreams
 from .run_events import RunEvents, register_schema
@@ -69,6 +70,30 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
         "`%tfcluster launch` in a notebook takes any other"
     ).format(root=top)
     raise InvalidRequest([Problem(field, said, allowed)])
+
+
+def browsed_path(root: Path | None, path: str, *, hidden: bool = False) -> str | None:
+    """Return what the file browser calls a full path, the reverse of `browsed_file`; "" is its top.
+
+    None if it does not show the path: it lies elsewhere, or below a hidden folder, unless those are
+    shown, too (`hidden`). Whether it exists is not asked: a volume may hang.
+    """
+    if root is None or not os.path.isabs(path):
+        return None
+    for top in (str(root), _real_path(root)):
+        found = os.path.relpath(os.path.normpath(path), top)
+        parts = found.split(os.sep)
+        if parts[0] == os.pardir:
+            continue
+        if found == os.curdir:
+            return ""
+        return "/".join(parts) if hidden or not any(p.startswith(".") for p in parts) else None
+    return None
+
+
+@lru_cache(maxsize=8)
+def _real_path(root: Path) -> str:
+    return os.path.realpath(root)
 
 
 # Runs that are being removed: nobody who asks has to wait for their tasks to end. There is one
@@ -180,7 +205,8 @@ class Service:
     @cached_property
     def run_events(self) -> RunEvents:
         """What tells the pages."""
-        return RunEvents(self.watcher, self.serverapp.event_logger, self.log, self._look)
+        logger = self.serverapp.event_logger
+        return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
     @cached_property
     def removals(self) -> Removals:
@@ -216,9 +242,30 @@ class Service:
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = WatchedRun(cluster)
             beside = replace(beside, cluster=cluster)  # it may be over by now
-            view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
-            views.append(view)
+            views.append(self._watched_view(beside, whole=whole))
         return views
+
+    def _watched_view(self, run: WatchedRun, *, whole: bool = False) -> dict[str, Any]:
+        view = run_view(run.cluster, run.progress, run.notes, away=run.outage, whole=whole)
+        return view | {"places": self.places(run.cluster)}
+
+    def places(self, cluster: TFCluster) -> dict[str, str]:
+        """Return what the file browser calls the `program`, the `folder` in which it runs and the
+        `output` of a run, without those that it does not show.
+        """
+        program = cluster.spec.program
+        is_file = program is not None and program.kind in (ProgramKind.FILE, ProgramKind.FOLDER)
+        paths = {
+            "program": portable_source(program) if is_file else None,
+            "folder": program.working_dir if program is not None else None,
+            "output": cluster.status.paths.get("output"),
+        }
+        root = files_root(self.serverapp)
+        hidden = bool(getattr(self.serverapp.contents_manager, "allow_hidden", False))
+        shown = {
+            what: browsed_path(root, path, hidden=hidden) for what, path in paths.items() if path
+        }
+        return {what: path for what, path in shown.items() if path is not None}
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What a notebook keeps of these runs, by name, without those that nobody knows."""

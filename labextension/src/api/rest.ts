@@ -20,6 +20,7 @@ import type {
   ILaunch,
   IRerun,
   IRun,
+  IRunAsLaunch,
   IRunDetails,
   IRunList
 } from './types';
@@ -123,6 +124,12 @@ export const runDetails = (
   name: string
 ): Promise<IRunDetails> => call(caller, at(name));
 
+/** The launch that repeats a run, to be changed in a form. */
+export const runAsLaunch = (
+  caller: ICaller,
+  name: string
+): Promise<IRunAsLaunch> => call(caller, at(name, 'form'));
+
 export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);
 
@@ -219,6 +226,15 @@ export const openBoard = (
   caller: ICaller,
   what: { refs?: ReadonlyArray<string>; folder?: string; wait?: boolean }
 ): Promise<IBoard> => call(caller, 'tensorboards', 'POST', what);
+
+/** The boards that run, whoever started them. */
+export const listBoards = async (
+  caller: ICaller
+): Promise<ReadonlyArray<IBoard>> => {
+  const path = 'tensorboards';
+  const answer = await call<{ tensorboards: IBoard[] }>(caller, path);
+  return answer.tensorboards;
+};
 
 export const closeBoard = (caller: ICaller, id: string): Promise<void> =>
   call(caller, `tensorboards/${encodeURIComponent(id)}`, 'DELETE');

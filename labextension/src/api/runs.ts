@@ -16,6 +16,10 @@ const ENDED: ReadonlySet<Phase> = new Set<Phase>([
 export const isActive = (run: IRun): boolean =>
   !ENDED.has(run.cluster.status.phase);
 
+/** Whether its end can be asked for: it has not ended, and is not ending. */
+export const isStoppable = (run: IRun): boolean =>
+  isActive(run) && run.cluster.status.phase !== 'Stopping';
+
 export const nameOf = (run: IRun): string => run.cluster.metadata.name;
 
 export const uidOf = (run: IRun): string => run.cluster.metadata.uid;

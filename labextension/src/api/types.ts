@@ -37,6 +37,16 @@ export interface IRun {
   readonly notes: ReadonlyArray<string>;
   /** Why nobody carries out requests for it; empty while somebody does. */
   readonly away?: string;
+  readonly places?: IPlaces;
+}
+
+/** What the file browser calls the files of a run; those that it does not show are left out. */
+export interface IPlaces {
+  /** The file or folder that was launched. */
+  readonly program?: string;
+  /** Where it runs. */
+  readonly folder?: string;
+  readonly output?: string;
 }
 
 /** One run with all of its record, and the words that would launch it again. */
@@ -87,6 +97,13 @@ export interface ILaunch {
   readonly sha256?: string;
   readonly kernelspec?: string;
   readonly options?: Readonly<Record<string, unknown>>;
+}
+
+/** The launch that would make a run again, and what of the run it does not say. */
+export interface IRunAsLaunch {
+  readonly name: string;
+  readonly launch: ILaunch;
+  readonly notes: ReadonlyArray<string>;
 }
 
 /** What a rerun changes. */

@@ -17,8 +17,9 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
+import { isStoppable } from '../api/runs';
 import type { IRun } from '../api/types';
-import { rerunIcon, sessionIcon, stopRunIcon } from '../icons';
+import { clusterIcon, rerunIcon, sessionIcon, stopRunIcon } from '../icons';
 import { modeOf } from '../run/words';
 import type { Settings } from '../settings';
 import { CommandIDs } from '../tokens';
@@ -48,8 +49,6 @@ interface IVerb {
   readonly more?: Record<string, { type: string; enum?: string[] }>;
 }
 
-const isStoppable = (run: IRun): boolean =>
-  isActive(run) && run.cluster.status.phase !== 'Stopping';
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
 /** Its program has no file that a shell could name. */
@@ -114,7 +113,7 @@ function addVerb(id: string, verb: IVerb, context: IVerbs): void {
 }
 
 function verbsOf(context: IVerbs): Record<string, IVerb> {
-  const { model, notebooks, settings, trans } = context;
+  const { commands, model, notebooks, settings, trans } = context;
   const nothing = trans.__('There are no clusters.');
   const copied = (text: string, what: string): void => {
     Clipboard.copyToSystem(text);
@@ -170,6 +169,16 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
           autoClose: 3000
         });
       }
+    },
+    [CommandIDs.editAndLaunch]: {
+      label: () => trans.__('Edit and Launch Again…'),
+      question: trans.__('Edit a Cluster and Launch It Again…'),
+      caption: () =>
+        trans.__('Open the launch form with its program and options'),
+      icon: clusterIcon,
+      fits: () => commands.hasCommand(CommandIDs.launch),
+      none: nothing,
+      execute: run => commands.execute(CommandIDs.launch, { from: nameOf(run) })
     },
     [CommandIDs.connect]: {
       label: args =>

@@ -7,8 +7,12 @@
 import type { Mode } from '../api/models';
 import type { ServerProblem } from '../api/problem';
 import type { ILaunch, IRun } from '../api/types';
-import type { IField, ILaunchOptions, IPlan } from '../api/launchOptions';
-import { hasLines } from './pods';
+import type {
+  FieldKind,
+  IField,
+  ILaunchOptions,
+  IPlan
+} from '../api/launchOptions';
 import { splitArguments } from './commandLine';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
@@ -27,6 +31,8 @@ export interface IDraft {
   readonly sha256: string;
   readonly cell: ICellProgram | null;
   readonly arguments: string;
+  /** Where the program runs, as the file browser names it; null for its own folder. */
+  readonly folder: string | null;
   readonly name: string;
   /** The kernel whose Python the tasks run with; '' for the one in `values.python`. */
   readonly kernelspec: string | null;
@@ -41,14 +47,23 @@ export const EMPTY: IDraft = {
   sha256: '',
   cell: null,
   arguments: '',
+  folder: null,
   name: '',
   kernelspec: null,
   values: {}
 };
 
+/** The run that a draft repeats, and what of it the draft does not say. */
+export interface IOrigin {
+  readonly name: string;
+  readonly notes: ReadonlyArray<string>;
+}
+
 /** The state of a launch form: what is typed, what the server says to it, and what became of the launch. */
 export interface ILaunchState {
   readonly draft: IDraft;
+  /** The run with which the form was filled in. */
+  readonly origin: IOrigin | null;
   /** What there is to choose from; null until the server has said so. */
   readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
@@ -65,6 +80,7 @@ export interface ILaunchState {
 
 export const INITIAL: ILaunchState = {
   draft: EMPTY,
+  origin: null,
   launchOptions: null,
   plan: null,
   current: false,
@@ -138,7 +154,7 @@ function programOf(draft: IDraft): ILaunch {
     return draft.cell
       ? {
           cell: draft.cell.text,
-          folder: folderOf(draft.cell.notebook),
+          folder: draft.folder ?? folderOf(draft.cell.notebook),
           ...told
         }
       : told;
@@ -147,6 +163,7 @@ function programOf(draft: IDraft): ILaunch {
   const sha256 = draft.source === 'url' ? draft.sha256.trim() : '';
   return {
     ...(program && { program }),
+    ...(draft.folder !== null && { folder: draft.folder }),
     ...(sha256 && { sha256 }),
     ...told
   };
@@ -155,6 +172,18 @@ function programOf(draft: IDraft): ILaunch {
 /** The folder of a file of the server. */
 export const folderOf = (path: string): string =>
   path.split('/').slice(0, -1).join('/');
+
+/** Whether an option is typed as lines. */
+export const hasLines = ({ kind }: Pick<IField, 'kind'>): boolean =>
+  LINES.has(kind);
+
+const LINES: ReadonlySet<FieldKind> = new Set<FieldKind>([
+  'pairs',
+  'annotations',
+  'names',
+  'volumes',
+  'secrets'
+]);
 
 const isSingle = (type: string): boolean =>
   type === 'chief' || type === 'evaluator';

@@ -5,10 +5,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { IField } from '../api/launchOptions';
 import { Sentence } from '../run/parts';
-import { defaultOf } from './draft';
+import { defaultOf, hasLines } from './draft';
 import type { LaunchModel } from './model';
 import type { ILaunchState } from './draft';
-import { hasLines } from './pods';
 import type { IMark } from './problems';
 
 /** What every part of the form gets. */

@@ -1,9 +1,11 @@
 /**
  * The launch form as one component: drawn anew from the model's state, which alone holds what is typed.
  */
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { Sentence } from '../run/parts';
 import { Cards } from './cards';
-import { fieldsOf } from './draft';
+import { fieldsOf, type IOrigin } from './draft';
 import { Input, Marks } from './fields';
 import { Footer, IFooterProps, Line } from './footer';
 import { IPlaces, Program } from './program';
@@ -84,6 +86,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
         </div>
       )}
       <h2 className="tfc-Launch-title">{trans.__('Launch a cluster')}</h2>
+      {state.origin && <Origin origin={state.origin} trans={trans} />}
       <Cards {...all} />
       {draft.mode === 'between-graph' && <Program {...all} />}
       {launchOptions && (
@@ -119,6 +122,36 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       <Line {...all} />
       <Footer {...all} />
     </form>
+  );
+}
+
+/** Says which run the form is filled in with, and what of it is not in the form. */
+function Origin({
+  origin,
+  trans
+}: {
+  readonly origin: IOrigin;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element {
+  const { name, notes } = origin;
+  const box = React.useRef<HTMLDivElement>(null);
+  React.useEffect(() => {
+    box.current?.scrollIntoView({ block: 'nearest' });
+  }, [origin]);
+  return (
+    <div ref={box} role="status" className="tfc-Origin">
+      <strong>{trans.__('These values come from %1.', name)}</strong>{' '}
+      {trans.__('Launching creates a new run.')}
+      {notes.length > 0 && (
+        <ul>
+          {notes.map(note => (
+            <li key={note}>
+              <Sentence text={note} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
   );
 }
 

@@ -14,13 +14,14 @@ import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IRun } from '../api/types';
 import { folderOf, IDraft, ILaunchState, INITIAL, launchOf } from './draft';
-import { draftOfSpec, IPrefill, opened, restored } from './prefill';
+import { draftOfLaunch, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
 
 const KEY = 'tfcluster-labextension:launch';
 /** Milliseconds without a key after which the server is asked. */
 const QUIET = 250;
 const ROOM = 1000;
+const PROGRAM: ReadonlyArray<keyof IDraft> = ['program', 'url', 'cell'];
 
 export class LaunchModel implements IDisposable {
   constructor(
@@ -66,22 +67,54 @@ export class LaunchModel implements IDisposable {
 
   /** Take what a command was called with. */
   async prefill(wanted: IPrefill): Promise<void> {
-    const { draft, launchOptions } = this._state;
-    if (wanted.from !== undefined && launchOptions) {
-      const { cluster } = await this.clusters.ensure(wanted.from);
-      const { spec, metadata } = cluster;
-      this.edit(draftOfSpec(spec, metadata.cluster, launchOptions));
+    const asked = ++this._prefills;
+    if (wanted.from !== undefined) {
+      await this._repeat(wanted.from, () => asked === this._prefills);
     } else if (Object.keys(wanted).length) {
-      this.edit(opened(draft, wanted));
+      this.edit(opened(this._state.draft, wanted));
+      if (wanted.program !== undefined || wanted.cell !== undefined) {
+        this._set({ origin: null });
+      }
     }
   }
 
-  /** Change what is typed; the server is asked when the keys rest. */
+  /** Fill the form in with a run, unless something else is asked for before the server has said what it was. */
+  private async _repeat(from: string, isWanted: () => boolean): Promise<void> {
+    const { launchOptions } = this._state;
+    if (!launchOptions) {
+      this._from = from; // when the server answers again
+      return;
+    }
+    const { caller } = this.clusters;
+    const { name, launch, notes } = await rest.runAsLaunch(caller, from);
+    if (!isWanted() || this._disposed) {
+      return;
+    }
+    const { draft, left } = draftOfLaunch(launch, launchOptions);
+    const more = left.map(label =>
+      caller.trans.__(
+        '%1: values with line breaks, or spaces at an end, are not copied.',
+        label
+      )
+    );
+    this.edit(draft);
+    this._set({ origin: { name, notes: [...notes, ...more] }, tried: false });
+  }
+
+  /** Change what is typed; the server is asked when the keys rest. Another program runs in its own folder. */
   edit(change: Partial<IDraft>): void {
     this._edited = true;
     this._number++;
+    const { draft } = this._state;
+    const isOther = PROGRAM.some(
+      key => key in change && change[key] !== draft[key]
+    );
     this._set({
-      draft: { ...this._state.draft, ...change },
+      draft: {
+        ...draft,
+        ...(isOther && { folder: null }),
+        ...change
+      },
       current: false,
       refusal: null,
       launched: null
@@ -166,6 +199,13 @@ export class LaunchModel implements IDisposable {
     try {
       const launchOptions = await rest.getLaunchOptions(this.clusters.caller);
       this._set({ launchOptions });
+      const from = this._from;
+      this._from = null;
+      if (from !== null) {
+        await this.prefill({ from }).catch(error =>
+          this._set({ refusal: problemIn(error) })
+        );
+      }
     } catch (error) {
       this._set({ away: problemIn(error) });
       return;
@@ -243,6 +283,9 @@ export class LaunchModel implements IDisposable {
   private _edited = false;
   private _disposed = false;
   private _number = 0;
+  private _prefills = 0;
+  /** The run that the form is to be filled in with as soon as the server answers. */
+  private _from: string | null = null;
   private _active = '';
   private _live = true;
   private _abort: AbortController | null = null;

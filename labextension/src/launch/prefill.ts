@@ -1,11 +1,10 @@
 /**
- * What a form begins with: the last launch, a program, a cell, or the spec of a run. Pure.
+ * What a form begins with: the last launch, a program, a cell, or the launch that repeats a run. Pure.
  */
-import type { Program, Spec } from '../api/models';
 import type { ILaunchOptions } from '../api/launchOptions';
-import { EMPTY, IDraft } from './draft';
-import { typed } from './pods';
+import type { ILaunch } from '../api/types';
 import { joinArguments } from './commandLine';
+import { EMPTY, IDraft } from './draft';
 
 /** What a form may be opened with. */
 export interface IPrefill {
@@ -17,6 +16,8 @@ export interface IPrefill {
   readonly from?: string;
 }
 
+const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
+
 /** What of `draft` changes when a form is opened with these. */
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   const { program, cell, mode, notebook = '' } = wanted;
@@ -24,7 +25,7 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   // arguments, counts and name are those of a program
   const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
   if (program !== undefined) {
-    const place = /^[a-z][a-z0-9+.-]*:\/\//i.test(program) ? 'url' : 'file';
+    const place = URL_START.test(program) ? 'url' : 'file';
     const key = place === 'url' ? 'url' : 'program';
     return {
       ...(program === draft[key] ? {} : fresh),
@@ -47,44 +48,53 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   return chosen;
 }
 
-/** The draft that repeats a run's spec; a cell's text is not in it. */
-export function draftOfSpec(
-  spec: Spec,
-  name: string,
+/** The draft that asks for a launch, and the options of which it cannot say all: a line has no room for a line break. */
+export function draftOfLaunch(
+  launch: ILaunch,
   launchOptions: ILaunchOptions
-): IDraft {
-  const mode = spec.mode ?? 'between-graph';
-  const { program } = spec;
+): { readonly draft: IDraft; readonly left: ReadonlyArray<string> } {
+  const { program, cell, options = {} } = launch;
   const values: Record<string, string | boolean> = {};
+  const left: string[] = [];
   for (const field of launchOptions.form) {
-    const value = at(spec, field.path);
-    if (value === undefined || value === null || !field.modes.includes(mode)) {
+    const value = options[field.key];
+    if (field.key === 'mode' || value === undefined) {
       continue;
     }
-    if (field.kind === 'switch') {
-      values[field.key] = value === 1;
-    } else if (field.key !== 'mode') {
-      values[field.key] =
-        field.kind === 'duration'
-          ? durationOf(Number(value))
-          : (typed(field.kind, value) ?? String(value));
+    if (typeof value === 'boolean') {
+      values[field.key] = value;
+      continue;
+    }
+    const items = (Array.isArray(value) ? value : [value]).map(String);
+    const lines = items.filter(
+      item => item === item.trim() && !/[\r\n]/.test(item)
+    );
+    if (lines.length) {
+      values[field.key] = lines.join('\n');
+    }
+    if (lines.length < items.length) {
+      left.push(field.label);
     }
   }
-  const kind = program?.kind ?? 'file';
-  const isUrl = kind === 'url' || kind === 'link';
-  const isFile = ['file', 'folder', 'path'].includes(kind);
-  return {
+  const isUrl = program !== undefined && URL_START.test(program);
+  const draft: IDraft = {
     ...EMPTY,
-    mode,
-    name,
-    source: isUrl ? 'url' : kind === 'cell' ? 'cell' : 'file',
-    url: isUrl ? (program?.source ?? '') : '',
-    program: program && isFile ? pathOf(program) : '',
-    arguments: joinArguments(program?.arguments ?? []),
-    kernelspec: spec.interpreter ? '' : null,
+    mode: options.mode === 'in-graph' ? 'in-graph' : 'between-graph',
+    source: cell !== undefined ? 'cell' : isUrl ? 'url' : 'file',
+    program: isUrl ? '' : (program ?? ''),
+    url: isUrl ? program : '',
+    sha256: launch.sha256 ?? '',
+    cell: cell === undefined ? null : { text: cell, notebook: '' },
+    arguments: joinArguments(launch.arguments ?? []),
+    folder: launch.folder ?? null,
+    name: launch.name ?? '',
+    kernelspec: launch.kernelspec ?? (options.python === undefined ? null : ''),
     values
   };
+  return { draft, left };
 }
+
+const MAY_BE_NULL: ReadonlyArray<string> = ['kernelspec', 'folder'];
 
 /** A draft that was kept, as far as it is one; the state database may hold anything. */
 export function restored(kept: unknown): IDraft {
@@ -100,7 +110,7 @@ export function restored(kept: unknown): IDraft {
       );
     } else if (typeof like === 'string' && typeof value === 'string') {
       found[key] = value;
-    } else if (key === 'kernelspec' && typeof value === 'string') {
+    } else if (MAY_BE_NULL.includes(key) && typeof value === 'string') {
       found[key] = value;
     }
   }
@@ -111,39 +121,5 @@ export function restored(kept: unknown): IDraft {
   return known ? draft : EMPTY;
 }
 
-/** Seconds as a person writes them: 5400 gives `1h30m`. */
-export function durationOf(seconds: number): string {
-  if (seconds !== Math.floor(seconds) || seconds === 0) {
-    return `${seconds}s`;
-  }
-  let left = seconds;
-  let text = '';
-  for (const [unit, size] of UNITS) {
-    const count = Math.floor(left / size);
-    left -= count * size;
-    text += count ? `${count}${unit}` : '';
-  }
-  return text;
-}
-
-const UNITS: ReadonlyArray<readonly [string, number]> = [
-  ['d', 86400],
-  ['h', 3600],
-  ['m', 60],
-  ['s', 1]
-];
-
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
-
-const pathOf = ({ source = '', workingDir }: Program): string =>
-  workingDir?.startsWith('/') && !source.startsWith('/')
-    ? `${workingDir}/${source}`
-    : source;
-
-function at(spec: object, path: ReadonlyArray<string>): unknown {
-  return path.reduce<unknown>(
-    (found, part) => (isRecord(found) ? found[part] : undefined),
-    spec
-  );
-}

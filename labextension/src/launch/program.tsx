@@ -63,6 +63,11 @@ export function Program(props: IProgramProps): React.JSX.Element {
             />
           )}
         </div>
+        {draft.folder !== null && (
+          <small className="tfc-Row-below">
+            {trans.__('Working folder: /%1', draft.folder)}
+          </small>
+        )}
         <Marks {...props} option="program" />
       </div>
       {draft.source === 'url' && (

@@ -3,9 +3,8 @@
  */
 import * as React from 'react';
 import type { IField, ILimit, ILaunchOptions } from '../api/launchOptions';
-import { fieldsOf, kernelOf } from './draft';
+import { fieldsOf, hasLines, kernelOf } from './draft';
 import { attributes, IFormProps, Input, Marks, Row } from './fields';
-import { hasLines } from './pods';
 import { countIn } from './problems';
 
 interface IOptionsProps extends IFormProps {

@@ -15,6 +15,7 @@ import {
   IRunAction,
   openRunMenu
 } from './actions';
+import { IconButton } from './parts';
 
 export interface IRunActionsProps {
   readonly run: IRun;
@@ -52,11 +53,10 @@ export function RunActions({
           tabIndex={tabIndex}
         />
       ))}
-      <button
-        type="button"
-        className="tfc-Button tfc-mod-icon"
+      <IconButton
+        icon={ellipsesIcon}
+        label={trans.__('More actions on %1', nameOf(run))}
         title={trans.__('More actions')}
-        aria-label={trans.__('More actions on %1', nameOf(run))}
         aria-haspopup="menu"
         tabIndex={tabIndex}
         onClick={event => {
@@ -64,9 +64,7 @@ export function RunActions({
           const box = event.currentTarget.getBoundingClientRect();
           openRunMenu(run, commands, box.left, box.bottom);
         }}
-      >
-        <ellipsesIcon.react tag="span" className="tfc-Button-icon" />
-      </button>
+      />
     </div>
   );
 }

@@ -3,12 +3,19 @@
  * warnings, what was given back, places.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import type { TaskStatus } from '../api/models';
 import type { IRun } from '../api/types';
 import { shown } from './messages';
 import { Sentence, Times } from './parts';
-import { phaseWord, programWords, reclaimedWords, shape } from './words';
+import {
+  phaseWord,
+  programWords,
+  reclaimedWords,
+  shape,
+  sourceWord
+} from './words';
 
 const MOST_TASKS = 5;
 
@@ -19,14 +26,27 @@ const isTelling = (task: TaskStatus): boolean =>
 interface IRunFactsProps {
   readonly run: IRun;
   readonly trans: TranslationBundle;
+  /** With them, paths that the file browser shows are links. */
+  readonly commands?: CommandRegistry;
+  /** Of the links. */
+  readonly tabIndex?: number;
   /** Whether this is how it was, and not how it is. */
   readonly isOld?: boolean;
 }
 
 /** All facts, the important first. */
 export const RunFacts = React.memo(
-  ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
-    const { metadata, status } = run.cluster;
+  ({
+    run,
+    trans,
+    commands,
+    tabIndex,
+    isOld = false
+  }: IRunFactsProps): React.JSX.Element => {
+    const { metadata, spec, status } = run.cluster;
+    const { program } = spec;
+    const places = run.places ?? {};
+    const opening = { commands, tabIndex, trans };
     const inferred = (status.inferred ?? [])
       .map(part => shown({ messages: [part] }, trans))
       .filter(Boolean);
@@ -61,9 +81,30 @@ export const RunFacts = React.memo(
         <p className="tfc-Facts-dim">
           <Times run={run} trans={trans} isOld={isOld} />
         </p>
-        {run.cluster.spec.program && (
+        {program && (
           <p className="tfc-Facts-dim">
-            <code title={programWords(run)}>{programWords(run, true)}</code>
+            <code title={programWords(run)}>
+              <Place
+                {...opening}
+                path={places.program}
+                text={sourceWord(run)}
+                isFolder={program.kind === 'folder'}
+              />
+              {(program.arguments ?? []).map(word => ` ${word}`)}
+            </code>
+          </p>
+        )}
+        {program?.workingDir?.startsWith('/') && (
+          <p className="tfc-Facts-dim">
+            <span className="tfc-Facts-label">{trans.__('Folder')}</span>
+            <code>
+              <Place
+                {...opening}
+                path={places.folder}
+                text={program.workingDir}
+                isFolder
+              />
+            </code>
           </p>
         )}
         {inferred.length > 0 && (
@@ -86,13 +127,66 @@ export const RunFacts = React.memo(
         {status.paths?.output && (
           <p className="tfc-Facts-dim">
             <span className="tfc-Facts-label">{trans.__('Output')}</span>
-            <code>{status.paths.output}</code>
+            <code>
+              <Place
+                {...opening}
+                path={places.output}
+                text={status.paths.output}
+                isFolder
+              />
+            </code>
           </p>
         )}
       </div>
     );
   }
 );
+
+/** JupyterLab's own; it says so itself when there is nothing at a path any more. */
+const OPEN = 'filebrowser:open-path';
+
+/** A path in words; where the file browser shows it, it opens there, and a file in its editor. */
+function Place({
+  text,
+  path,
+  isFolder,
+  commands,
+  trans,
+  tabIndex
+}: {
+  readonly text: string;
+  /** What the file browser calls it. */
+  readonly path: string | undefined;
+  readonly isFolder: boolean;
+  readonly commands: CommandRegistry | undefined;
+  readonly trans: TranslationBundle;
+  readonly tabIndex: number | undefined;
+}): React.JSX.Element {
+  if (path === undefined || !commands?.hasCommand(OPEN)) {
+    return <>{text}</>;
+  }
+  return (
+    <button
+      type="button"
+      className="tfc-Link"
+      tabIndex={tabIndex}
+      title={
+        isFolder
+          ? trans.__('Show %1 in the file browser', `/${path}`)
+          : trans.__('Open %1', `/${path}`)
+      }
+      onClick={event => {
+        event.stopPropagation(); // the row around it would close
+        void commands.execute(OPEN, {
+          path: path || '/',
+          dontShowBrowser: !isFolder
+        });
+      }}
+    >
+      {text}
+    </button>
+  );
+}
 
 function Tasks({
   tasks,

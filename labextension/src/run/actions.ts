@@ -33,6 +33,7 @@ export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
   { command: CommandIDs.tensorboard, key: 't', quick: true },
   { command: CommandIDs.rerun, key: 'r', quick: true, begins: true },
   { command: CommandIDs.rerun, more: { resume: true } },
+  { command: CommandIDs.editAndLaunch, key: 'e' },
   { command: CommandIDs.note, begins: true },
   { command: CommandIDs.copyCommand },
   { command: CommandIDs.copyCommand, more: { shell: true } },

@@ -5,6 +5,7 @@
  * is text.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import type { Phase } from '../api/models';
 import type { IProgress, IRun } from '../api/types';
@@ -12,6 +13,31 @@ import { iconOfPhase } from '../icons';
 import { useTicking } from './hooks';
 import { age, clock, significant } from './quantities';
 import { describeProgress, phaseWord, timeWords } from './words';
+
+interface IIconButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
+  readonly icon: LabIcon;
+  /** What it does, for a screen reader, and over it unless there is a `title`. */
+  readonly label: string;
+}
+
+/** A button that is an icon. */
+export function IconButton({
+  icon: { react: Icon },
+  label,
+  ...attributes
+}: IIconButtonProps): React.JSX.Element {
+  return (
+    <button
+      type="button"
+      className="tfc-Button tfc-mod-icon"
+      aria-label={label}
+      title={label}
+      {...attributes}
+    >
+      <Icon tag="span" className="tfc-Button-icon" />
+    </button>
+  );
+}
 
 interface IPhaseBadgeProps {
   readonly phase: Phase;

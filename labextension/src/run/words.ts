@@ -161,16 +161,18 @@ export function shorten(
       );
 }
 
-/** The program as it was named at the launch, with its arguments; `short` leaves out its folder. */
-export function programWords(run: IRun, short = false): string {
+/** The program as it was named at the launch, with its arguments. */
+export function programWords(run: IRun): string {
   const { program } = run.cluster.spec;
-  if (!program) {
-    return '';
-  }
-  const whole = program.source ?? '';
-  const name = whole.replace(/\/$/, '').split('/').pop();
-  const source = short && name ? name : whole;
-  return [source, ...(program.arguments ?? [])].join(' ');
+  return program
+    ? [program.source ?? '', ...(program.arguments ?? [])].join(' ')
+    : '';
+}
+
+/** The program without its folder. */
+export function sourceWord(run: IRun): string {
+  const whole = run.cluster.spec.program?.source ?? '';
+  return whole.replace(/\/$/, '').split('/').pop() || whole;
 }
 
 /** `launched 22:41 · took 5s`. Of a state that is old nobody knows for how long the run went on. */

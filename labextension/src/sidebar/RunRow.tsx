@@ -134,7 +134,14 @@ export const RunRow = React.memo(
               trans={trans}
             />
           )}
-          {expanded && <RunFacts run={run} trans={trans} />}
+          {expanded && (
+            <RunFacts
+              run={run}
+              trans={trans}
+              commands={commands}
+              tabIndex={active ? 0 : -1}
+            />
+          )}
         </div>
         {(expanded || active || hovered) && (
           <div

@@ -8,9 +8,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon, deleteIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { type IClusters, isActive, isSame, nameOf } from '../api/clusters';
+import { type IClusters, isSame, nameOf } from '../api/clusters';
+import { isStoppable } from '../api/runs';
 import type { IRun } from '../api/types';
 import { boardIcon, stopRunIcon } from '../icons';
+import { IconButton } from '../run/parts';
 import { CommandIDs } from '../tokens';
 
 interface ISelectionProps {
@@ -20,9 +22,6 @@ interface ISelectionProps {
   readonly trans: TranslationBundle;
   onClear(): void;
 }
-
-const isStoppable = (run: IRun): boolean =>
-  isActive(run) && run.cluster.status.phase !== 'Stopping';
 
 export function Selection({
   runs,
@@ -91,34 +90,23 @@ export function Selection({
           {trans.__('Compare')}
         </button>
       )}
-      <button
-        type="button"
-        className="tfc-Button tfc-mod-icon"
+      <IconButton
+        icon={stopRunIcon}
+        label={trans.__('Stop the selected clusters')}
         disabled={active.length === 0}
-        aria-label={trans.__('Stop the selected clusters')}
-        title={trans.__('Stop the selected clusters')}
         onClick={() => void stop()}
-      >
-        <stopRunIcon.react tag="span" className="tfc-Button-icon" />
-      </button>
-      <button
-        type="button"
-        className="tfc-Button tfc-mod-icon"
-        aria-label={trans.__('Delete the selected clusters')}
-        title={trans.__('Delete the selected clusters')}
+      />
+      <IconButton
+        icon={deleteIcon}
+        label={trans.__('Delete the selected clusters')}
         onClick={() => void remove()}
-      >
-        <deleteIcon.react tag="span" className="tfc-Button-icon" />
-      </button>
-      <button
-        type="button"
-        className="tfc-Button tfc-mod-icon"
-        aria-label={trans.__('Clear the selection')}
+      />
+      <IconButton
+        icon={closeIcon}
+        label={trans.__('Clear the selection')}
         title={trans.__('Clear the selection (Escape)')}
         onClick={onClear}
-      >
-        <closeIcon.react tag="span" className="tfc-Button-icon" />
-      </button>
+      />
     </div>
   );
 }
@@ -152,7 +140,7 @@ async function question(
 }
 
 /** Do it to those that are still there, side by side; each failure is told. */
-async function each(
+export async function each(
   model: IClusters,
   runs: ReadonlyArray<IRun>,
   act: (run: IRun) => Promise<unknown>

@@ -7,6 +7,7 @@ import * as React from 'react';
 import type { Mode } from '../api/models';
 import type { IRun } from '../api/types';
 import { betweenGraphIcon, iconOfPhase, inGraphIcon } from '../icons';
+import { IconButton } from '../run/parts';
 import { phaseWord } from '../run/words';
 import { IFilter, phaseCounts, toggled } from './filter';
 
@@ -44,29 +45,23 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
           </button>
         )}
         <span className="tfc-Toolbar-space" />
-        <button
-          type="button"
-          className="tfc-Button tfc-mod-icon"
-          aria-pressed={all}
-          aria-label={trans.__('Older runs')}
+        <IconButton
+          icon={historyIcon}
+          label={trans.__('Older runs')}
           title={
             all
               ? trans.__('Show only the newest run of each cluster')
               : trans.__('Show older runs, too')
           }
+          aria-pressed={all}
           onClick={() => props.onAll(!all)}
-        >
-          <historyIcon.react tag="span" className="tfc-Button-icon" />
-        </button>
-        <button
-          type="button"
-          className="tfc-Button tfc-mod-icon"
-          aria-label={trans.__('Refresh')}
+        />
+        <IconButton
+          icon={refreshIcon}
+          label={trans.__('Refresh')}
           title={trans.__('Ask the server again')}
           onClick={() => props.onRefresh()}
-        >
-          <refreshIcon.react tag="span" className="tfc-Button-icon" />
-        </button>
+        />
       </div>
       {runs.length > 0 && (
         <>
@@ -147,26 +142,21 @@ function Modes({ filter, trans, onFilter }: IToolbarProps): React.JSX.Element {
       aria-label={trans.__('Show only one mode')}
     >
       {MODES.map(mode => {
-        const { react: Icon } =
-          mode === 'in-graph' ? inGraphIcon : betweenGraphIcon;
         const word =
           mode === 'in-graph'
             ? trans.__('In-Graph: a notebook drives')
             : trans.__('Between-Graph: each worker runs the program');
         return (
-          <button
+          <IconButton
             key={mode}
-            type="button"
-            className="tfc-Button tfc-mod-icon"
-            aria-pressed={filter.modes.has(mode)}
-            aria-label={word}
+            icon={mode === 'in-graph' ? inGraphIcon : betweenGraphIcon}
+            label={word}
             title={trans.__('Show only: %1', word)}
+            aria-pressed={filter.modes.has(mode)}
             onClick={() =>
               onFilter({ ...filter, modes: toggled(filter.modes, mode) })
             }
-          >
-            <Icon tag="span" className="tfc-Button-icon" />
-          </button>
+          />
         );
       })}
     </div>

@@ -7,6 +7,7 @@ import {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IRunningSessionManagers } from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { filterIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { Contents } from '@jupyterlab/services';
@@ -14,6 +15,7 @@ import type { IClusters } from '../api/clusters';
 import { clusterIcon } from '../icons';
 import type { Settings } from '../settings';
 import { CommandIDs, DOMAIN, IClustersToken, ISettingsToken } from '../tokens';
+import { runningClusters } from './running';
 import { SidebarWidget } from './widget';
 
 const EXAMPLES = 'examples';
@@ -24,14 +26,20 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   description: 'The list of runs beside the documents.',
   autoStart: true,
   requires: [IClustersToken, ISettingsToken],
-  optional: [ILayoutRestorer, ICommandPalette, ITranslator],
+  optional: [
+    ILayoutRestorer,
+    ICommandPalette,
+    ITranslator,
+    IRunningSessionManagers
+  ],
   activate: (
     app: JupyterFrontEnd,
     model: IClusters,
     settings: Settings,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    running: IRunningSessionManagers | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, serviceManager, shell } = app;
@@ -41,6 +49,8 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
             void commands.execute('filebrowser:go-to-path', { path: EXAMPLES })
         : null;
     const sidebar = new SidebarWidget({ model, commands, trans, findExamples });
+
+    running?.add(runningClusters(model, commands, trans));
 
     let { side } = settings.current;
     shell.add(sidebar, side, { rank: RANK, type: 'TFCluster' });

@@ -11,7 +11,7 @@ import type { ServerProblem } from '../api/problem';
 import type { IRun } from '../api/types';
 import { clusterIcon } from '../icons';
 import { AsOf } from '../run/RunCard';
-import { Sentence } from '../run/parts';
+import { IconButton, Sentence } from '../run/parts';
 
 const EXAMPLE = `%load_ext tfcluster_magic
 %tfcluster launch train.py`;
@@ -56,18 +56,15 @@ export function Empty({
       </p>
       <div className="tfc-Empty-code">
         <pre>{EXAMPLE}</pre>
-        <button
-          type="button"
-          className="tfc-Button tfc-mod-icon"
+        <IconButton
+          icon={copyIcon}
+          label={trans.__('Copy these lines')}
           title={trans.__('Copy')}
-          aria-label={trans.__('Copy these lines')}
           onClick={() => {
             Clipboard.copyToSystem(EXAMPLE);
             setCopied(true);
           }}
-        >
-          <copyIcon.react tag="span" className="tfc-Button-icon" />
-        </button>
+        />
       </div>
       <div role="status" className="tfc-Empty-note">
         {copied ? trans.__('Copied.') : ''}

@@ -14,11 +14,17 @@ import {
 } from '@jupyterlab/apputils';
 import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import { ILauncher } from '@jupyterlab/launcher';
+import {
+  IRunningSessionManagers,
+  IRunningSessionSidebar
+} from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { IClusters } from '../api/clusters';
 import { boardIcon } from '../icons';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { addFolderMenu } from './folder';
+import type { BoardState } from './model';
+import { type IBoardTabs, RunningBoards } from './running';
 import { BoardWidget, tabOf } from './widget';
 import { argsOf, IBoardRequest, keyOf, requestOf } from './request';
 
@@ -35,7 +41,9 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     ICommandPalette,
     ILauncher,
     IFileBrowserFactory,
-    IThemeManager
+    IThemeManager,
+    IRunningSessionManagers,
+    IRunningSessionSidebar
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -45,13 +53,32 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
     browsers: IFileBrowserFactory | null,
-    themes: IThemeManager | null
+    themes: IThemeManager | null,
+    running: IRunningSessionManagers | null,
+    panel: IRunningSessionSidebar | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, shell } = app;
     const tracker = new WidgetTracker<Tab>({
       namespace: 'tfcluster-tensorboard'
     });
+
+    const tabs: IBoardTabs = {
+      open: request =>
+        void commands.execute(CommandIDs.tensorboard, argsOf(request)),
+      stop: id => {
+        const tab = tracker.find(({ content }) =>
+          isBoard(content.model.state, id)
+        );
+        return tab ? tab.content.model.stop() : null;
+      }
+    };
+    const boards =
+      running && new RunningBoards(clusters.caller, tabs, panel, trans);
+    if (boards) {
+      running.add(boards);
+      void app.restored.then(() => boards.look());
+    }
 
     const open = async (request: IBoardRequest): Promise<Tab> => {
       const key = keyOf(request);
@@ -64,14 +91,16 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       const tab = tabOf(clusters, request, trans, app.restored, themes);
       const { model } = tab.content;
       model.changed.connect((_, state) => {
+        if (state.kind === 'open' || state.kind === 'stopped') {
+          boards?.look();
+        }
         if (state.kind !== 'open') {
           return;
         }
         const same = tracker.find(
           ({ content }) =>
             content.model !== model &&
-            content.model.state.kind === 'open' &&
-            content.model.state.board.id === state.board.id
+            isBoard(content.model.state, state.board.id)
         );
         if (same) {
           tab.dispose(); // two words for one board
@@ -142,3 +171,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     }
   }
 };
+
+/** Whether a tab shows this board. */
+const isBoard = (state: BoardState, id: string): boolean =>
+  state.kind === 'open' && state.board.id === id;

@@ -21,6 +21,7 @@ from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.launch.cluster_file import cluster_file_of
+from tfcluster_magic.launch.form_fields import form_values
 from tfcluster_magic.launch.launch_as_command import (
     launch_argv,
     magic_line,
@@ -104,6 +105,15 @@ def test_options_of_a_spec_give_the_same_spec_again(said: dict[str, Any]) -> Non
         return
     words = launch_argv(None, (), "digits", options_of(spec))
     assert spec_of(parsed(words)) == spec
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(options)
+def test_a_form_of_a_spec_asks_for_the_same_spec_again(said: dict[str, Any]) -> None:
+    """Whatever a launch asked for, the fields of a form that repeats it ask for the same."""
+    spec = spec_of(said)
+    if spec is not None:
+        assert spec_of(form_values(spec)) == spec
 
 
 @settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))

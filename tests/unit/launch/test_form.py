@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 import pytest
+from support.project import DATA
 
 from tfcluster_magic import i18n
 from tfcluster_magic.cli.launch import launch_command
 from tfcluster_magic.errors import Problem
 from tfcluster_magic.launch import form_fields
-from tfcluster_magic.launch.options import fill_in_defaults, read_options
+from tfcluster_magic.launch.options import OPTIONS, Kind, fill_in_defaults, read_options
 from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.launch_checks import local
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
-from tfcluster_magic.spec import Mode, ServerKind
+from tfcluster_magic.spec import Mode, ServerKind, Spec
 
 GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
@@ -88,6 +92,77 @@ def test_the_python_of_pods_is_one_of_their_image() -> None:
     )
     assert (local["section"], FIELDS["python"]["section"]) == ("basic", "pods")
     assert FIELDS["python"]["example"] == "python3"
+
+
+# A value for each kind of option that is no option's default.
+VALUES: dict[Kind, object] = {
+    Kind.WHOLE: 5,
+    Kind.NUMBER: 1.5,
+    Kind.MEMORY: "2Gi",
+    Kind.DURATION: 5400,
+    Kind.SWITCH: True,
+    Kind.FILE: "/usr/bin/python3",
+    Kind.PAIRS: {"A": "b=c d", "EMPTY": ""},
+    Kind.IMAGE: "registry:5000/tf:1",
+    Kind.NAMES: ["one", "two"],
+    Kind.VOLUMES: ["images:/mnt/a b:ro", "old/sub:/mnt/old"],
+    Kind.SECRETS: ["s3", "key:/mnt/key", "minio:ID=user,KEY=a.b"],
+    Kind.ANNOTATIONS: {"a.io/b": "c=d"},
+    Kind.CLAIM: "10Gi:shared",
+}
+REPEATED = DATA / "launch_form.json"
+
+
+def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
+    """The spec of a launch with these options."""
+    read = read_options({**values, "mode": mode.value})
+    read.put(("program",), dict(PROGRAM) if mode is Mode.BETWEEN_GRAPH else None)
+    fill_in_defaults(read)
+    assert not read.problems
+    return validate(read.spec)
+
+
+def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pytest.Config) -> None:
+    """Each row of the table goes from a record into the form, and makes the same record.
+
+    The page fills its form in with the same values: labextension/test/launch.test.ts.
+    """
+    repeated = []
+    for mode in Mode:
+        said = {
+            option.key: option.words[-1] if option.words else VALUES[option.kind]
+            for option in OPTIONS
+            if option.only in (None, mode) and option.path[0] not in ("mode", "*")
+        }
+        spec = of_the_table(mode, said)
+        values = form_fields.form_values(spec)
+        assert values.keys() - {"mode"} == said.keys()
+        assert of_the_table(mode, values) == spec
+        repeated.append(values)
+    told = ("key", "kind", "path", "modes", "default")  # what the page needs of a field for that
+    fields = [{key: field[key] for key in told} for field in FIELDS.values()]
+    lines = {"form": fields, "options": repeated}
+    parts = [
+        f'"{name}": [\n' + ",\n".join(json.dumps(each) for each in lines[name]) + "\n]"
+        for name in lines
+    ]
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    if pytestconfig.getoption("--rewrite"):
+        REPEATED.write_text(text)
+    assert text == REPEATED.read_text(), "read the difference; --rewrite accepts it"
+
+
+def test_a_form_says_counts_that_a_launch_found_out_by_itself() -> None:
+    """How many tasks a run had stands in the form, and the sizes of each type."""
+    spec = of_the_table(Mode.BETWEEN_GRAPH, {"memory": "2Gi", "ps": 1})
+    assert form_fields.form_values(spec) == {
+        "workers": "2",
+        "ps": "1",
+        "chief": False,
+        "evaluator": False,
+        "worker_memory": "2Gi",
+        "ps_memory": "2Gi",
+    }
 
 
 def test_help_has_no_default_in_brackets() -> None:
