@@ -21,11 +21,18 @@ interface IRunFactsProps {
   readonly trans: TranslationBundle;
   /** Whether this is how it was, and not how it is. */
   readonly isOld?: boolean;
+  /** Whether all tasks are shown beside the facts. */
+  readonly hasTasks?: boolean;
 }
 
 /** All facts, the important first. */
 export const RunFacts = React.memo(
-  ({ run, trans, isOld = false }: IRunFactsProps): React.JSX.Element => {
+  ({
+    run,
+    trans,
+    isOld = false,
+    hasTasks = false
+  }: IRunFactsProps): React.JSX.Element => {
     const { metadata, status } = run.cluster;
     const inferred = (status.inferred ?? [])
       .map(part => shown({ messages: [part] }, trans))
@@ -53,11 +60,13 @@ export const RunFacts = React.memo(
             <Sentence text={note} />
           </p>
         ))}
-        <Tasks
-          tasks={(status.attention ?? []).filter(isTelling)}
-          trans={trans}
-        />
-        <p className="tfc-Facts-dim">{shape(run)}</p>
+        {!hasTasks && (
+          <Tasks
+            tasks={(status.attention ?? []).filter(isTelling)}
+            trans={trans}
+          />
+        )}
+        <p className="tfc-Facts-dim">{shape(run, trans)}</p>
         <p className="tfc-Facts-dim">
           <Times run={run} trans={trans} isOld={isOld} />
         </p>
