@@ -151,8 +151,8 @@ function Modes({ filter, trans, onFilter }: IToolbarProps): React.JSX.Element {
           mode === 'in-graph' ? inGraphIcon : betweenGraphIcon;
         const word =
           mode === 'in-graph'
-            ? trans.__('In-Graph: a notebook drives')
-            : trans.__('Between-Graph: each worker runs the program');
+            ? trans.__('Used from a notebook (In-Graph)')
+            : trans.__('Program on every worker (Between-Graph)');
         return (
           <button
             key={mode}
