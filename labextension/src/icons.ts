@@ -17,10 +17,11 @@ const RING =
   'M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16z';
 const DISC = 'M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20z';
 
-/** One parameter server above, workers below. */
+/** The product's mark, as in `hub/logo.svg`: one task, and those that it works with. */
 export const clusterIcon = icon(
   'cluster',
-  '<path d="M8.5 2h7a1 1 0 0 1 1 1v5a1 1 0 0 1-1 1H13v2.5h6.5V15H22v6h-6v-6h1.5v-1.5h-11V15H8v6H2v-6h2.5v-3.5H11V9H8.5a1 1 0 0 1-1-1V3a1 1 0 0 1 1-1z"/>'
+  '<path d="m4.1 6.2 1.6-1.78 7.1 6.39-1.6 1.78zM19.9 6.2l-1.6-1.78-7.1 6.39 1.6 1.78zM10.8 12h2.4v8.5h-2.4z"/>' +
+    '<circle cx="12" cy="12" r="4"/><circle cx="4.75" cy="5.25" r="2.75"/><circle cx="19.25" cy="5.25" r="2.75"/><circle cx="12" cy="20.5" r="2.75"/>'
 );
 
 /** A notebook that drives the workers. */

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { IStateDB } from '@jupyterlab/statedb';
 import { describe, expect, it, vi } from 'vitest';
 import type { IField, IPlan } from '../src/api/launchOptions';
 import { EMPTY, fieldsOf, type IDraft, launchOf } from '../src/launch/draft';
@@ -218,6 +219,7 @@ describe('what stands against a launch', () => {
     launching: false,
     refusal: null,
     launched: null,
+    openSections: new Set<string>(),
     tried: false,
     ...change
   });
@@ -417,5 +419,40 @@ describe('the form and the server', () => {
     expect(next.state.draft.values).toEqual({ python: '/a/python' });
     model.dispose();
     next.dispose();
+  });
+});
+
+describe('the sections of a form', () => {
+  /** A database that forgets nothing. */
+  function aMemory() {
+    const kept = new Map<string, unknown>();
+    return {
+      fetch: (id: string) => Promise.resolve(kept.get(id)),
+      save: (id: string, value: unknown) =>
+        Promise.resolve(void kept.set(id, value))
+    } as unknown as IStateDB;
+  }
+
+  it('are open in the next form where they were left open', async () => {
+    const memory = aMemory();
+    const { clusters, json } = serve(async () => json(PLAN));
+    const first = new LaunchModel(clusters, memory);
+    await first.start();
+    expect([...first.state.openSections]).toEqual([]);
+    first.toggleSection('limits');
+    first.toggleSection('resources');
+    first.toggleSection('limits');
+    const next = new LaunchModel(clusters, memory);
+    await next.start();
+    expect([...next.state.openSections]).toEqual(['resources']);
+  });
+
+  it('are closed where what was kept is no list', async () => {
+    const memory = aMemory();
+    await memory.save('tfcluster-labextension:launch-sections', { a: 1 });
+    const { clusters, json } = serve(async () => json(PLAN));
+    const model = new LaunchModel(clusters, memory);
+    await model.start();
+    expect(model.state.openSections.size).toBe(0);
   });
 });

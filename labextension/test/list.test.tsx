@@ -7,11 +7,12 @@ import { nameOf } from '../src/api/clusters';
 import type { IRun } from '../src/api/types';
 import { RunList } from '../src/sidebar/RunList';
 import { CommandIDs } from '../src/tokens';
-import { aRun, trans } from './runs';
+import { aRun, FakeServer, trans } from './runs';
 
 declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 
+const { model } = new FakeServer();
 let root: Root;
 let host: HTMLElement;
 let commands: CommandRegistry;
@@ -41,6 +42,7 @@ const draw = (runs: ReadonlyArray<IRun>): void =>
     root.render(
       <RunList
         runs={runs}
+        model={model}
         trans={trans}
         commands={commands}
         selected={new Set()}

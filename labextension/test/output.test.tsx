@@ -11,6 +11,8 @@ import { aRun, FakeServer, trans } from './runs';
 let server: FakeServer;
 let commands: CommandRegistry;
 let drawn: Renderer[];
+/** Whether the cell of the output runs. */
+let executing = false;
 const executed: string[] = [];
 /** Milliseconds in which what is awaited must have come, on a busy machine. */
 const SOON = 8000;
@@ -35,7 +37,12 @@ const start = async (): Promise<void> => {
   server.requests = [];
 };
 const draw = async (data: unknown, trusted = true): Promise<HTMLElement> => {
-  const factory = rendererFactory({ clusters: server.model, commands, trans });
+  const factory = rendererFactory({
+    clusters: server.model,
+    commands,
+    trans,
+    isExecuting: () => executing
+  });
   const made = factory.createRenderer({} as never) as Renderer;
   drawn.push(made);
   Widget.attach(made, document.body);
@@ -44,7 +51,9 @@ const draw = async (data: unknown, trusted = true): Promise<HTMLElement> => {
     trusted
   });
   await made.renderModel(model);
-  await vi.waitFor(() => expect(made.node.textContent).not.toBe(''), SOON);
+  if (!executing) {
+    await vi.waitFor(() => expect(made.node.textContent).not.toBe(''), SOON);
+  }
   return made.node;
 };
 const store = (run: IRun, at = Date.UTC(2026, 10, 20) / 1000): unknown => ({
@@ -194,3 +203,61 @@ it.each([
     await vi.waitFor(() => expect(executed).toHaveLength(1));
   }
 );
+
+const followed = (more: object = {}): unknown => ({
+  kind: 'Follow',
+  at: 1000,
+  name: 'digits-1',
+  uid: 'digits-1',
+  tasks: ['worker-0'],
+  ended: false,
+  ...more
+});
+
+it('goes on with the lines of a run whose page was closed while a cell followed it', async () => {
+  server.runs = [aRun('digits')];
+  server.answer = url =>
+    url.pathname.endsWith('/logs')
+      ? new Response('{"lines":[["worker-0","step 7"]]}\n')
+      : undefined;
+  await start();
+  const node = await draw(followed());
+  await says(node, 'The page was closed while this cell followed digits-1.');
+  await vi.waitFor(
+    () => expect(node.querySelector('[role="log"]')).not.toBeNull(),
+    SOON
+  );
+  await vi.waitFor(
+    () => expect(server.requests).toContain('GET /clusters/digits-1/logs'),
+    SOON
+  );
+  node.querySelector<HTMLElement>('.tfc-Follow-why button')?.click();
+  expect(executed).toEqual([
+    `${CommandIDs.logs} {"name":"digits-1","task":"worker-0"}`
+  ]);
+});
+
+it('says that lines are missing of a run that has ended, and asks for none', async () => {
+  server.runs = [aRun('digits', 1, 'Succeeded')];
+  await start();
+  const node = await draw(followed());
+  await says(node, 'The page was closed before digits-1 ended');
+  expect(node.querySelector('[role="log"]')).toBeNull();
+  expect(server.requests).toEqual([]);
+});
+
+it('shows nothing where the lines come by themselves, or have come to their end', async () => {
+  server.runs = [aRun('digits')];
+  await start();
+  executing = true;
+  const node = await draw(followed());
+  executing = false;
+  server.push('digits-1', aRun('digits', 1, 'Running', 1001));
+  await says(node, 'The page was closed');
+  executing = true;
+  const other = await draw(followed({ ended: true }));
+  executing = false;
+  server.push('digits-1', aRun('digits', 1, 'Running', 1002));
+  await says(node, 'The page was closed');
+  expect(other.textContent).toBe('');
+});

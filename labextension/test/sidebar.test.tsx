@@ -4,11 +4,12 @@ import * as React from 'react';
 import { act } from 'react';
 import { createRoot } from 'react-dom/client';
 import { expect, it, vi } from 'vitest';
-import type {
-  IClusters,
-  IClustersState,
-  IFailure,
-  ITransition
+import {
+  type IClusters,
+  type IClustersState,
+  type IFailure,
+  type ITransition,
+  nameOf
 } from '../src/api/clusters';
 import type { IProgress } from '../src/api/types';
 import { RunProgress } from '../src/run/parts';
@@ -34,8 +35,10 @@ it('opens the row of the first run when the answer to its launch came before it'
   const model = {
     get state() {
       return state;
-    }
-  } as IClusters;
+    },
+    find: name => state.runs.find(run => nameOf(run) === name),
+    tasks: () => new Promise(() => undefined)
+  } as Partial<IClusters> as IClusters;
   const changed = new Signal<IClusters, IClustersState>(model);
   Object.assign(model, {
     changed,

@@ -63,9 +63,9 @@ test('the order of runs makes no other tab, and a folder is no run of its name',
 test('a tab is named by its runs, or by its folder', () => {
   const title = (args: Record<string, string>): string =>
     titleOf(requestOf(args), trans);
-  expect(title({ name: 'digits-2' })).toBe('TensorBoard of digits-2');
-  expect(title({ folder: 'log/deep/' })).toBe('TensorBoard of deep');
-  expect(title({})).toBe('TensorBoard of all runs');
+  expect(title({ name: 'digits-2' })).toBe('digits-2 · TensorBoard');
+  expect(title({ folder: 'log/deep/' })).toBe('deep · TensorBoard');
+  expect(title({})).toBe('All runs · TensorBoard');
 });
 
 test('a board that is opened has its address below the base URL, and the names of the server', async () => {

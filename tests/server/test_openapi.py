@@ -79,6 +79,7 @@ async def test_answers_are_as_described(
     check(described, "FilledForm", (await api("GET", "clusters/digits/form")).json)
     check(described, "Run", (await api("POST", "clusters/digits/stop", {})).json)
     check(described, "Offer", (await api("GET", "options")).json)
+    check(described, "TaskLists", (await api("GET", "tasks?run=digits-1")).json)
     wish = {"cell": "pass", "options": {"workers": 100_000}}
     planned = await api("POST", "clusters/plan", wish)
     assert planned.json["problems"]

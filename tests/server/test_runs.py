@@ -93,6 +93,20 @@ async def test_one_run_is_told_whole(
     assert planned.spec == first.spec
 
 
+async def test_tasks_of_a_run(api: Api, ended: Launch) -> None:
+    """All tasks of a run come with one request: what each does, where, and what it printed last."""
+    await ended("import os; print('by', os.environ['TFCLUSTER_TASK'])", workers=2)
+    run = (await api("GET", "clusters/digits")).json
+    told = (await api("GET", "tasks?run=digits-1")).json["runs"]["digits-1"]
+    assert (await api("GET", "tasks?run=gone-7")).json == {"runs": {}}
+    assert told["uid"] == run["cluster"]["metadata"]["uid"]
+    assert [(row["name"], row["state"], row["line"]) for row in told["tasks"]] == [
+        ("worker-0", "Succeeded", "by worker-0"),
+        ("worker-1", "Succeeded", "by worker-1"),
+    ]
+    assert all(row["node"] and row["since"] and row["printedAt"] for row in told["tasks"])
+
+
 async def test_a_run_that_is_not_there(api: Api, ended: Launch) -> None:
     """Every route refuses an unknown run with 404, in the words of the command line."""
     await ended()

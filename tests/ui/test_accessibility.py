@@ -29,6 +29,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     row(lab, "digits-1").click()
     expect(row(lab, "digits-1").get_by_role("progressbar")).to_be_visible()
     expect(row(lab, "servers-1")).to_contain_text("2 of 2 running")
+    expect(lab.sidebar.get_by_role("table", name="worker")).to_contain_text("worker-1")
     found.look("#tfcluster-sidebar", "runs")
     found.look(".tfc-Status-button", "status")
 
@@ -52,6 +53,8 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
 
     output = lab.run("%load_ext tfcluster_magic\n%tfcluster launch hello.py --name drawn")
     expect(output.locator(".tfc-RunCard")).to_contain_text("drawn-1")
+    output.get_by_text("2 tasks").click()
+    expect(output.get_by_role("table", name="worker")).to_contain_text("worker-1")
     found.look(".jp-OutputArea-output", "output")
     assert not found.all, "\n".join(found.all)
 

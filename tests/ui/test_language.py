@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, expect
+from support.ui.accessibility import Findings
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
@@ -41,7 +42,12 @@ def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
 
     expect(sidebar).to_contain_text("运行中")
     chinese.screenshot("run", sidebar)
+    sidebar.locator(".tfc-RunRow").click()
+    expect(sidebar.get_by_role("table", name="worker")).to_contain_text("worker-0")
     assert english(sidebar) == []
+    found = Findings(chinese)
+    found.look("#tfcluster-sidebar", "tasks")
+    assert not found.all, "\n".join(found.all)
 
 
 def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPage) -> None:
@@ -55,6 +61,9 @@ def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPag
     expect(form).to_contain_text("请使用 1 到 40 个小写字母、数字和 '-'")
     chinese.screenshot("form", form)
     assert english(form) == []
+    found = Findings(chinese)
+    found.look(".tfc-Launch", "form")
+    assert not found.all, "\n".join(found.all)
 
 
 def test_the_settings_are_in_chinese(chinese: LabPage) -> None:

@@ -19,6 +19,7 @@ from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
 __all__ = ["form"]  # a fixture, as if written here
+COUNTS = ("Workers", "Parameter servers")
 STEPS = """\
 import os, sys, time
 
@@ -217,10 +218,98 @@ def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
         found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
         assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
     lab.page.set_viewport_size({"width": 800, "height": 1400})
-    lab.page.evaluate("document.querySelector('.tfc-Launch').style.width = '320px';")
-    wide = form.evaluate("node => node.scrollWidth > node.clientWidth")
-    lab.screenshot("narrow")
-    assert not wide
+    for width in (420, 280):
+        lab.page.evaluate(f"document.querySelector('.tfc-Launch').style.width = '{width}px';")
+        wide = form.evaluate("node => node.scrollWidth > node.clientWidth")
+        lab.screenshot(f"narrow-{width}")
+        assert not wide
+        tops = [
+            box["y"]
+            for label in COUNTS
+            if (box := form.get_by_label(label, exact=True).bounding_box())
+        ]
+        assert len(set(tops)) == 1, "the inputs of the counts stand on one line"
+        found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+
+def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
+    """A section that a person has opened is open in the next form; one that a mistake has opened is
+    not.
+    """
+    resources = form.locator("details", has_text="Resources")
+    limits = form.locator("details", has_text="Limits")
+    with lab.page.expect_response(_keeps_the_sections):
+        resources.locator("summary").press("Enter")
+    expect(resources).to_have_attribute("open", "")
+    limits.locator("summary").click()
+    form.get_by_label("Retries").fill("-1")
+    expect(form.get_by_label("Retries")).to_have_attribute("aria-invalid", "true")
+    with lab.page.expect_response(_keeps_the_sections):
+        limits.locator("summary").click()
+    expect(limits).to_have_attribute("open", "")  # for the mistake in it
+    lab.reload()
+    form = opened(lab)
+    expect(form.locator("details", has_text="Resources")).to_have_attribute("open", "")
+    expect(form.locator("details", has_text="Limits")).not_to_have_attribute("open", "")
+
+
+def _keeps_the_sections(response: Response) -> bool:
+    """JupyterLab has written its state, which it does a moment later."""
+    kept = response.request.post_data or ""
+    return "api/workspaces" in response.url and "launch-sections" in kept
+
+
+def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, form: Locator) -> None:
+    """Inputs have the ground of the page and a border that is seen, in light, dark and high
+    contrast, and the product's mark has the colour of icons, also where the system chooses all
+    colours.
+    """
+    lab.sidebar.wait_for()
+    name = form.get_by_label("Name", exact=True)
+    for theme in ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"):
+        lab.execute("apputils:change-theme", theme=theme)
+        expect(lab.page.locator(f"body[data-jp-theme-name='{theme}']")).to_be_attached()
+        lab.screenshot(theme.rpartition(" ")[2].lower())
+        ground, border = _style(name, "background-color"), _style(name, "border-top-color")
+        assert contrast(ground, border) >= 3
+        assert contrast(ground, _style(name, "color")) >= 7
+        assert contrast(_style(form.locator(".."), "background-color"), ground) < 1.25
+        mark = lab.page.locator(".lm-TabBar-tab svg[data-icon='tfcluster:cluster'] g").first
+        behind = _style(lab.page.locator(".jp-SideBar").first, "background-color")
+        assert contrast(_style(mark, "fill"), behind) >= 3
+    lab.page.emulate_media(forced_colors="active")
+    assert contrast(_style(mark, "fill"), _style(mark, "background-color", "Canvas")) >= 3
+    lab.screenshot("forced-colors")
+
+
+def _style(of: Locator, name: str, system: str = "") -> str:
+    """The computed value of a property, or the colour that the system calls so."""
+    script = """(node, [name, system]) => {
+        if (system) {
+            const probe = document.body.appendChild(document.createElement('div'));
+            probe.style.backgroundColor = system;
+            const colour = getComputedStyle(probe).backgroundColor;
+            probe.remove();
+            return colour;
+        }
+        return getComputedStyle(node).getPropertyValue(name);
+    }"""
+    return str(of.first.evaluate(script, [name, system]))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, `rgb(1, 2, 3)`, by WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+        red, green, blue = (
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.same_page

@@ -239,3 +239,40 @@ def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage)
     lab.screenshot("older")
     expect(card(lab)).not_to_contain_text("as of")
     expect(lab.page.get_by_text("This run was deleted.")).to_have_count(0)
+
+
+def test_a_cell_that_follows_goes_on_after_the_page_was_closed(lab: LabPage) -> None:
+    """Lines that came while no page was open, and those that come now, are below the cell that
+    followed them, which says that the page was closed; while the page stays there is no such word.
+    """
+    gate = lab.server.root / "go"
+    (lab.server.root / "waits.py").write_text(
+        "import os, time\n"
+        "print('before', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n"
+        "print('after', flush=True)\ntime.sleep(600)\n"
+    )
+    lab.notebook(f"{LOAD}%tfcluster launch waits.py --workers 1 --ps 0 --name waits --follow")
+    output = lab.run_cell(wait=False)
+    expect(output).to_contain_text("before")
+    expect(output).not_to_contain_text("The page was closed")
+    lab.execute("docmanager:save")
+    lab.layout_saved("notebook:notebook.ipynb")
+    lab.page.goto("about:blank")
+    gate.write_text("")
+    wait_until(
+        lambda: "after" in [line.text for line in lab.server.manager.logs("waits") if line],
+        lambda: "the program goes on",
+    )
+    lab.load(reset=False)
+    output = lab.cell().locator(".jp-Cell-outputArea")
+    expect(output).to_contain_text("The page was closed while this cell followed waits-1.")
+    expect(output.get_by_role("log", name="Output of waits-1")).to_contain_text("after")
+    lab.screenshot("goes-on", output)
+    below, above = (
+        output.locator(selector).first.bounding_box()
+        for selector in (".tfc-Follow", ".jp-OutputArea-output[data-mime-type*=stdout]")
+    )
+    assert below and above and below["y"] > above["y"]
+    lab.server.manager.stop("waits")
+    expect(output.locator(".tfc-Follow")).to_contain_text("Stopped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,56 @@ def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
     outside.click()
     expect(outside).to_contain_text(str(tmp_path))
     expect(outside.locator("button.tfc-Link")).to_have_text([str(lab.server.root / "log/else/1")])
+
+
+def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
+    """A row for each task says where it is, since when and what it printed last, follows the run,
+    and leads to the logs of that task, also by keyboard.
+    """
+    asked: list[str] = []
+    lab.page.on("request", lambda r: asked.append(r.url) if "api/tasks?" in r.url else None)
+    lab.server.launch("talk.py", "2", workers=2, ps=1, name="talk")
+    lab.server.manager.wait("talk", 180)
+    row(lab, "talk-1").click()
+    workers = lab.sidebar.get_by_role("table", name="worker")
+    first = workers.get_by_role("row").filter(has_text="worker-0")
+    expect(first).to_contain_text("Succeeded")
+    expect(first).to_contain_text("line 1")
+    expect(lab.sidebar.get_by_role("region", name="Tasks of talk-1")).to_contain_text(
+        socket.gethostname()
+    )
+    assert len(asked) < 4, "one request for all tasks"
+    lab.screenshot("tasks", lab.sidebar)
+    first.get_by_role("button", name="worker-0, show its logs").focus()
+    lab.page.keyboard.press("ArrowDown")
+    expect(workers.get_by_role("button", name="worker-1, show its logs")).to_be_focused()
+    lab.page.keyboard.press("Enter")
+    log = lab.page.get_by_role("log", name="Output of talk-1")
+    expect(log).to_contain_text("line 1")
+    expect(log).not_to_contain_text("worker-0")
+    expect(row(lab, "talk-1")).to_have_attribute("aria-expanded", "true")
+
+
+def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> None:
+    """Of many tasks the one that failed is shown with its reason; the others on request."""
+    (lab.server.root / "one_fails.sh").write_text(
+        'if [ "$TFCLUSTER_TASK" = worker-17 ]; then echo out of tune >&2; exit 3; fi\nsleep 600\n'
+    )
+    lab.server.launch("one_fails.sh", workers=20, ps=0, name="choir")
+    row(lab, "choir-1").click()
+    expect(row(lab, "choir-1")).to_have_attribute("data-phase", "Failed", timeout=90_000)
+    table = lab.sidebar.get_by_role("table", name="worker")
+    shown = table.locator(".tfc-TaskRow")
+    expect(shown).to_have_count(1)
+    expect(shown.first).to_contain_text("worker-17")
+    expect(shown.first).to_contain_text("failed with exit code 3")
+    lab.screenshot("folded", lab.sidebar)
+    more = lab.sidebar.get_by_role("button", name="Show 19 more")
+    more.press("Enter")
+    expect(shown).to_have_count(20)
+    expect(shown.first).to_contain_text("worker-17")
+    lab.theme("dark")
+    lab.screenshot("unfolded-dark", lab.sidebar)
 
 
 @pytest.mark.same_page

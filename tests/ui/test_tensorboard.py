@@ -48,7 +48,7 @@ def frame(lab: LabPage) -> FrameLocator:
 
 def tabs(lab: LabPage) -> Locator:
     """The tabs of TensorBoards."""
-    return lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="TensorBoard of")
+    return lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="· TensorBoard")
 
 
 def charts_are_drawn(lab: LabPage) -> None:
@@ -77,7 +77,7 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
         lab.server.manager.wait(name, 180)
     lab.execute("tfcluster:tensorboard", name="digits-1")
     charts_are_drawn(lab)
-    expect(tabs(lab)).to_have_text("TensorBoard of digits-1")
+    expect(tabs(lab)).to_have_text("digits-1 · TensorBoard")
     expect(frame(lab).locator("runs-data-table")).to_contain_text("digits-1")
     url = frame(lab).locator("body").evaluate("() => location.href")
     assert url.startswith(f"{lab.server.url}tfcluster/tensorboard/")
@@ -91,7 +91,7 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
 
     lab.execute("tfcluster:tensorboard", refs=["other-1", "digits-1"])
     charts_are_drawn(lab)
-    expect(tabs(lab).last).to_have_text("TensorBoard of digits-1, other-1")
+    expect(tabs(lab).last).to_have_text("digits-1, other-1 · TensorBoard")
     for name in ("digits-1", "other-1"):
         expect(frame(lab).locator("runs-data-table")).to_contain_text(name)
     lab.screenshot("compared")
@@ -141,7 +141,7 @@ def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
     write_events(lab.server.root / "curves" / "a")
     lab.palette("Open TensorBoard on All Runs")
     charts_are_drawn(lab)
-    expect(tabs(lab)).to_have_text(["TensorBoard of all runs"])
+    expect(tabs(lab)).to_have_text(["All runs · TensorBoard"])
     lab.execute("launcher:create")
     lab.page.locator(".jp-LauncherCard", has_text="TensorBoard").last.click()
     expect(tabs(lab)).to_have_count(1)
@@ -150,7 +150,7 @@ def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
     lab.execute("filebrowser:refresh")
     lab.page.locator(".jp-DirListing-item", has_text="curves").click(button="right")
     lab.page.get_by_role("menuitem", name="Open in TensorBoard").click()
-    expect(tabs(lab)).to_have_text(["TensorBoard of all runs", "TensorBoard of curves"])
+    expect(tabs(lab)).to_have_text(["All runs · TensorBoard", "curves · TensorBoard"])
     charts_are_drawn(lab)
     lab.page.locator(".jp-DirListing-item", has_text="hello.py").click(button="right")
     expect(lab.page.locator(".lm-Menu")).to_be_visible()
@@ -168,7 +168,7 @@ def test_restored_with_the_layout(lab: LabPage) -> None:
     for board in boards(lab.server):
         lab.server.ask("DELETE", f"tfcluster/api/tensorboards/{board['id']}")
     lab.reload()
-    expect(tabs(lab)).to_have_text(["TensorBoard of first", "TensorBoard of second"])
+    expect(tabs(lab)).to_have_text(["first · TensorBoard", "second · TensorBoard"])
     charts_are_drawn(lab)
     assert [board["title"] for board in boards(lab.server)] == ["second"]
     tabs(lab).first.click()
@@ -331,5 +331,5 @@ def test_a_cell_opens_the_tab(lab: LabPage) -> None:
     lab.notebook("%load_ext tfcluster_magic\n%tfcluster tensorboard digits")
     lab.run_cell(wait=False)  # the notebook is behind the tab when the cell has ended
     charts_are_drawn(lab)
-    expect(tabs(lab)).to_have_text("TensorBoard of digits-1")
+    expect(tabs(lab)).to_have_text("digits-1 · TensorBoard")
     assert len(lab.server.manager.boards.living()) == 1  # the cell's own process

@@ -22,12 +22,21 @@ from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
-from ..spec import Spec, Stop, TFCluster
+from ..spec import Spec, Stop, TaskState, TFCluster
 
 if TYPE_CHECKING:
     from ..kube.objects.policy import Policy  # with PyYAML and Jinja, which few verbs need
 
-__all__ = ["Backend", "KubectlPlace", "Limit", "LogLine", "Options", "Preflight", "Removed"]
+__all__ = [
+    "Backend",
+    "KubectlPlace",
+    "Limit",
+    "LogLine",
+    "Options",
+    "Preflight",
+    "Removed",
+    "SeenTask",
+]
 
 Counts = Callable[[str], bool]
 """Returns whether a line of a log counts towards the last lines that are requested."""
@@ -84,6 +93,22 @@ def remove_output(cluster: TFCluster, folder: Path) -> None:
                 "what is left of its output: `tfcluster delete {name}`"
             ).format(left=left, name=cluster.metadata.name)
         )
+
+
+@dataclass(frozen=True)
+class SeenTask:
+    """One task as observed now, beside what its run's record says.
+
+    `node` is the machine that it is or was on, `state` what it was observed to do, `since` when it
+    began to (seconds since 1970), and `line` what it printed last. A field is empty or None if it
+    could not be observed.
+    """
+
+    name: str
+    node: str = ""
+    state: TaskState | None = None
+    since: float | None = None
+    line: LogLine | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +259,12 @@ class Backend(abc.ABC):
         least every 0.5 s, so that a caller can display, do other things, or leave. Lines about
         missing output begin with `tfcluster: `. Raises NotFound for an unknown task, and names the
         existing ones.
+        """
+
+    @abc.abstractmethod
+    def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
+        """Return all tasks of a run as observed now, in the order of the record. `line` is the last
+        one for which `counts` is true, or simply the last one if there is none.
         """
 
     @overload

@@ -13,6 +13,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO
 
@@ -232,6 +233,60 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
             yield start, begun
             begun = b""
         at = start
+
+
+# -- the last line of each task --------------------------------------------------------------------
+
+_LAST_BYTES = 16 * 1024
+"""Bytes at the end of a log in which its last line is looked for."""
+_AT_ONCE = 16
+_LAST_WITHIN = 1.5
+"""Seconds after which the logs that have not been read are left out: a volume may hang."""
+
+
+def last_lines(
+    places: Mapping[str, Sequence[Path]], counts: Counts = every_line
+) -> dict[str, LogLine]:
+    """Return the last line of each task by its name: the last one that counts if there is one. A
+    task is left out if it printed nothing, or if its log could not be read in time.
+    """
+    if not places:
+        return {}
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(places)), "tfcluster-last-lines")
+    try:
+        asked = {pool.submit(_last_line, task, of, counts) for task, of in places.items()}
+        read = wait(asked, _LAST_WITHIN).done
+        return {line.task: line for each in read if (line := each.result()) is not None}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _last_line(task: str, places: Sequence[Path], counts: Counts) -> LogLine | None:
+    path = next((place for place in places if _is_file(place)), None)
+    if path is None or (fd := _open(path)) is None:
+        return None
+    try:
+        with os.fdopen(fd, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - _LAST_BYTES)
+            file.seek(start)
+            lines = file.read(size - start).split(b"\n")
+    except OSError:
+        return None
+    found: tuple[int, str] | None = None
+    end = size
+    for line in reversed(lines):
+        text = _text(line)
+        if text.strip():
+            if counts(text):
+                found = end, text
+                break
+            found = found or (end, text)
+        end -= len(line) + 1
+    if found is None:
+        return None
+    at, text = found
+    return LogLine(task, text, RecordedTimes(path).at(min(at, size - 1)))
 
 
 def read_logs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import click
 
@@ -105,19 +106,22 @@ def follow_output(
     def counts(text: str) -> bool:
         return tensorflow_logs or not is_tensorflow_log(text)
 
-    for line in terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts):
-        if line is None:
-            sys.stdout.flush()
-        elif counts(line.text):
-            terminal.emit(f"{printed_at(line)}{show(line)}" if timestamps else show(line), raw=raw)
-        else:
-            hidden += 1
-        if follow and time.monotonic() >= look:
-            terminal.changed(terminal.manager.status(name))
-            look = time.monotonic() + _LOOK_EVERY
-        if deadline is not None and time.monotonic() >= deadline:
-            raise WaitTimeout(_("{name} has not ended in time; it goes on").format(name=name))
-    sys.stdout.flush()
+    lines = terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts)
+    with terminal.following(cluster, tasks) if follow else nullcontext():
+        for line in lines:
+            if line is None:
+                sys.stdout.flush()
+            elif counts(line.text):
+                at = printed_at(line) if timestamps else ""
+                terminal.emit(f"{at}{show(line)}", raw=raw)
+            else:
+                hidden += 1
+            if follow and time.monotonic() >= look:
+                terminal.changed(terminal.manager.status(name))
+                look = time.monotonic() + _LOOK_EVERY
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimeout(_("{name} has not ended in time; it goes on").format(name=name))
+        sys.stdout.flush()
     if hidden:
         told = ngettext(
             "{count} remark of TensorFlow's own is left out: `tfcluster logs --all {name}`",

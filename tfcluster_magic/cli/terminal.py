@@ -181,6 +181,11 @@ class Terminal:
         self.note(f"{what}:")
         self.say(url)
 
+    @contextmanager
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
+        """Surround the lines of a run that is followed; of these tasks, or of all when empty."""
+        yield
+
     def confirm(self, action: str, yes: bool, command: str) -> bool:
         """Ask before `action`; where nobody can answer, refuse and say the `command` that does it.
 

@@ -90,7 +90,7 @@ class LaunchForm:
                 (_("Run my program on every worker"), Mode.BETWEEN_GRAPH.value),
                 (_("Use the cluster from this notebook"), Mode.IN_GRAPH.value),
             ],
-            style={"button_width": "220px"},
+            style={"button_width": "auto"},
         )
         self.program = widgets.Text(
             description=_("Program"),

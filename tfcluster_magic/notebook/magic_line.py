@@ -11,6 +11,8 @@ import glob
 import os
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
@@ -22,7 +24,7 @@ from ..cli.terminal import Detached, Interrupted, Terminal
 from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
-from ..output.report import board_bundle, run_bundle
+from ..output.report import board_bundle, followed_bundle, run_bundle
 from ..runs.handle import Cluster
 from ..runs.manager import ClusterManager
 from ..runs.watcher import RunWatcher
@@ -166,6 +168,23 @@ class Cell(Terminal):
             display(board_bundle(url, what, view.runs), raw=True)
         else:
             super().board(url, what, view)
+
+    @contextmanager
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
+        """Mark where lines come that a page which is closed does not get: it goes on when it is
+        opened again, and whoever reads the notebook knows that there are more.
+        """
+        if not self.rich:
+            yield
+            return
+        sys.stdout.flush()
+        mark_id = f"follow-{self.display_id(cluster.metadata.name)}"
+        display(followed_bundle(cluster, tasks, ended=False), raw=True, display_id=mark_id)
+        try:
+            yield
+        finally:
+            ended = followed_bundle(cluster, tasks, ended=True)
+            display(ended, raw=True, display_id=mark_id, update=True)
 
     def _show(self, cluster: TFCluster) -> None:
         name = cluster.metadata.name

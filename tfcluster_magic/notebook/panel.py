@@ -135,11 +135,11 @@ class RunRow:
     def _toggle_logs(self) -> None:
         if not self._hidden.is_set():
             self._hidden.set()
-            self.logs.button_style = ""
+            self.logs.description = _("Logs")
             self._below.value = ""
             return
         self._hidden = hidden = threading.Event()
-        self.logs.button_style = "info"
+        self.logs.description = _("Hide logs")
         self._background.do(lambda: self._follow_logs(hidden))
 
     def _follow_logs(self, hidden: threading.Event) -> None:

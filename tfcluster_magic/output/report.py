@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..backends.base import Options
-from ..errors import strip_controls, with_magic_commands
+from ..backends.base import Options, SeenTask
+from ..errors import last_overwrite, strip_controls, with_magic_commands
 from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
@@ -46,11 +46,18 @@ LEAST_HOURS = 0.01
 """Minimum CPU- or GPU-hours that are shown."""
 
 
-def replica_summary(cluster: TFCluster) -> str:
-    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`."""
+def replica_summary(cluster: TFCluster, mode: str = "") -> str:
+    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`; `mode` replaces the
+    option's word.
+    """
     counts = cluster.spec.replicas.counts
     parts = [_tasks(t, n) for t, n in counts.items()]
-    return f"{cluster.spec.mode.value} · {', '.join(parts)}"
+    return f"{mode or cluster.spec.mode.value} · {', '.join(parts)}"
+
+
+def mode_words(mode: Mode) -> str:
+    """Return who drives a run in the words of the launch form, as `modeWords` in the page does."""
+    return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
 
 
 def _tasks(task_type: TaskType, count: int) -> str:
@@ -164,9 +171,9 @@ def note_line(cluster: TFCluster) -> list[str]:
     return [_("note: {note}").format(note=text)] if text else []
 
 
-def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True) -> str:
+def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True, mode: str = "") -> str:
     state = cluster.status
-    parts = [replica_summary(cluster)]
+    parts = [replica_summary(cluster, mode)]
     parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
     if state.started_at is not None and (elapsed or state.finished_at):
         end = state.finished_at or now
@@ -369,6 +376,49 @@ def run_view(
     }
 
 
+def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, Any]]:
+    """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
+
+    The record comes first, but it lists at most 20 tasks. The state of any other task is what was
+    observed, if the record's counts allow it, else None.
+    """
+    told = {task.name: task for task in cluster.status.attention}
+    left = {t.value: _left(cluster, t.value, told) for t in cluster.spec.replicas.counts}
+    rows = []
+    for task in sorted(seen, key=lambda each: _rank(each.name)):
+        known = told.get(task.name)
+        state, message, since = _seen_state(task, left), "", task.since
+        if known is not None:
+            state, message = known.state, _told(known, cluster)[-1]
+            since = known.exit.finished_at if known.exit is not None else since
+        rows.append(
+            {
+                "name": task.name,
+                "state": None if state is None else state.value,
+                "message": message,
+                "messages": [] if known is None else msgspec.to_builtins(known.messages),
+                "restarts": cluster.status.restarts.get(task.name, 0),
+                "node": task.node,
+                "since": since,
+                "line": "" if task.line is None else one_line(last_overwrite(task.line.text)),
+                "printedAt": None if task.line is None else task.line.at,
+            }
+        )
+    return rows
+
+
+def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
+    """Return the state of a task that the record does not list: one that its type's counts leave
+    over, or None.
+    """
+    states = left[parse_task(task.name)[0].value]
+    if len(states) == 1:
+        return next(iter(states))
+    if task.state is TaskState.FAILED and task.state not in states and TaskState.STOPPED in states:
+        return TaskState.STOPPED  # what ended it from outside was the run
+    return task.state if task.state in states else None
+
+
 def progress_view(progress: Progress) -> dict[str, Any]:
     """Return progress in the JSON form of the models: camelCase, and no NaN, which JSON lacks."""
     data = {
@@ -444,7 +494,8 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
     # the elapsed time would soon be wrong, for a live card is not updated
-    facts = _facts(cluster, as_of or time.time(), elapsed=as_of is not None)
+    elapsed, mode = as_of is not None, mode_words(cluster.spec.mode)
+    facts = _facts(cluster, as_of or time.time(), elapsed=elapsed, mode=mode)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
     if output := state.paths.get("output"):
         what = escape(_("output"))
@@ -552,6 +603,33 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
         beside += [_of_task(printed.task), *(f"  {line}" for line in printed.lines)]
     text = launched(cluster, program="%tfcluster", beside=beside)
     return with_magic_commands(f"{text}\n{_since(cluster)}" if cluster.active else text)
+
+
+def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
+    """Return the bundle above the lines of a run that a cell follows; `ended`: no more will come.
+
+    If it has not ended in a page that is opened again, the extension goes on with the lines.
+    """
+    head = cluster.metadata
+    text = (
+        _("Output of {name}:")
+        if ended
+        else _(
+            "Output of {name}; if it stops before the run does, the page was closed: "
+            "`tfcluster logs {name}` shows all of it."
+        )
+    )
+    return {
+        "text/plain": with_magic_commands(text.format(name=head.name)),
+        MIME_TYPE: {
+            "kind": "Follow",
+            "at": time.time(),
+            "name": head.name,
+            "uid": head.uid,
+            "tasks": list(tasks),
+            "ended": ended,
+        },
+    }
 
 
 def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:

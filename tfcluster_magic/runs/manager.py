@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
-from ..backends.base import Backend, Counts, LogLine, Options, every_line
+from ..backends.base import Backend, Counts, LogLine, Options, SeenTask, every_line
 from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (
@@ -347,6 +347,16 @@ class ClusterManager(LoggingConfigurable):
         """
         name = self.status(ref).metadata.name
         yield from self.backend.logs(name, tasks, follow, tail, counts)
+
+    def tasks(self, ref: str, counts: Counts = every_line) -> tuple[TFCluster, Sequence[SeenTask]]:
+        """Return the run and all of its tasks as observed now. `counts`: see
+        `Backend.observe_tasks`.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        cluster = self.status(ref)
+        return cluster, self.backend.observe_tasks(cluster, counts)
 
     def wait(
         self,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,12 +17,13 @@ from msgspec import Meta
 from tornado.iostream import StreamClosedError
 
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
+from ..errors import BackendUnavailable, InvalidRequest, NotFound, Problem, TFClusterError
 from ..i18n import _
 from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
-from ..output.text import PLAIN, Prefixer, task_names
+from ..output.report import task_rows
+from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
 from ..spec import NOTE_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
@@ -118,6 +120,27 @@ class VerbHandler(TFClusterHandler):
         cluster = await self.call(verb, name, **msgspec.structs.asdict(body))
         self.service.watcher.learn(cluster)
         self.reply(self.service.view(cluster))
+
+
+class TasksHandler(TFClusterHandler):
+    """`/tasks`."""
+
+    @guarded
+    async def get(self) -> None:
+        """Send the tasks of runs by their names: what each does, where, since when, and what it
+        printed last. Runs that are gone are left out: browsers report each 404 in their console.
+        """
+        found = {}
+        for name in dict.fromkeys(self.get_query_arguments("run")):
+            with contextlib.suppress(NotFound):
+                manager = self.service.manager
+                cluster, seen = await self.call(manager.tasks, name, counts=_is_telling)
+                found[name] = {"uid": cluster.metadata.uid, "tasks": task_rows(cluster, seen)}
+        self.reply({"runs": found})
+
+
+def _is_telling(text: str) -> bool:
+    return not is_tensorflow_log(text)
 
 
 class OutputsHandler(TFClusterHandler):
@@ -308,6 +331,7 @@ ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters", RunsHandler),
     (r"outputs", OutputsHandler),
+    (r"tasks", TasksHandler),
     (r"clusters/([^/]+)", RunHandler),
     *((rf"clusters/([^/]+)/{verb}", VerbHandler, {"verb": verb}) for verb in VERB_BODIES),
 ]

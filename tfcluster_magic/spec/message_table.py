@@ -820,9 +820,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "OneAtMost": mark("there is at most 1"),
         "WorkerNeeded": mark("at least 1 worker (or a chief) is needed"),
         "TasksAtMost": mark("at most {most} tasks in total"),
-        "ProgramNeeded": mark(
-            "between-graph runs a program: name a file, a folder, a URL or a cell"
-        ),
+        "ProgramNeeded": mark("there is no program: name a file, a folder, a URL or a cell"),
         "ProgramUnused": mark("in-graph runs no program: the notebook is the client"),
         "NoSuchTasks": mark("in-graph has only parameter servers and workers: use 0"),
         "MemoryAtLeast": mark("TensorFlow cannot start below {least}"),

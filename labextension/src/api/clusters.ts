@@ -9,7 +9,7 @@ import { RunWatcher } from './runWatcher';
 import { isSame, nameOf } from './runs';
 import * as rest from './rest';
 import type { IClusters } from './state';
-import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
+import type { ILaunch, IRerun, IRun, IRunDetails, ITaskList } from './types';
 
 export { isActive, isSame, listed, nameOf } from './runs';
 export type { IClusters, IClustersState, IFailure, ITransition } from './state';
@@ -22,6 +22,10 @@ export class ClustersModel extends RunWatcher implements IClusters {
 
   details(name: string): Promise<IRunDetails> {
     return rest.runDetails(this.caller, name);
+  }
+
+  tasks(name: string): Promise<ITaskList | undefined> {
+    return rest.listTasks(this.caller, name);
   }
 
   async launch(what: ILaunch): Promise<IRun> {

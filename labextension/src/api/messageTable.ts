@@ -343,7 +343,7 @@ export const TEXTS: Readonly<
   OneAtMost: "there is at most 1",
   WorkerNeeded: "at least 1 worker (or a chief) is needed",
   TasksAtMost: "at most {most} tasks in total",
-  ProgramNeeded: "between-graph runs a program: name a file, a folder, a URL or a cell",
+  ProgramNeeded: "there is no program: name a file, a folder, a URL or a cell",
   ProgramUnused: "in-graph runs no program: the notebook is the client",
   NoSuchTasks: "in-graph has only parameter servers and workers: use 0",
   MemoryAtLeast: "TensorFlow cannot start below {least}",

@@ -22,7 +22,8 @@ import type {
   IRun,
   IRunAsLaunch,
   IRunDetails,
-  IRunList
+  IRunList,
+  ITaskList
 } from './types';
 
 const API = 'tfcluster/api';
@@ -129,6 +130,22 @@ export const runAsLaunch = (
   caller: ICaller,
   name: string
 ): Promise<IRunAsLaunch> => call(caller, at(name, 'form'));
+
+/** Each task of a run, as it is now; undefined when there is no such run. */
+export const listTasks = async (
+  caller: ICaller,
+  name: string
+): Promise<ITaskList | undefined> => {
+  const query = new URLSearchParams({ run: name });
+  const { runs } = await call<{ runs: Record<string, ITaskList> }>(
+    caller,
+    `tasks?${query.toString()}`,
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
+  return runs[name];
+};
 
 export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);

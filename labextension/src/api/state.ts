@@ -5,7 +5,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { Phase, VerbBodies } from './models';
 import type { ServerProblem } from './problem';
 import type { ICaller } from './rest';
-import type { ILaunch, IRerun, IRun, IRunDetails } from './types';
+import type { ILaunch, IRerun, IRun, IRunDetails, ITaskList } from './types';
 
 /** `live`: what is shown is so now; `stale`: it was so at `at`, and `problem` says what is wrong. */
 export interface IClustersState {
@@ -43,6 +43,8 @@ export interface IClusters {
   /** Know a run that the list may leave out. Rejects with ServerProblem when there is none. */
   ensure(name: string): Promise<IRun>;
   details(name: string): Promise<IRunDetails>;
+  /** Each task of a run as it is now, with one request; undefined when there is no such run. */
+  tasks(name: string): Promise<ITaskList | undefined>;
   showAll(all: boolean): Promise<void>;
   refresh(): Promise<void>;
   launch(what: ILaunch): Promise<IRun>;

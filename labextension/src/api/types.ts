@@ -3,7 +3,7 @@
  *
  * The record itself is generated from its JSON Schema into `models.ts`.
  */
-import type { Status, TFCluster } from './models';
+import type { Message, Status, TaskState, TFCluster } from './models';
 
 /** The record of a run; what comes from the server always has a status. */
 export interface ICluster extends TFCluster {
@@ -47,6 +47,28 @@ export interface IPlaces {
   /** Where it runs. */
   readonly folder?: string;
   readonly output?: string;
+}
+
+/** One task of a run, as it is seen now; empty or null where nobody can see it. Times in seconds since 1970. */
+export interface ITaskRow {
+  readonly name: string;
+  readonly state: TaskState | null;
+  readonly message: string;
+  readonly messages: ReadonlyArray<Message>;
+  readonly restarts: number;
+  /** The machine that it is or was on. */
+  readonly node: string;
+  /** When it came to its state. */
+  readonly since: number | null;
+  /** What it printed last, and when. */
+  readonly line: string;
+  readonly printedAt: number | null;
+}
+
+/** All tasks of the run with this uid. */
+export interface ITaskList {
+  readonly uid: string;
+  readonly tasks: ReadonlyArray<ITaskRow>;
 }
 
 /** One run with all of its record, and the words that would launch it again. */

@@ -193,7 +193,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       icon: sessionIcon,
       fits: isInGraph,
       none: trans.__(
-        'No In-Graph cluster runs: launch one with “Use the cluster from this notebook”.'
+        'No cluster runs that a notebook can use: launch one with “Use the cluster from this notebook”.'
       ),
       more: { with: { type: 'string', enum: ['strategy', 'session'] } },
       execute: (run, args) =>

@@ -74,6 +74,8 @@ export interface ILaunchState {
   readonly launching: boolean;
   readonly refusal: ServerProblem | null;
   readonly launched: IRun | null;
+  /** The sections that the person has opened and left open, by their ids. */
+  readonly openSections: ReadonlySet<string>;
   /** Whether a launch was tried, so that what is missing is now wrong. */
   readonly tried: boolean;
 }
@@ -88,6 +90,7 @@ export const INITIAL: ILaunchState = {
   launching: false,
   refusal: null,
   launched: null,
+  openSections: new Set(),
   tried: false
 };
 

@@ -92,16 +92,31 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       {launchOptions && (
         <>
           <Basics {...all} launchOptions={launchOptions} />
-          <Section {...all} title={trans.__('Resources')} fields={resources}>
+          <Section
+            {...all}
+            name="resources"
+            title={trans.__('Resources')}
+            fields={resources}
+          >
             <Sizes {...all} fields={sized} />
             <Rows {...all} fields={others} />
           </Section>
           {pods.length > 0 && (
-            <Section {...all} title={trans.__('Pods')} fields={pods}>
+            <Section
+              {...all}
+              name="pods"
+              title={trans.__('Pods')}
+              fields={pods}
+            >
               <Rows {...all} fields={pods} explains />
             </Section>
           )}
-          <Section {...all} title={trans.__('Limits')} fields={limits}>
+          <Section
+            {...all}
+            name="limits"
+            title={trans.__('Limits')}
+            fields={limits}
+          >
             <div className="tfc-Limits">
               {limits.map(field => (
                 <div

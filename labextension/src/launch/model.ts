@@ -2,7 +2,7 @@
  * The state of one launch form: what is typed, what the server says to it, and the launch.
  *
  * Promises that the newest plan wins, that what is typed survives a server that is away, and that
- * the last launch is remembered. One state, one signal; owns no widget.
+ * the last launch and the open sections are remembered. One state, one signal; owns no widget.
  */
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -18,6 +18,7 @@ import { draftOfLaunch, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
 
 const KEY = 'tfcluster-labextension:launch';
+const SECTIONS_KEY = 'tfcluster-labextension:launch-sections';
 /** Milliseconds without a key after which the server is asked. */
 const QUIET = 250;
 const ROOM = 1000;
@@ -55,11 +56,14 @@ export class LaunchModel implements IDisposable {
 
   /** Begin with what was launched last, or with what is asked for. */
   async start(wanted: IPrefill = {}): Promise<void> {
-    const last = restored(
-      await this._memory?.fetch(KEY).catch(() => undefined)
-    );
+    const [last, sections] = await Promise.all([
+      this._memory?.fetch(KEY).catch(() => undefined),
+      this._memory?.fetch(SECTIONS_KEY).catch(() => undefined)
+    ]);
+    const ids = Array.isArray(sections) ? sections : [];
+    this._set({ openSections: new Set(ids.map(String)) });
     if (!this._edited) {
-      this._set({ draft: last });
+      this._set({ draft: restored(last) });
     }
     await this._load();
     await this.prefill(wanted);
@@ -120,6 +124,16 @@ export class LaunchModel implements IDisposable {
       launched: null
     });
     void this._ask.invoke();
+  }
+
+  /** Open a section or close it, and keep that for the next form. */
+  toggleSection(id: string): void {
+    const openSections = new Set(this._state.openSections);
+    if (!openSections.delete(id)) {
+      openSections.add(id);
+    }
+    this._set({ openSections });
+    this._memory?.save(SECTIONS_KEY, [...openSections]).catch(() => undefined); // remembering is a favour
   }
 
   setValue(key: string, value: string | boolean): void {

@@ -94,22 +94,28 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
 /** A part of the form that most launches do not need. */
 export function Section(
   props: IFormProps & {
+    /** By which it is remembered whether it is open. */
+    readonly name: string;
     readonly title: string;
     readonly fields: ReadonlyArray<IField>;
     readonly children: React.ReactNode;
   }
 ): React.JSX.Element {
-  const { title, fields, marks, state, trans, children } = props;
+  const { name, title, fields, marks, state, model, trans, children } = props;
   const wrong = countIn(marks, fields);
   const said = fields.filter(({ key }) => state.draft.values[key]).length;
-  const [open, setOpen] = React.useState(false);
   return (
     <details
       className="tfc-Section"
-      open={open || wrong > 0}
-      onToggle={event => setOpen(event.currentTarget.open)}
+      open={state.openSections.has(name) || wrong > 0}
     >
-      <summary>
+      {/* the browser would open it by itself, and nobody would know whether a person or a mistake did */}
+      <summary
+        onClick={event => {
+          event.preventDefault();
+          model.toggleSection(name);
+        }}
+      >
         {title}
         {said > 0 && (
           <small>{trans._n('%1 changed', '%1 changed', said)}</small>

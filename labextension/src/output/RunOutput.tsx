@@ -11,6 +11,7 @@ import { ServerProblem } from '../api/problem';
 import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { RunCard } from '../run/RunCard';
+import { TaskFold } from '../run/TaskTable';
 import { useClusters, useRun } from '../run/hooks';
 import { shown } from './shown';
 import type { IStoredRun } from './stored';
@@ -41,6 +42,11 @@ export function RunOutput({
     { stored, found, seen, state, failed },
     trans
   );
+  const isNow = asOf === null;
+  const tasks = React.useMemo(
+    () => isNow && <TaskFold {...{ clusters, run, commands, trans }} />,
+    [isNow, clusters, run, commands, trans]
+  );
   return (
     <>
       <RunCard
@@ -48,7 +54,9 @@ export function RunOutput({
         trans={trans}
         asOf={asOf}
         commands={asOf === null ? commands : undefined}
-      />
+      >
+        {tasks}
+      </RunCard>
       {why && (
         <p className="tfc-RunOutput-why" role="status">
           {why}

@@ -6,6 +6,7 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import type { CodeCell } from '@jupyterlab/cells';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -28,8 +29,18 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
+    // outside of notebooks nothing is kept that could have been cut
+    const isExecuting = (node: HTMLElement): boolean => {
+      const panel = notebooks?.find(each => each.node.contains(node));
+      const cell = panel?.content.widgets.find(each =>
+        each.node.contains(node)
+      ) as CodeCell | undefined;
+      const future = cell?.outputArea?.future;
+      return !cell || (future != null && !future.isDisposed);
+    };
+    const { commands } = app;
     registry.addFactory(
-      rendererFactory({ clusters, commands: app.commands, trans })
+      rendererFactory({ clusters, commands, trans, isExecuting })
     );
     const keep = (panel: NotebookPanel): void => {
       const { contents } = app.serviceManager;

@@ -7,9 +7,11 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import type { IClusters } from '../api/state';
 import { BoardOutput } from './BoardOutput';
+import { FollowOutput } from './FollowOutput';
 import { RunOutput } from './RunOutput';
 import { MIME_TYPE, stored } from './stored';
 
@@ -17,6 +19,8 @@ export interface IRendererOptions {
   readonly clusters: IClusters;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
+  /** Whether the cell that `node` is an output of runs, as far as this page knows. */
+  isExecuting(node: HTMLElement): boolean;
 }
 
 export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
@@ -33,6 +37,12 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
     return this.renderPromise ?? Promise.resolve();
   }
 
+  /** In which cell it is, is known only now. */
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.update();
+  }
+
   protected override render(): React.JSX.Element {
     const found = stored(this._data);
     switch (found?.kind) {
@@ -42,6 +52,16 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
             key={found.run.cluster.metadata.uid}
             stored={found}
             {...this._options}
+          />
+        );
+      case 'Follow':
+        return (
+          <FollowOutput
+            stored={found}
+            {...this._options}
+            isExecuting={() =>
+              !this.isAttached || this._options.isExecuting(this.node)
+            }
           />
         );
       case 'TensorBoard':

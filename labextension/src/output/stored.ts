@@ -21,10 +21,22 @@ export interface IStoredBoard {
   readonly folder: string | null;
 }
 
+/** Lines of a run that a cell has followed since `at`; unless `ended`, the page was closed before their end. */
+export interface IStoredFollow {
+  readonly kind: 'Follow';
+  readonly at: number;
+  readonly name: string;
+  readonly uid: string;
+  readonly tasks: ReadonlyArray<string>;
+  readonly ended: boolean;
+}
+
 type Loose = { readonly [key: string]: unknown };
 
 /** What the data are; null when this version cannot draw them. */
-export function stored(data: unknown): IStoredRun | IStoredBoard | null {
+export function stored(
+  data: unknown
+): IStoredRun | IStoredBoard | IStoredFollow | null {
   if (!isObject(data) || typeof data.at !== 'number') {
     return null;
   }
@@ -32,6 +44,13 @@ export function stored(data: unknown): IStoredRun | IStoredBoard | null {
   if (kind === 'TensorBoard') {
     const refs = Array.isArray(data.refs) ? data.refs.filter(isText) : [];
     return { kind, at, refs, folder: isText(data.folder) ? data.folder : null };
+  }
+  if (kind === 'Follow') {
+    const { name, uid, ended } = data;
+    const tasks = Array.isArray(data.tasks) ? data.tasks.filter(isText) : [];
+    return isText(name) && isText(uid)
+      ? { kind, at, name, uid, tasks, ended: ended !== false }
+      : null;
   }
   return kind === 'Run' && isRun(data) ? { kind, at, run: whole(data) } : null;
 }

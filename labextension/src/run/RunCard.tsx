@@ -23,11 +23,19 @@ export interface IRunCardProps {
   readonly commands?: CommandRegistry;
   /** When this was so, in seconds since 1970, if it may be no longer so. */
   readonly asOf?: number | null;
+  /** What stands below the facts. */
+  readonly children?: React.ReactNode;
 }
 
 /** Name, phase, ready tasks, sentence, progress, facts, buttons. */
 export const RunCard = React.memo(
-  ({ run, trans, commands, asOf = null }: IRunCardProps): React.JSX.Element => {
+  ({
+    run,
+    trans,
+    commands,
+    asOf = null,
+    children
+  }: IRunCardProps): React.JSX.Element => {
     const name = nameOf(run);
     const { status } = run.cluster;
     const message = shown(status, trans);
@@ -68,6 +76,7 @@ export const RunCard = React.memo(
         )}
         <LastLines run={run} trans={trans} />
         <RunFacts run={run} trans={trans} isOld={asOf !== null} />
+        {children}
         {commands && <RunActions run={run} commands={commands} trans={trans} />}
       </article>
     );

@@ -32,6 +32,8 @@ interface IRunFactsProps {
   readonly tabIndex?: number;
   /** Whether this is how it was, and not how it is. */
   readonly isOld?: boolean;
+  /** Whether all tasks are shown beside the facts. */
+  readonly hasTasks?: boolean;
 }
 
 /** All facts, the important first. */
@@ -41,7 +43,8 @@ export const RunFacts = React.memo(
     trans,
     commands,
     tabIndex,
-    isOld = false
+    isOld = false,
+    hasTasks = false
   }: IRunFactsProps): React.JSX.Element => {
     const { metadata, spec, status } = run.cluster;
     const { program } = spec;
@@ -73,11 +76,13 @@ export const RunFacts = React.memo(
             <Sentence text={note} />
           </p>
         ))}
-        <Tasks
-          tasks={(status.attention ?? []).filter(isTelling)}
-          trans={trans}
-        />
-        <p className="tfc-Facts-dim">{shape(run)}</p>
+        {!hasTasks && (
+          <Tasks
+            tasks={(status.attention ?? []).filter(isTelling)}
+            trans={trans}
+          />
+        )}
+        <p className="tfc-Facts-dim">{shape(run, trans)}</p>
         <p className="tfc-Facts-dim">
           <Times run={run} trans={trans} isOld={isOld} />
         </p>

@@ -46,6 +46,8 @@ interface IPhaseBadgeProps {
   readonly failing?: boolean;
   /** Without the word, which is then the icon's name. */
   readonly iconOnly?: boolean;
+  /** Another word than the phase's. */
+  readonly word?: string;
 }
 
 /** The phase as a shape, a colour and a word. */
@@ -54,11 +56,13 @@ export const PhaseBadge = React.memo(
     phase,
     trans,
     failing = false,
-    iconOnly = false
+    iconOnly = false,
+    word: said
   }: IPhaseBadgeProps): React.JSX.Element => {
     const shape = failing ? 'Failed' : phase;
     const { react: Icon } = iconOfPhase(shape);
-    const word = failing ? trans.__('Failing') : phaseWord(phase, trans);
+    const word =
+      said ?? (failing ? trans.__('Failing') : phaseWord(phase, trans));
     return (
       <span
         className="tfc-Phase"

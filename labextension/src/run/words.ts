@@ -66,13 +66,19 @@ export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
   });
 }
 
-/** `between-graph · 2 workers, 1 ps`. */
-export function shape(run: IRun): string {
+/** Who drives a run, as the cards of the launch form have it; `mode_words` of `output/report.py` says the same. */
+export const modeWords = (run: IRun, trans: TranslationBundle): string =>
+  modeOf(run) === 'in-graph'
+    ? trans.__('used from a notebook')
+    : trans.__('program on every worker');
+
+/** `program on every worker · 2 workers, 1 ps`. */
+export function shape(run: IRun, trans: TranslationBundle): string {
   const counts = replicaCounts(run).map(
     ([type, count]) =>
       `${count} ${type}${count > 1 && type !== 'ps' ? 's' : ''}`
   );
-  return `${modeOf(run)} · ${counts.join(', ')}`;
+  return `${modeWords(run, trans)} · ${counts.join(', ')}`;
 }
 
 export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>

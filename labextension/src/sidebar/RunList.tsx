@@ -7,6 +7,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { nameOf } from '../api/runs';
+import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { argumentsOf, enabledActions } from '../run/actions';
 import { IRowHandlers, RunRow } from './RunRow';
@@ -16,6 +17,7 @@ const NONE: ReadonlySet<string> = new Set();
 
 export interface IRunListProps {
   readonly runs: ReadonlyArray<IRun>;
+  readonly model: IClusters;
   readonly trans: TranslationBundle;
   readonly commands: CommandRegistry;
   readonly selected: ReadonlySet<string>;
@@ -31,6 +33,7 @@ export interface IRunListProps {
 /** The list itself; `active` is the row that Tab reaches. */
 export function RunList({
   runs,
+  model,
   trans,
   commands,
   selected,
@@ -167,6 +170,7 @@ export function RunList({
           <RunRow
             key={name}
             run={run}
+            model={model}
             trans={trans}
             commands={commands}
             handlers={handlers}

@@ -8,11 +8,13 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { shown } from '../run/messages';
 import { isActive, nameOf } from '../api/runs';
+import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { openRunMenu } from '../run/actions';
 import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { RunFacts } from '../run/RunFacts';
+import { TaskTable } from '../run/TaskTable';
 import { isFailing, stateWord, taskWords } from '../run/words';
 
 /** What a person does to rows; the same object for all of them, so that rows stay as they are. */
@@ -24,6 +26,7 @@ export interface IRowHandlers {
 
 export interface IRunRowProps {
   readonly run: IRun;
+  readonly model: IClusters;
   readonly trans: TranslationBundle;
   readonly commands: CommandRegistry;
   readonly handlers: IRowHandlers;
@@ -44,6 +47,7 @@ const PLAIN_REASONS: ReadonlySet<string> = new Set([
 export const RunRow = React.memo(
   ({
     run,
+    model,
     trans,
     commands,
     handlers,
@@ -140,6 +144,7 @@ export const RunRow = React.memo(
               trans={trans}
               commands={commands}
               tabIndex={active ? 0 : -1}
+              hasTasks
             />
           )}
         </div>
@@ -158,6 +163,22 @@ export const RunRow = React.memo(
               trans={trans}
               icons={expanded ? 6 : 3}
               tabIndex={active ? 0 : -1}
+            />
+          </div>
+        )}
+        {expanded && (
+          // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/interactive-supports-focus -- keeps clicks from the row, which they would close
+          <div
+            role="gridcell"
+            className="tfc-RunRow-tasks"
+            onClick={event => event.stopPropagation()}
+          >
+            <TaskTable
+              clusters={model}
+              run={run}
+              commands={commands}
+              trans={trans}
+              isReachable={active}
             />
           </div>
         )}

@@ -111,6 +111,7 @@ export function Sidebar({
         {runs.length > 0 && (
           <RunList
             runs={runs}
+            model={model}
             trans={trans}
             commands={commands}
             selected={selected}

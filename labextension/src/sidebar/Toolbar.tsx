@@ -144,8 +144,8 @@ function Modes({ filter, trans, onFilter }: IToolbarProps): React.JSX.Element {
       {MODES.map(mode => {
         const word =
           mode === 'in-graph'
-            ? trans.__('In-Graph: a notebook drives')
-            : trans.__('Between-Graph: each worker runs the program');
+            ? trans.__('Used from a notebook (In-Graph)')
+            : trans.__('Program on every worker (Between-Graph)');
         return (
           <IconButton
             key={mode}

@@ -42,19 +42,19 @@ export const requestOfBoard = (board: IBoard): IBoardRequest => ({
   folder: board.folder
 });
 
-/** The words on a tab. */
+/** The words on a tab, of which a narrow one shows the first. */
 export function titleOf(
   { refs, folder }: IBoardRequest,
   trans: TranslationBundle
 ): string {
   if (refs.length) {
-    return trans.__('TensorBoard of %1', refs.join(', '));
+    return trans.__('%1 · TensorBoard', refs.join(', '));
   }
   if (folder !== null) {
     const name = folder.split('/').filter(Boolean).pop() ?? '/';
-    return trans.__('TensorBoard of %1', name);
+    return trans.__('%1 · TensorBoard', name);
   }
-  return trans.__('TensorBoard of all runs');
+  return trans.__('%1 · TensorBoard', trans.__('All runs'));
 }
 
 const isName = (value?: ReadonlyPartialJSONValue): value is string =>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.backend_contract import (
     until_phase,
     until_released,
 )
+from support.polling import wait_until
 
 from tfcluster_magic.backends.base import Backend, LogLine, Removed
 from tfcluster_magic.errors import NotFound, PreflightRefused, Problem
@@ -30,6 +32,7 @@ from tfcluster_magic.spec import (
     Resources,
     Spec,
     Stop,
+    TaskState,
     TFCluster,
 )
 
@@ -55,6 +58,44 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
     for nonsense in ("", "..", "a/b", "digits-", "Digits", "digits-1-2", "-1"):
         with pytest.raises(NotFound):
             backend.get(nonsense)
+
+
+def test_each_task_is_seen_where_it_is_and_with_its_last_line(
+    backend: Backend, launch: Launch
+) -> None:
+    """Each task of a run is told with its machine, since when it is as it is, and what it printed
+    last; the lines stay when the run has ended.
+    """
+    text = """
+import os, time
+print("first", flush=True)
+print("last of", os.environ["TFCLUSTER_TASK"], flush=True)
+time.sleep(600)
+"""
+    before = time.time()
+    run = until_phase(backend, launch(text, worker=2, ps=1), Phase.RUNNING)
+
+    def seen_up() -> bool:
+        found = backend.observe_tasks(run)
+        return all(each.line is not None and "last of" in each.line.text for each in found)
+
+    wait_until(seen_up, lambda: f"all lines are there: {backend.observe_tasks(run)}")
+    names = ["worker-0", "worker-1", "ps-0"]
+    seen = backend.observe_tasks(run)
+    assert [each.name for each in seen] == names
+    for each in seen:
+        assert each.node
+        assert each.since is not None
+        assert before - 5 < each.since < time.time() + 5
+        assert each.line is not None
+        assert each.line.text == f"last of {each.name}"
+    backend.stop("digits", Stop())
+    ended = until_released(backend, run)
+    left = backend.observe_tasks(ended, lambda line: line == "first")
+    assert [(each.name, each.line and each.line.text) for each in left] == [
+        (name, "first") for name in names
+    ]
+    assert TaskState.RUNNING not in [each.state for each in left]
 
 
 def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: Launch) -> None:

@@ -109,3 +109,27 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
     path.write_text("1\n2\n3\n")
     noted(path, (0, 1000), (2, 2000), (4, 4000))
     assert [line.at for line in log.read()] == [2.0, 4.0]
+
+
+def test_the_last_line_of_each_task(tmp_path: Path) -> None:
+    """The last line that counts is given with its time, whatever follows it; of a task without such
+    a line the last one, and nothing of one that printed nothing.
+    """
+    printed = {
+        "a": b"one\ntwo\n\n",
+        "b": b"three\nI remark\n",
+        "c": b"I remark\nI again",
+        "d": b"",
+        "e": b"x" * 100_000 + b"\nfour\n",
+    }
+    for task, text in printed.items():
+        (tmp_path / f"{task}.log").write_bytes(text)
+    noted(tmp_path / "a.log", (0, 1000), (6, 2000))
+    places = {task: [tmp_path / "gone.log", tmp_path / f"{task}.log"] for task in [*printed, "f"]}
+    found = logs.last_lines(places, lambda text: not text.startswith("I "))
+    assert {task: line.text for task, line in found.items()} == {
+        "a": "two", "b": "three", "c": "I again", "e": "four",
+    }  # fmt: skip
+    assert found["a"].at == 2.0
+    assert found["b"].at is None
+    assert logs.last_lines({}) == {}

@@ -65,7 +65,7 @@ def site() -> Iterator[str]:
         ("launch --env 1A=b hello.py", 2, "--env: got '1A=b'; write NAME=VALUE"),
         ("launch --gpu 64 hello.py", 3, "GPU"),
         ("launch --memory 100Ti hello.py", 3, "is free"),
-        ("launch", 2, "refused: program: got nothing; between-graph runs a program: name a file"),
+        ("launch", 2, "refused: program: got nothing; there is no program: name a file"),
         ("launch helo.py", 2, "did you mean hello.py?"),
         ("launch empty.py", 2, "is empty"),
         ("launch large.py", 2, "MiB"),

@@ -34,9 +34,11 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
     assert [output.output_type for output in waited] == ["display_data"]
     assert waited[0].data[MIME_TYPE]["cluster"]["status"]["phase"] == "Succeeded"
     assert "as of" in waited[0].data["text/html"]
-    assert [output.output_type for output in followed] == ["display_data", "stream"]
-    assert "hello from worker-0" in followed[1].text
-    assert "\x1b[36mworker-0 |" in followed[1].text
+    _card, above, lines = followed
+    assert (above.data["text/plain"], lines.output_type) == ("Output of hello-2:", "stream")
+    assert above.data[MIME_TYPE]["ended"] is True
+    assert "hello from worker-0" in lines.text
+    assert "\x1b[36mworker-0 |" in lines.text
     assert last[0].data["text/plain"].startswith("hello-2 Succeeded")
     assert error[0].ename == "NotFound"
     assert error[0].traceback == ["NotFound: " + error[0].evalue.replace("`tf", "`%tf")]

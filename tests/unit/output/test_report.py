@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from tfcluster_magic.backends.base import Limit, LogLine, Options
+from tfcluster_magic.backends.base import Limit, LogLine, Options, SeenTask
 from tfcluster_magic.output import report
 from tfcluster_magic.output.documents import document
 from tfcluster_magic.output.report import MIME_TYPE, run_bundle, run_view
@@ -124,6 +124,46 @@ def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
     run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
 
     assert "worker-0, worker-1  1 Running, 1 Succeeded" in report.status(run, now=NOW)
+
+
+def test_each_task_is_a_row_for_the_page() -> None:
+    """The page gets a row for each task: what the record says of it, else what is seen of it as far
+    as the record's counts allow that.
+    """
+    ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=("ValueError: x",))
+    run = cluster(
+        restarts={"worker-1": 2},
+        attention=(TaskStatus(name="worker-1", state=TaskState.FAILED, restarts=2, exit=ended),),
+        counts={
+            "worker": TypeCounts(desired=4, running=1, failed=1, stopped=2),
+            "ps": TypeCounts(desired=1, running=1),
+        },
+    )
+    seen = [
+        SeenTask("ps-0", "node-b", TaskState.STARTING, NOW - 50),
+        SeenTask(
+            "worker-0",
+            "node-a",
+            TaskState.RUNNING,
+            NOW - 9,
+            LogLine("worker-0", "a\rb\x1b[1m", NOW),
+        ),
+        SeenTask("worker-1", "node-a", TaskState.RUNNING, NOW - 9),
+        SeenTask("worker-2", "node-a", TaskState.FAILED, NOW - 9),
+        SeenTask("worker-3"),
+    ]
+    rows = {row["name"]: row for row in report.task_rows(run, seen)}
+
+    assert [*rows] == ["worker-0", "worker-1", "worker-2", "worker-3", "ps-0"]
+    assert [row["state"] for row in rows.values()] == [
+        "Running", "Failed", "Stopped", None, "Running",
+    ]  # fmt: skip
+    assert rows["worker-0"] == {
+        "name": "worker-0", "state": "Running", "message": "", "messages": [], "restarts": 0,
+        "node": "node-a", "since": NOW - 9, "line": "b", "printedAt": NOW,
+    }  # fmt: skip
+    assert rows["worker-1"]["message"] == "failed with exit code 1: ValueError: x"
+    assert (rows["worker-1"]["since"], rows["worker-1"]["restarts"]) == (NOW, 2)
 
 
 def test_status_says_what_was_reclaimed_and_when() -> None:
@@ -250,6 +290,18 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
     assert "It may have changed since" in kept
     assert "%tfcluster status digits-2" in kept
     assert "last lines" not in kept
+
+
+def test_lines_that_were_cut_off_are_known_as_such() -> None:
+    """Above lines that a cell follows stands, until their end, where all of them are."""
+    cut = report.followed_bundle(cluster(), ["worker-0"], ended=False)
+    assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
+    assert cut[MIME_TYPE] | {"at": 0} == {
+        "kind": "Follow", "at": 0, "name": "digits-2", "uid": "0" * 36, "tasks": ["worker-0"],
+        "ended": False,
+    }  # fmt: skip
+    whole = report.followed_bundle(cluster(), [], ended=True)
+    assert whole["text/plain"] == "Output of digits-2:"
 
 
 def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:

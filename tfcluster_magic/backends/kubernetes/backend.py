@@ -26,13 +26,15 @@ from ...i18n import _
 from ...kube import hour_ledgers as kube_hours
 from ...kube.api import access, labels
 from ...kube.api.client import Api, ApiError, Object, foreign_finalizers, path
+from ...kube.api.decoding import POD_SHAPE
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.objects import custom_resource
+from ...kube.status import run_observer
 from ...launch import LaunchRequest
 from ...launch_checks import kubernetes as checks
 from ...quota.ledger import HoursAccount
 from ...spec import Spec, Stop, TFCluster, names
-from .. import run_names
+from .. import log_files, run_names
 from ..base import (
     Backend,
     Counts,
@@ -41,6 +43,7 @@ from ..base import (
     Options,
     Preflight,
     Removed,
+    SeenTask,
     check_output_removable,
     every_line,
     remove_output,
@@ -577,6 +580,27 @@ class KubernetesBackend(Backend):
     def _with_explained_errors(self, lines: Iterator[LogLine | None]) -> Iterator[LogLine | None]:
         with self._explained():
             yield from lines
+
+    def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
+        """See `Backend.observe_tasks`."""
+        head, tasks = cluster.metadata, run_names.tasks_of(cluster, ())
+        query = labels.label_query(labels.run_selector(head.name, head.uid))
+        with self._explained():
+            where = path("pods", head.owner)
+            pods = self.api.every(where, shape=POD_SHAPE, labelSelector=query).items
+        pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        newest = {labels.task_of(pod): pod for pod in pods}
+        output = namespace_access.output_folder(self.mounts, cluster)
+        copies = {} if output is None else {task: (output / f"{task}.log",) for task in tasks}
+        lines = log_files.last_lines(copies, counts)
+        seen = []
+        for task in tasks:
+            node, state, since = "", None, None
+            if (pod := newest.get(task)) is not None:
+                node = str(pod["spec"].get("nodeName") or "")
+                state, since = run_observer.task_in_pod(pod, time.time())
+            seen.append(SeenTask(task, node, state, since, lines.get(task)))
+        return seen
 
     @overload
     def watch(self, ref: str) -> Iterator[TFCluster | None]: ...

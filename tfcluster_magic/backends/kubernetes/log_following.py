@@ -236,9 +236,8 @@ class RunLogs:
     ) -> None:
         self._api, self._cluster, self._folder = api, cluster, folder
         self._namespace = cluster.metadata.owner
-        self._selector = (
-            f"{labels.NAME}={cluster.metadata.name},{labels.UID}={cluster.metadata.uid}"
-        )
+        head = cluster.metadata
+        self._selector = labels.label_query(labels.run_selector(head.name, head.uid))
         self._logs = [
             PodLog(api, self._namespace, task, folder and folder / f"{task}.log", counts)
             for task in tasks

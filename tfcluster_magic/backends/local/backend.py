@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from ...launch import LaunchRequest
 from ...launch_checks import local as checks
 from ...quota.ledger import HoursAccount
 from ...quota.limits import Limits
-from ...spec import Phase, Spec, Stop, TFCluster, names, to_json
+from ...spec import Cause, Phase, Spec, Stop, TaskExit, TaskState, TFCluster, names, to_json
 from .. import log_files, run_names
 from ..base import (
     Backend,
@@ -39,6 +40,7 @@ from ..base import (
     Options,
     Preflight,
     Removed,
+    SeenTask,
     check_output_removable,
     every_line,
     remove_output,
@@ -329,15 +331,31 @@ class LocalBackend(Backend):
     ) -> Iterator[LogLine | None]:
         """See `Backend.logs`."""
         folder, cluster = self._find(ref)
-        known = run_names.tasks_of(cluster, tasks)
-        copies = Path(cluster.status.paths.get("output", "/nonexistent"))
-        places = {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in known}
+        places = _logs_of(folder, cluster, run_names.tasks_of(cluster, tasks))
 
         def ended() -> bool:
             now = lost_supervisor.load_run(folder)
             return now is None or not now.active
 
         return log_files.read_logs(places, tail, follow, ended, counts)
+
+    def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
+        """See `Backend.observe_tasks`."""
+        head = cluster.metadata
+        folder = self._store.folder(head.cluster, head.run)
+        tasks, here = run_names.tasks_of(cluster, ()), socket.gethostname()
+        over = cluster.status.released_at is not None
+        began = {} if over else processes.began(head.uid)
+        lines = log_files.last_lines(_logs_of(folder, cluster, tasks), counts)
+        seen = []
+        for task in tasks:
+            ended = state_files.read(folder.tasks / f"{task}.exit.json", TaskExit)
+            state, since = None, began.get(task)
+            if since is None and ended is not None:
+                state, since = _ENDS.get(ended.cause, TaskState.FAILED), ended.finished_at
+            was_here = since is not None or task in lines
+            seen.append(SeenTask(task, here if was_here else "", state, since, lines.get(task)))
+        return seen
 
     @overload
     def watch(self, ref: str) -> Iterator[TFCluster | None]: ...
@@ -386,6 +404,17 @@ class LocalBackend(Backend):
         """Return the output folder of a run; guessed if the record is damaged."""
         told, of_run = cluster.status.paths.get("output"), cluster.metadata
         return Path(told) if told else self.log_dir / of_run.cluster / str(of_run.run)
+
+
+_ENDS = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
+
+
+def _logs_of(
+    folder: RunFolder, cluster: TFCluster, tasks: Sequence[str]
+) -> dict[str, tuple[Path, Path]]:
+    """The log of each task, and the copy of it in the run's output."""
+    copies = Path(cluster.status.paths.get("output", "/nonexistent"))
+    return {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in tasks}
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:

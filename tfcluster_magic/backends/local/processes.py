@@ -57,6 +57,33 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
     return found
 
 
+def began(uid: str) -> dict[str, float]:
+    """Return when each task of this run that has processes was started, in seconds since 1970."""
+    mark = f"{UID_VARIABLE}={uid}".encode()
+    named = f"{TASK_VARIABLE}=".encode()
+    found: dict[str, float] = {}
+    for pid in _pids():
+        variables = _words(pid, "environ")
+        task = next((v for v in variables if v.startswith(named)), None)
+        at = _began_at(pid) if mark in variables and task is not None else None
+        if task is not None and at is not None:
+            name = task[len(named) :].decode("utf-8", "replace")
+            found[name] = min(at, found.get(name, at))
+    return found
+
+
+def _began_at(pid: int) -> float | None:
+    """Return when a process was started, in seconds since 1970; None if it is gone."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        if fields[0] in (b"Z", b"X"):
+            return None
+        ticks = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks
+    return None
+
+
 def run_of(pid: int) -> str:
     """Return the run uid in a process's environment; empty if there is none."""
     return next(_uids(_words(pid, "environ")), "")

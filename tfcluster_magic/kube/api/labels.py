@@ -128,6 +128,11 @@ def run_selector(run: str, uid: str) -> dict[str, str]:
     return {NAME: run, UID: uid} if uid else {NAME: run}
 
 
+def label_query(wanted: Mapping[str, str]) -> str:
+    """Return the label selector for objects that have all of these labels."""
+    return ",".join(f"{key}={value}" for key, value in wanted.items())
+
+
 def task_of(pod: Mapping[str, Any]) -> str | None:
     """Return the task of a pod, `worker-3`; None if the pod is not ours."""
     head = pod["metadata"]

@@ -180,6 +180,17 @@ class RunObserver:
 _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
 
 
+def task_in_pod(pod: Object, now: float) -> tuple[TaskState, float | None]:
+    """Return what the task of a pod does, and since when in epoch seconds, from the pod alone.
+
+    A task that was asked to stop cannot be told from one that was killed.
+    """
+    if is_over(pod):
+        ended = pod_exit(pod, asked=False, now=now)
+        return _STATES.get(ended.cause, TaskState.FAILED), ended.finished_at
+    return _state(pod)[0], _began(pod) or bound_since(pod)
+
+
 def pods_counted_before(pod: Object) -> int:
     """Return how many pods of the same index the Job counted before this one."""
     notes = pod["metadata"].get("annotations") or {}

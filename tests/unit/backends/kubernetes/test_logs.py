@@ -6,13 +6,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.kube_server import KubeServer, Refusal
+from support.kubernetes_backend import backend
 from support.node_logs import NAMESPACE, NodeLog, put_pod, put_run
+from support.recorded_pods import recorded
 
 from tfcluster_magic.backends.base import LogLine
 from tfcluster_magic.backends.kubernetes import log_following
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.backends.kubernetes.log_following import (
     LONGEST_PAUSE,
     MOST_CHARACTERS,
@@ -22,7 +26,10 @@ from tfcluster_magic.backends.kubernetes.log_following import (
     RunLogs,
     TimeSorter,
 )
-from tfcluster_magic.kube.api.client import ApiError, path
+from tfcluster_magic.kube.api import labels
+from tfcluster_magic.kube.api.client import Api, ApiError, path
+from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.spec import TaskState
 
 
 @pytest.fixture
@@ -282,3 +289,48 @@ def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer)
     read = reader(server, 1)
     put_run(server, "Succeeded")
     assert texts(read.follow(2)) == [("worker-0", "b"), ("worker-0", "c")]
+
+
+def test_all_tasks_are_seen_with_one_request(
+    server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many tasks a run has, one request tells the node and the state of each, and their
+    last lines are read where the volume of the logs is mounted.
+    """
+    output = tmp_path / "log" / "digits" / "1"
+    output.mkdir(parents=True)
+    (output / "worker-1.log").write_text("first\nlast\n")
+    written = {
+        "metadata": {"uid": "1"},
+        "spec": {"mode": "InGraph", "replicas": {"worker": {"count": 600}}},
+        "status": {"phase": "Running", "paths": {"output": str(output)}},
+    }
+    run = custom_resource.read(server.put(path("tfclusters", NAMESPACE, "digits-1"), written))
+    for index, name in enumerate(("running", "starting", "succeeded")):
+        pod = recorded(name, index=index)
+        pod["metadata"]["labels"] |= {labels.NAME: "digits-1", labels.UID: "1"}
+        server.put(path("pods", NAMESPACE, f"digits-1-worker-{index}"), pod)
+    reached = backend(server, tmp_path, monkeypatch)
+    sent: list[str] = []
+    send = Api._send
+
+    def count(api: Api, method: str, where: str, *more: Any, **words: Any) -> Any:
+        sent.append(f"{method} {where}")
+        return send(api, method, where, *more, **words)
+
+    monkeypatch.setattr(Api, "_send", count)
+    seen = reached.observe_tasks(run)
+    assert sent == [f"GET {path('pods', NAMESPACE)}"]
+    assert len(seen) == 600
+    assert [each.state for each in seen[:4]] == [
+        TaskState.RUNNING,
+        TaskState.STARTING,
+        TaskState.SUCCEEDED,
+        None,
+    ]
+    assert all(each.node and each.since for each in seen[:3])
+    assert (seen[3].node, seen[3].since, seen[1].line) == ("", None, None)
+    monkeypatch.setattr(KubernetesBackend, "mounts", True)
+    line = reached.observe_tasks(run)[1].line
+    assert line is not None
+    assert line.text == "last"

@@ -13,6 +13,7 @@ from support.recorded_pods import NOW, PODS, RUNNING, job, observer, recorded
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.decoding import condition, epoch_seconds
 from tfcluster_magic.kube.status import exit_status
+from tfcluster_magic.kube.status.run_observer import task_in_pod
 from tfcluster_magic.kube.status.task_pods import completed_indexes
 from tfcluster_magic.spec import (
     Cause,
@@ -182,6 +183,22 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
     """A task is ready once its container has started and its port, if any, is open."""
     seen = observer().observe(RUNNING, [recorded(name)], job(), NOW).tasks["worker-0"]
     assert (seen.state, seen.ready) == (state, ready)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "dated"),
+    [
+        ("unschedulable", TaskState.PENDING, False),
+        ("running", TaskState.RUNNING, True),
+        ("succeeded", TaskState.SUCCEEDED, True),
+        ("suspended", TaskState.FAILED, True),
+    ],
+)
+def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) -> None:
+    """What a task does is read from its pod alone, with when it came to that."""
+    told, since = task_in_pod(recorded(name), NOW)
+    assert told is state
+    assert (since is not None and 0 < since < NOW) is dated
 
 
 def test_a_server_is_idle_since_its_readiness_ended() -> None:

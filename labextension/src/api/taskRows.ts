@@ -1,0 +1,146 @@
+/**
+ * The tasks of one run as they are now: one request for all of them, again when an event says that a task has changed.
+ *
+ * What a task printed last changes without an event, so an active run is asked for again now and then, too. The more tasks,
+ * the longer the pauses; nothing is asked while nobody can look. Rows stay while the server is away.
+ */
+import type { IDisposable } from '@lumino/disposable';
+import { type IPoll, Poll, Throttler } from '@lumino/polling';
+import { type ISignal, Signal } from '@lumino/signaling';
+import { ServerProblem } from './problem';
+import { isActive, isSame, nameOf, uidOf } from './runs';
+import type { IClusters } from './state';
+import type { IRun, ITaskRow } from './types';
+
+/** Milliseconds between two requests where no event says that there is something new: at least, and for each task. */
+const LOOK = 5_000;
+const LOOK_EACH = 20;
+/** The same between two requests after events. */
+const PAUSE = 500;
+const PAUSE_EACH = 10;
+
+/** What of a run says that one of its tasks has changed; its progress does not. */
+const tasksOf = ({ cluster: { status } }: IRun): string =>
+  JSON.stringify([
+    status.phase,
+    status.counts,
+    status.attention,
+    status.restarts
+  ]);
+
+export interface ITaskRowsState {
+  /** Null before the first answer. */
+  readonly rows: ReadonlyArray<ITaskRow> | null;
+  /** Why the rows are not those of now. */
+  readonly problem: ServerProblem | null;
+}
+
+export class TaskRows implements IDisposable {
+  constructor(
+    private readonly _clusters: IClusters,
+    private _run: IRun
+  ) {
+    this._poll = new Poll({
+      name: `tfcluster-labextension:tasks-${nameOf(_run)}`,
+      factory: () => this._fetch(),
+      frequency: frequencyOf(0),
+      standby: 'when-hidden',
+      auto: false
+    });
+    this._soon = this._throttler(0);
+    _clusters.changed.connect(this._onChanged, this);
+    void this._poll.start();
+  }
+
+  get state(): ITaskRowsState {
+    return this._state;
+  }
+
+  get changed(): ISignal<this, ITaskRowsState> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    this._clusters.changed.disconnect(this._onChanged, this);
+    this._soon.dispose();
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  private _onChanged(): void {
+    const run = this._clusters.find(nameOf(this._run));
+    if (run && run !== this._run && isSame(this._run, run)) {
+      const before = this._run;
+      this._run = run;
+      if (tasksOf(before) !== tasksOf(run)) {
+        void this._soon.invoke();
+      }
+    }
+  }
+
+  private async _fetch(): Promise<void> {
+    const run = this._run;
+    try {
+      const found = await this._clusters.tasks(nameOf(run));
+      if (found?.uid === uidOf(run)) {
+        this._set({ rows: found.tasks, problem: null });
+        this._setPauses(found.tasks.length);
+      }
+    } catch (error) {
+      if (!(error instanceof ServerProblem)) {
+        throw error;
+      }
+      this._set({ ...this._state, problem: error });
+      throw error; // the poll backs off
+    }
+    if (this.isDisposed) {
+      return;
+    }
+    if (tasksOf(run) !== tasksOf(this._run)) {
+      void this._soon.invoke(); // it changed while the answer was on its way
+    } else if (!isActive(run)) {
+      void this._poll.stop();
+    }
+  }
+
+  /** A run of hundreds of tasks changes all the time while they come up. */
+  private _setPauses(tasks: number): void {
+    if (tasks !== this._paced && !this.isDisposed) {
+      this._paced = tasks;
+      this._poll.frequency = frequencyOf(tasks);
+      this._soon.dispose();
+      this._soon = this._throttler(tasks);
+    }
+  }
+
+  private _throttler(tasks: number): Throttler {
+    return new Throttler(() => this._poll.refresh(), {
+      limit: Math.max(PAUSE, PAUSE_EACH * tasks),
+      edge: 'trailing'
+    });
+  }
+
+  private _set(state: ITaskRowsState): void {
+    if (!this.isDisposed) {
+      this._state = state;
+      this._changed.emit(state);
+    }
+  }
+
+  private _state: ITaskRowsState = { rows: null, problem: null };
+  /** For how many tasks the pauses are. */
+  private _paced = 0;
+  private _soon: Throttler;
+  private readonly _poll: Poll;
+  private readonly _changed = new Signal<this, ITaskRowsState>(this);
+}
+
+const frequencyOf = (tasks: number): IPoll.Frequency => ({
+  interval: Math.max(LOOK, LOOK_EACH * tasks),
+  backoff: true,
+  max: 15_000
+});

@@ -1,0 +1,381 @@
+/**
+ * The tasks of a run as rows: a table for each type, what needs a look first, and of many tasks the others folded away.
+ *
+ * One stop for Tab, arrows from task to task; Enter shows what a task prints. Draws only what `TaskRows` knows.
+ */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+import type { Phase, TaskState } from '../api/models';
+import { nameOf, TASK_TYPES, uidOf } from '../api/runs';
+import type { IClusters } from '../api/state';
+import { type ITaskRowsState, TaskRows } from '../api/taskRows';
+import type { IRun, ITaskRow } from '../api/types';
+import { CommandIDs } from '../tokens';
+import { useTicking } from './hooks';
+import { shown } from './messages';
+import { PhaseBadge, Sentence } from './parts';
+import { age, clock } from './quantities';
+
+/** Tasks of a type that are never folded away. */
+const FEW = 12;
+/** Rows that are added at a time. */
+const PAGE = 100;
+
+/** The tasks of one type, those that need a look before the others; each part in the order of their numbers. */
+export interface ITaskGroup {
+  readonly type: string;
+  readonly first: ReadonlyArray<ITaskRow>;
+  readonly others: ReadonlyArray<ITaskRow>;
+  /** The machine that all of them are on; null where there are several. */
+  readonly node: string | null;
+}
+
+const FINE: ReadonlySet<TaskState | null> = new Set<TaskState | null>([
+  'Running',
+  'Succeeded',
+  'Stopped'
+]);
+const RANKS: ReadonlyArray<TaskState | null> = [
+  'Failed',
+  'Pending',
+  'Starting'
+];
+
+/** Whether a person wants to see this task before one that only runs, or has done its work. */
+const needsLook = ({ state, restarts, message }: ITaskRow): boolean =>
+  !FINE.has(state) || restarts > 0 || message !== '';
+
+function rankOf({ state }: ITaskRow): number {
+  const rank = RANKS.indexOf(state);
+  return rank < 0 ? RANKS.length : rank;
+}
+
+/** Rows by the type of their task, in the order in which people read them. */
+export function taskGroups(
+  rows: ReadonlyArray<ITaskRow>
+): ReadonlyArray<ITaskGroup> {
+  const typeOf = ({ name }: ITaskRow): string => name.replace(/-\d+$/, '');
+  return TASK_TYPES.flatMap((type): ITaskGroup[] => {
+    const own = rows.filter(row => typeOf(row) === type);
+    if (own.length === 0) {
+      return [];
+    }
+    const nodes = new Set(own.map(row => row.node).filter(Boolean));
+    const first = own.filter(needsLook).sort((a, b) => rankOf(a) - rankOf(b));
+    return [
+      {
+        type,
+        first,
+        others: own.filter(row => !needsLook(row)),
+        node: nodes.size > 1 ? null : ([...nodes][0] ?? '')
+      }
+    ];
+  });
+}
+
+interface ITaskTableProps {
+  readonly clusters: IClusters;
+  readonly run: IRun;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  /** Whether Tab comes here. */
+  readonly isReachable?: boolean;
+}
+
+/** All tasks of a run; as long as it is drawn, the rows follow the run. */
+export function TaskTable(props: ITaskTableProps): React.JSX.Element {
+  const { run, trans, isReachable = true } = props;
+  const { rows, problem } = useTaskRows(props);
+  const [active, setActive] = React.useState('');
+  const groups = React.useMemo(() => taskGroups(rows ?? []), [rows]);
+  const stops = groups.flatMap(({ first, others }) => [...first, ...others]);
+  const reached = stops.some(({ name }) => name === active)
+    ? active
+    : (stops[0]?.name ?? '');
+  return (
+    <section
+      className="tfc-TaskTable"
+      aria-label={trans.__('Tasks of %1', nameOf(run))}
+    >
+      {problem && (
+        <p className="tfc-TaskTable-problem" role="status">
+          {problem.message}
+        </p>
+      )}
+      {rows === null && !problem && (
+        <p className="tfc-TaskTable-problem">
+          {trans.__('Asking the server…')}
+        </p>
+      )}
+      {/* keys bubble here from the buttons, which have the focus */}
+      <div role="presentation" onKeyDown={moveFocus}>
+        {groups.map(group => (
+          <Group
+            key={group.type}
+            {...props}
+            group={group}
+            reached={isReachable ? reached : null}
+            onReached={setActive}
+          />
+        ))}
+      </div>
+    </section>
+  );
+}
+
+/** The same, folded away: nothing is asked of the server until a person opens it. */
+export function TaskFold(props: ITaskTableProps): React.JSX.Element {
+  const { run, trans } = props;
+  const [isOpen, setOpen] = React.useState(false);
+  return (
+    <details
+      className="tfc-TaskFold"
+      onToggle={event => setOpen(event.currentTarget.open)}
+    >
+      <summary>{trans._n('%1 task', '%1 tasks', run.ready.total)}</summary>
+      {isOpen && <TaskTable {...props} />}
+    </details>
+  );
+}
+
+function useTaskRows({ clusters, run }: ITaskTableProps): ITaskRowsState {
+  const uid = uidOf(run);
+  const first = React.useRef(run);
+  first.current = run;
+  const [state, setState] = React.useState<ITaskRowsState>({
+    rows: null,
+    problem: null
+  });
+  React.useEffect(() => {
+    const rows = new TaskRows(clusters, first.current);
+    rows.changed.connect((_, now) => setState(now));
+    return () => rows.dispose();
+  }, [clusters, uid]);
+  return state;
+}
+
+interface IGroupProps extends ITaskTableProps {
+  readonly group: ITaskGroup;
+  readonly reached: string | null;
+  onReached(name: string): void;
+}
+
+function Group(props: IGroupProps): React.JSX.Element {
+  const { run, group, trans, reached } = props;
+  const [most, setMost] = React.useState(0);
+  const { type, first, others, node } = group;
+  const isFolded = first.length + others.length > FEW;
+  const seen = isFolded
+    ? [...first.slice(0, Math.max(PAGE, most)), ...others.slice(0, most)]
+    : [...first, ...others];
+  const left = first.length + others.length - seen.length;
+  const title = typeWords(run, group, trans);
+  return (
+    <>
+      <p className="tfc-TaskTable-type">
+        <strong>{type}</strong> {title}
+        {node && (
+          <>
+            {' · '}
+            <bdi>{node}</bdi>
+          </>
+        )}
+      </p>
+      <div
+        role="table"
+        aria-label={`${type} ${title}`}
+        aria-rowcount={first.length + others.length + 1}
+        className="tfc-TaskTable-rows"
+        data-nodes={node === null || undefined}
+      >
+        <div role="row" className="tfc-visually-hidden">
+          <span role="columnheader">{trans.__('Task')}</span>
+          <span role="columnheader">{trans.__('State')}</span>
+          <span role="columnheader">{trans.__('Restarts')}</span>
+          <span role="columnheader">{trans.__('Since')}</span>
+          {node === null && <span role="columnheader">{trans.__('Node')}</span>}
+          <span role="columnheader">{trans.__('Last line')}</span>
+        </div>
+        {seen.map(row => (
+          <Row
+            key={row.name}
+            row={row}
+            name={nameOf(run)}
+            hasNode={node === null}
+            commands={props.commands}
+            trans={trans}
+            isReached={row.name === reached}
+            onReached={props.onReached}
+          />
+        ))}
+      </div>
+      {left > 0 && (
+        <button
+          type="button"
+          className="tfc-Link tfc-TaskTable-more"
+          tabIndex={reached === null ? -1 : 0}
+          onClick={event => {
+            event.stopPropagation();
+            setMost(most + PAGE);
+          }}
+        >
+          {left > PAGE
+            ? trans.__('Show %1 of %2 more', PAGE, left)
+            : trans._n('Show %1 more', 'Show %1 more', left)}
+        </button>
+      )}
+    </>
+  );
+}
+
+interface IRowProps {
+  readonly row: ITaskRow;
+  /** The name of the run. */
+  readonly name: string;
+  readonly hasNode: boolean;
+  readonly commands: CommandRegistry;
+  readonly trans: TranslationBundle;
+  readonly isReached: boolean;
+  onReached(name: string): void;
+}
+
+/** One task. In the grid of its columns `uses` is free: what a task uses may stand there as small lines. */
+const Row = React.memo(
+  ({
+    row,
+    name,
+    hasNode,
+    commands,
+    trans,
+    isReached,
+    onReached
+  }: IRowProps): React.JSX.Element => {
+    const task = row.name;
+    const message = shown(row, trans);
+    return (
+      <div role="row" className="tfc-TaskRow" data-task={task}>
+        <span role="rowheader" className="tfc-TaskRow-name">
+          <button
+            type="button"
+            className="tfc-Link"
+            title={trans.__('Show what %1 prints', task)}
+            aria-label={trans.__('%1, show its logs', task)}
+            tabIndex={isReached ? 0 : -1}
+            onFocus={() => onReached(task)}
+            onClick={event => {
+              event.stopPropagation();
+              void commands.execute(CommandIDs.logs, { name, task });
+            }}
+          >
+            {task}
+          </button>
+        </span>
+        <span role="cell" className="tfc-TaskRow-state">
+          {row.state ? (
+            <PhaseBadge
+              phase={phaseOf(row.state)}
+              word={row.state === 'Pending' ? trans.__('Pending') : undefined}
+              trans={trans}
+              iconOnly
+            />
+          ) : (
+            <span title={trans.__('It is not known what this task does')}>
+              ?
+            </span>
+          )}
+        </span>
+        <span role="cell" className="tfc-TaskRow-restarts">
+          {row.restarts > 0 &&
+            trans._n('%1 restart', '%1 restarts', row.restarts)}
+        </span>
+        <span role="cell" className="tfc-TaskRow-since">
+          {row.since !== null && <Since at={row.since} trans={trans} />}
+        </span>
+        {hasNode && (
+          <span role="cell" className="tfc-TaskRow-node">
+            <bdi>{row.node}</bdi>
+          </span>
+        )}
+        <span role="cell" className="tfc-TaskRow-line">
+          {message && <Sentence text={message} />}
+          {row.line && !message.includes(row.line) && (
+            <code title={row.line}>{row.line}</code>
+          )}
+        </span>
+      </div>
+    );
+  },
+  (before, after) =>
+    before.name === after.name &&
+    before.isReached === after.isReached &&
+    before.hasNode === after.hasNode &&
+    JSON.stringify(before.row) === JSON.stringify(after.row)
+);
+Row.displayName = 'TaskRow';
+
+/** A task waits as a run does that is queued. */
+const phaseOf = (state: TaskState): Phase =>
+  state === 'Pending' ? 'Queued' : state;
+
+function Since({
+  at,
+  trans
+}: {
+  readonly at: number;
+  readonly trans: TranslationBundle;
+}): React.JSX.Element {
+  const text = useTicking(now => age(now / 1000 - at));
+  return (
+    <time
+      dateTime={new Date(at * 1000).toISOString()}
+      title={trans.__('since %1', clock(at, Date.now(), true))}
+    >
+      {text}
+    </time>
+  );
+}
+
+/** `2 of 3 running`; where none runs `3 succeeded` or the like, by the record's counts. */
+function typeWords(
+  run: IRun,
+  { type, first, others }: ITaskGroup,
+  trans: TranslationBundle
+): string {
+  const total = first.length + others.length;
+  const counts = run.cluster.status.counts?.[type];
+  const running = counts?.running ?? 0;
+  const parts = [
+    ...(running || !counts
+      ? [trans.__('%1 of %2 running', running, total)]
+      : []),
+    ...(counts?.starting ? [trans.__('%1 starting', counts.starting)] : []),
+    ...(counts?.succeeded ? [trans.__('%1 succeeded', counts.succeeded)] : []),
+    ...(counts?.failed ? [trans.__('%1 failed', counts.failed)] : []),
+    ...(counts?.stopped ? [trans.__('%1 stopped', counts.stopped)] : [])
+  ];
+  return parts.length ? parts.join(' · ') : trans.__('%1 pending', total);
+}
+
+const STEPS: Readonly<Record<string, number>> = {
+  ArrowDown: 1,
+  ArrowUp: -1,
+  Home: -Infinity,
+  End: Infinity
+};
+
+/** Arrows go from button to button; at an end they go on to whatever is around. */
+function moveFocus(event: React.KeyboardEvent<HTMLElement>): void {
+  const step = STEPS[event.key];
+  if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const stops = [...event.currentTarget.querySelectorAll('button')];
+  const place = stops.indexOf(event.target as HTMLButtonElement);
+  const next = Math.min(Math.max(place + step, 0), stops.length - 1);
+  if (place >= 0 && next !== place) {
+    event.preventDefault();
+    event.stopPropagation();
+    stops[next].focus();
+  }
+}
