@@ -27,6 +27,8 @@ export namespace CommandIDs {
   export const openSidebar = 'tfcluster:open-sidebar';
   export const launch = 'tfcluster:launch';
   export const note = 'tfcluster:note';
+  export const rename = 'tfcluster:rename';
+  export const tag = 'tfcluster:tag';
   export const stop = 'tfcluster:stop';
   export const remove = 'tfcluster:delete';
   export const rerun = 'tfcluster:rerun';

@@ -164,6 +164,8 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
+    "tag": ("tfcluster_magic.cli.runs", mark("show, add or remove the tags of a run")),
+    "rename": ("tfcluster_magic.cli.runs", mark("show or change the display name of a run")),
     "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),
     "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),

@@ -22,7 +22,7 @@ from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.text import PLAIN, Prefixer, task_names
-from ..spec import NOTE_LENGTH, Model, TFCluster
+from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
 from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Search, around
@@ -46,7 +46,28 @@ class NoteBody(Model, frozen=True):
     text: Annotated[str, Meta(max_length=NOTE_LENGTH)]
 
 
-VERB_BODIES: Mapping[str, type[Model]] = {"note": NoteBody, "stop": StopBody}
+class RenameBody(Model, frozen=True):
+    """Set the display name of a run; an empty text removes it."""
+
+    text: Annotated[str, Meta(max_length=DISPLAY_NAME_LENGTH)]
+
+
+TagText = Annotated[str, Meta(max_length=4 * TAG_LENGTH)]
+
+
+class TagBody(Model, frozen=True):
+    """Add tags to a run, and remove others."""
+
+    add: Annotated[tuple[TagText, ...], Meta(max_length=MOST_TAGS)] = ()
+    remove: Annotated[tuple[TagText, ...], Meta(max_length=MOST_TAGS)] = ()
+
+
+VERB_BODIES: Mapping[str, type[Model]] = {
+    "note": NoteBody,
+    "rename": RenameBody,
+    "stop": StopBody,
+    "tag": TagBody,
+}
 """`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
 answers with the run. The OpenAPI document, docs/reference/api.md and the page's types follow; the
 body's docstring says there what the verb does.
