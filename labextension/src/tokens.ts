@@ -34,6 +34,7 @@ export namespace CommandIDs {
   export const rerun = 'tfcluster:rerun';
   export const logs = 'tfcluster:logs';
   export const tensorboard = 'tfcluster:tensorboard';
+  export const compare = 'tfcluster:compare';
   export const connect = 'tfcluster:connect';
   export const copyCommand = 'tfcluster:copy-command';
   export const copyYaml = 'tfcluster:copy-yaml';

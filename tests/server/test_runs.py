@@ -158,6 +158,21 @@ async def test_tags_and_display_name(api: Api, ended: Launch, page: Any) -> None
     assert "displayName" not in run["cluster"]["metadata"]
 
 
+async def test_comparison(api: Api, launch: Launch) -> None:
+    """Two runs beside each other, with what differs; one alone is refused, and one that is gone."""
+    await launch()
+    await launch(name="other", arguments=["--rate", "0.1"])
+    told = (await api("GET", "comparison?run=digits&run=other-1")).json
+    assert [run["name"] for run in told["runs"]] == ["digits-1", "other-1"]
+    rows = {row["label"]: row for row in told["rows"]}
+    rate, program = rows["--rate"], rows["Program"]
+    assert (rate["group"], rate["values"], rate["differs"]) == ("arguments", ["", "0.1"], True)
+    assert not program["differs"]
+    for query in ("", "?run=digits", "?run=digits&run=digits-1"):
+        assert_problem(await api("GET", f"comparison{query}"), 422, "run", "2 to 50")
+    assert_problem(await api("GET", "comparison?run=digits&run=none"), 404, "there is no run")
+
+
 WRONG: list[tuple[bytes, int, list[str]]] = [
     (b"{", 400, ["not JSON"]),
     (b"\xff\xfe", 400, ["not JSON"]),

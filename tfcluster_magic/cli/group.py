@@ -162,6 +162,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "tfcluster_magic.cli.runs",
         mark("wait for the end of a run, or until its tasks run"),
     ),
+    "compare": ("tfcluster_magic.cli.runs", mark("several runs side by side, and what differs")),
     "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "tag": ("tfcluster_magic.cli.runs", mark("show, add or remove the tags of a run")),

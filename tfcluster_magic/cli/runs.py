@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..i18n import _
-from ..output import documents, report
+from ..output import comparison, documents, report
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
 from ..quota import budgets, ledger
@@ -174,6 +174,34 @@ def wait_command(
     name = terminal.manager.status(ref).metadata.name
     with terminal.detaching(name):
         return wait_and_report(terminal, name, _UNTIL[what], timeout, form)
+
+
+COMPARISON_FORMS = ("table", "json", "yaml", "csv")
+
+
+@click.command("compare", cls=Command)
+@grammar.ref_argument(nargs=-1)
+@click.option("--differences", is_flag=True, help="only what differs")
+@grammar.output_option(COMPARISON_FORMS)
+@grammar.backend_option
+@click.pass_obj
+def compare_command(
+    terminal: Terminal, refs: tuple[str, ...], differences: bool, form: str
+) -> None:
+    """Show the runs REF… side by side: arguments, options, duration, last metrics, notes.
+
+    A row whose values differ is marked by ≠ and stands first. `tfcluster tensorboard REF…` shows
+    the curves of the same runs.
+    """
+    found = terminal.manager.compare(refs)
+    if differences:
+        found = comparison.differences(found)
+    if form == "table":
+        terminal.say(comparison.comparison_table(found, terminal.paint))
+    elif form == "csv":
+        terminal.emit(comparison.comparison_csv(found))
+    else:
+        terminal.emit(document(found, form))
 
 
 @click.command("note", cls=Command)

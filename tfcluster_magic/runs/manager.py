@@ -59,11 +59,14 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..launch.cluster_file import ClusterFile
     from ..launch.planning import DryRun, Plan
+    from ..output.comparison import Comparison
     from ..progress.run_observation import Observer
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
 
+MOST_COMPARED = 50
+"""Runs that are compared in one table."""
 ENDING_TIMEOUT = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
 
@@ -533,6 +536,28 @@ class ClusterManager(LoggingConfigurable):
     def progress(self, cluster: TFCluster) -> Progress | None:
         """Return the progress of a run's program; None if unknown."""
         return self._observer.progress(cluster)
+
+    def compare(
+        self,
+        refs: Iterable[str],
+        progress: Callable[[TFCluster], Progress | None] | None = None,
+    ) -> Comparison:
+        """Runs beside each other, in this order, each once; `progress` knows how far each is.
+
+        Raises:
+            InvalidRequest: they are fewer than two, or more than `MOST_COMPARED`.
+            NotFound: there is no such run.
+        """
+        from ..output.comparison import compare
+
+        wanted = [*dict.fromkeys(refs)][: MOST_COMPARED + 1]
+        clusters = {c.metadata.name: c for c in map(self.status, wanted)}.values()
+        if not 2 <= len(clusters) <= MOST_COMPARED:
+            allowed = _("name 2 to {most} runs").format(most=MOST_COMPARED)
+            given = ", ".join(wanted) if len(clusters) < 2 else _("more")
+            raise InvalidRequest([Problem("run", given, allowed)], _("the request was refused"))
+        progress = progress or self.progress
+        return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
         """Return the remarks beside a run's record: its progress, and `beside`."""

@@ -141,6 +141,17 @@ class VerbHandler(TFClusterHandler):
         self.reply(self.service.view(cluster))
 
 
+class ComparisonHandler(TFClusterHandler):
+    """`/comparison`."""
+
+    @guarded
+    async def get(self) -> None:
+        """Runs beside each other, with their progress as the pages know it."""
+        names = self.get_query_arguments("run")
+        manager, progress = self.service.manager, self.service.progress
+        self.reply(msgspec.to_builtins(await self.call(manager.compare, names, progress)))
+
+
 class OutputsHandler(TFClusterHandler):
     """`/outputs`."""
 
@@ -328,6 +339,7 @@ def _encode_text(show: Prefixer) -> Encode:
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters", RunsHandler),
+    (r"comparison", ComparisonHandler),
     (r"outputs", OutputsHandler),
     (r"clusters/([^/]+)", RunHandler),
     *((rf"clusters/([^/]+)/{verb}", VerbHandler, {"verb": verb}) for verb in VERB_BODIES),

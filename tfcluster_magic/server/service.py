@@ -23,6 +23,7 @@ from ..backends.base import Backend
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..output.report import run_bundle, run_view
+from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import TFCluster
@@ -219,6 +220,13 @@ class Service:
             view = run_view(cluster, beside.progress, beside.notes, away=beside.outage, whole=whole)
             views.append(view)
         return views
+
+    def progress(self, cluster: TFCluster) -> Progress | None:
+        """How far a run is, as was read a moment ago; None while that is not known."""
+        known = self.watcher.known().get(cluster.metadata.name)
+        if known is None or known.cluster.metadata.uid != cluster.metadata.uid:
+            return None
+        return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What a notebook keeps of these runs, by name, without those that nobody knows."""

@@ -384,6 +384,33 @@ def test_a_note_is_said_changed_and_removed(run: Run) -> None:
     assert "note:" not in run("status", "hello").out
 
 
+def test_runs_are_compared(run: Run) -> None:
+    """A column for each run, what differs first and marked; the same as JSON and CSV."""
+    run("launch", "hello.py", "--workers", "1", "--wait", "--", "--rate", "0.1")
+    run("launch", "hello.py", "--workers", "2", "--wait", "--", "--rate", "-0.2")
+    run("note", "hello-1", "=1+1")
+    lines = run("compare", "hello-1", "hello-2").out.splitlines()
+    assert lines[0].split() == ["hello-1", "hello-2"]
+    rows = [line.split() for line in lines[1:]]
+    at = rows.index(["ARGUMENTS"])
+    assert rows[at + 1] == ["≠", "--rate", "0.1", "-0.2"]
+    assert rows[at + 2] == ["Program", "hello.py", "hello.py"]
+    assert ["≠", "--workers", "1", "2"] in rows
+    assert ["State", "Succeeded", "Succeeded"] in rows
+    shorter = run("compare", "hello-1", "hello-2", "--differences").out
+    assert "--rate" in shorter
+    assert "Program" not in shorter
+    told = json.loads(run("compare", "hello-2", "hello-1", "-o", "json").out)
+    assert [each["name"] for each in told["runs"]] == ["hello-2", "hello-1"]
+    written = run("compare", "hello-1", "hello-2", "-o", "csv").out.splitlines()
+    assert written[0] == "group,what,hello-1,hello-2"
+    assert "arguments,rate,0.1,-0.2" in written
+    assert "run,Note,'=1+1," in written
+    alone = run("compare", "hello", "hello-2")
+    assert alone.code == 2
+    assert "name 2 to 50 runs" in alone.err
+
+
 def test_a_run_is_renamed_for_display(run: Run) -> None:
     """A display name is one line, shown beside the name, which commands still take."""
     run("launch", "hello.py", "--workers", "1", "--wait")
