@@ -53,6 +53,12 @@ export const boardIcon = icon(
   '<path d="M3 3h2v16h16v2H3zm4 12 4-6 4 3 4.5-7 1.7 1.1-5.6 8.7-4-3-2.9 4.4z"/>'
 );
 
+/** Two columns, of which the second differs. */
+export const compareIcon = icon(
+  'compare',
+  '<path d="M3 3h8v18H3zm2 2v3h4V5zm0 5v4h4v-4zm0 6v3h4v-3zm8-13h8v18h-8zm2 2v3h4V5zm0 11v3h4v-3z"/>'
+);
+
 export const rerunIcon = icon(
   'rerun',
   '<path d="M12 4a8 8 0 1 1-7.7 5.8l1.9.600A6 6 0 1 0 12 6v3.5L7 5l5-4.5z"/>'

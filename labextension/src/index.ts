@@ -3,6 +3,7 @@
  */
 import { clustersPlugin } from './api/plugin';
 import { commandsPlugin } from './commands/plugin';
+import { comparePlugin } from './compare/plugin';
 import { launchPlugin } from './launch/plugin';
 import { logsPlugin } from './logs/plugin';
 import { outputPlugin } from './output/plugin';
@@ -18,5 +19,6 @@ export default [
   launchPlugin,
   sidebarPlugin,
   statusPlugin,
-  tensorboardPlugin
+  tensorboardPlugin,
+  comparePlugin
 ];

@@ -27,12 +27,15 @@ export namespace CommandIDs {
   export const openSidebar = 'tfcluster:open-sidebar';
   export const launch = 'tfcluster:launch';
   export const note = 'tfcluster:note';
+  export const rename = 'tfcluster:rename';
+  export const tag = 'tfcluster:tag';
   export const stop = 'tfcluster:stop';
   export const remove = 'tfcluster:delete';
   export const editAndLaunch = 'tfcluster:edit-and-launch';
   export const rerun = 'tfcluster:rerun';
   export const logs = 'tfcluster:logs';
   export const tensorboard = 'tfcluster:tensorboard';
+  export const compare = 'tfcluster:compare';
   export const connect = 'tfcluster:connect';
   export const copyCommand = 'tfcluster:copy-command';
   export const copyYaml = 'tfcluster:copy-yaml';

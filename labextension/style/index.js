@@ -3,5 +3,6 @@ import './run.css';
 import './logs.css';
 import './sidebar.css';
 import './tensorboard.css';
+import './compare.css';
 import './launch.css';
 import './output.css';

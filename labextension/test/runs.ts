@@ -56,6 +56,8 @@ export class FakeServer {
   /** The status of answers; 0 for none at all. */
   status = 200;
   requests: string[] = [];
+  /** What was sent with them, of those that sent something. */
+  bodies: unknown[] = [];
   /** Answers to other requests than for the list, such as `POST /tensorboards`. */
   answers: Record<string, unknown> = {};
   /** When set, answers wait for it. */
@@ -130,6 +132,10 @@ export class FakeServer {
       stream: this.stream,
       sequence: this.sequence
     };
+    const sent = await request.text();
+    if (sent) {
+      this.bodies.push(JSON.parse(sent));
+    }
     await this.gate;
     if (this.status === 0) {
       throw new TypeError('no network');

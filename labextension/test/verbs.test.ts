@@ -3,6 +3,7 @@ import { Clipboard } from '@jupyterlab/apputils';
 import { CommandRegistry } from '@lumino/commands';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ProgramKind } from '../src/api/models';
+import { displayNameOf } from '../src/api/runs';
 import type { IRun } from '../src/api/types';
 import { addVerbs } from '../src/commands/verbs';
 import { Settings } from '../src/settings';
@@ -78,6 +79,44 @@ test('a confirmed stop is sent', async () => {
   yes()?.click();
   await done;
   expect(asked('POST')).toEqual([stop]);
+});
+
+test('a run is renamed for display, and its name stays', async () => {
+  const rename = 'POST /clusters/digits-1/rename';
+  const { cluster } = running;
+  const metadata = { ...cluster.metadata, displayName: 'First try' };
+  const renamed = { ...running, cluster: { ...cluster, metadata } };
+  server.answers = { [rename]: renamed };
+  const done = commands.execute(CommandIDs.rename, args);
+  await vi.waitFor(() => expect(yes()).not.toBeNull());
+  const input = document.querySelector<HTMLInputElement>('.jp-Dialog input')!;
+  input.value = 'First try';
+  yes()?.click();
+  await done;
+  expect(server.bodies).toEqual([{ text: 'First try' }]);
+  expect(displayNameOf(server.model.find('digits-1')!)).toBe('First try');
+});
+
+test('tags are changed by what was added and taken away', async () => {
+  const tag = 'POST /clusters/digits-1/tag';
+  const { cluster } = running;
+  const metadata = { ...cluster.metadata, tags: ['baseline', 'lr'] };
+  const tagged = { ...running, cluster: { ...cluster, metadata } };
+  server.push('digits-1', tagged);
+  server.answers = { [tag]: tagged };
+  const done = commands.execute(CommandIDs.tag, args);
+  await vi.waitFor(() => expect(yes()).not.toBeNull());
+  const input = document.querySelector<HTMLInputElement>('.jp-Dialog input')!;
+  expect(input.value).toBe('baseline lr');
+  input.value = ' lr, final  final';
+  yes()?.click();
+  await done;
+  expect(server.bodies).toEqual([
+    {
+      add: ['final'],
+      remove: ['baseline']
+    }
+  ]);
 });
 
 test('a note is written over the one that was', async () => {

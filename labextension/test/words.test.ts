@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Status } from '../src/api/models';
-import type { IProgress } from '../src/api/types';
+import type { IProgress, IRun } from '../src/api/types';
 import { curve } from '../src/run/parts';
 import * as quantities from '../src/run/quantities';
 import * as words from '../src/run/words';
@@ -137,6 +137,27 @@ describe('the filter', () => {
       trans
     );
     expect(found).toEqual([runs[2]]);
+  });
+
+  it('finds display names and tags, and tags alone by tag:', () => {
+    const tagged = aRun('digits', 4);
+    tagged.cluster.metadata.displayName = 'First Try';
+    tagged.cluster.metadata.tags = ['Baseline', 'lr-search'];
+    const all = [...runs, tagged];
+    const found = (text: string): ReadonlyArray<IRun> =>
+      filtered(all, { ...NO_FILTER, text }, trans);
+    for (const text of [
+      'first try',
+      'baseli',
+      'tag:baseline',
+      'tag:',
+      'tag:lr-search first'
+    ]) {
+      expect(found(text), text).toEqual([tagged]);
+    }
+    for (const text of ['tag:base', 'tag:baseline tag:other', 'tag:first']) {
+      expect(found(text), text).toEqual([]);
+    }
   });
 
   it('finds words of the note', () => {

@@ -42,7 +42,10 @@ NOTEBOOK = (
     *("lab", "tree", "api/contents", "api/kernels", "api/sessions", "api/terminals", "files/x"),
     *("api/events/subscribe", "tfcluster/api/clusters", "tfcluster/api/clusters/plan"),
     *("tfcluster/api/clusters/digits", "tfcluster/api/clusters/digits/logs"),
-    *(f"tfcluster/api/clusters/digits/{verb}" for verb in ("note", "stop", "rerun")),
+    *(
+        f"tfcluster/api/clusters/digits/{verb}"
+        for verb in ("note", "tag", "rename", "stop", "rerun")
+    ),
     *("tfcluster/api/options", "tfcluster/api/openapi.json", "tfcluster/api/tensorboards"),
     *("tfcluster/tensorboard/0123456789abcdef/", "tfcluster/tensorboard/0123456789abcdef/data/x"),
 )

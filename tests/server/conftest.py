@@ -60,7 +60,7 @@ def api(jp_fetch: Any, service: Service) -> Api:
         method: str, path: str, body: Any = None, raw: bytes | None = None, **more: Any
     ) -> Answer:
         path, _, query = path.partition("?")
-        params = dict(pair.split("=") for pair in query.split("&")) if query else {}
+        params = [tuple(pair.split("=")) for pair in query.split("&")] if query else []
         sent = raw if raw is not None else (json.dumps(body).encode() if body is not None else None)
         if method in ("POST", "PUT", "PATCH") and sent is None:
             sent = b""

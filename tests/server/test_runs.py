@@ -146,6 +146,47 @@ async def test_note(api: Api, ended: Launch, page: Any) -> None:
     assert "note" not in run["cluster"]["metadata"]
 
 
+async def test_tags_and_display_name(api: Api, ended: Launch, page: Any) -> None:
+    """A page tags and renames a run; every page hears of it, and a wrong tag is refused whole."""
+    await ended()
+    events: Events = await page()
+    added = {"add": ["baseline", "lr-search"]}
+    run = (await api("POST", "clusters/digits/tag", added)).json
+    assert run["cluster"]["metadata"]["tags"] == ["baseline", "lr-search"]
+    told = await events.until(lambda event: "tags" in event["run"]["cluster"]["metadata"])
+    assert told["name"] == "digits-1"
+    changed = {"add": ["final"], "remove": ["baseline"]}
+    run = (await api("POST", "clusters/digits/tag", changed)).json
+    assert run["cluster"]["metadata"]["tags"] == ["lr-search", "final"]
+    wrong = await api("POST", "clusters/digits/tag", {"add": ["<img src=x>"]})
+    assert_problem(wrong, 422, "add", "letters, digits")
+    assert_problem(await api("POST", "clusters/digits/tag", {"add": ["x"] * 17}), 422, "add", "16")
+
+    run = (await api("POST", "clusters/digits/rename", {"text": "First try"})).json
+    assert run["cluster"]["metadata"]["displayName"] == "First try"
+    assert run["cluster"]["metadata"]["name"] == "digits-1"
+    assert_problem(await api("POST", "clusters/digits/rename", {"text": "x" * 101}), 422, "100")
+    other = await api("POST", "clusters/digits/rename?uid=another", {"text": "x"})
+    assert_problem(other, 409, "another run")
+    run = (await api("POST", "clusters/digits/rename", {"text": ""})).json
+    assert "displayName" not in run["cluster"]["metadata"]
+
+
+async def test_comparison(api: Api, launch: Launch) -> None:
+    """Two runs beside each other, with what differs; one alone is refused, and one that is gone."""
+    await launch()
+    await launch(name="other", arguments=["--rate", "0.1"])
+    told = (await api("GET", "comparison?run=digits&run=other-1")).json
+    assert [run["name"] for run in told["runs"]] == ["digits-1", "other-1"]
+    rows = {row["label"]: row for row in told["rows"]}
+    rate, program = rows["--rate"], rows["Program"]
+    assert (rate["group"], rate["values"], rate["differs"]) == ("arguments", ["", "0.1"], True)
+    assert not program["differs"]
+    for query in ("", "?run=digits", "?run=digits&run=digits-1"):
+        assert_problem(await api("GET", f"comparison{query}"), 422, "run", "2 to 50")
+    assert_problem(await api("GET", "comparison?run=digits&run=none"), 404, "there is no run")
+
+
 WRONG: list[tuple[bytes, int, list[str]]] = [
     (b"{", 400, ["not JSON"]),
     (b"\xff\xfe", 400, ["not JSON"]),

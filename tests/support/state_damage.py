@@ -20,7 +20,7 @@ RUN_FILES = (
     "record.json",
     "status.json",
     "stop.json",
-    "note.json",
+    "annotations.json",
     "task.json",
     "gpus.json",
     "cgroup",

@@ -166,12 +166,49 @@ def test_a_note_is_written_in_the_sidebar(lab: LabPage) -> None:
     assert lab.server.manager.status("digits").metadata.note == "rate 0.2 <b>"
 
 
+def test_a_run_is_renamed_and_tagged_by_keyboard(lab: LabPage) -> None:
+    """Keys on a row rename and tag a run; both are text, there at once, and found by the filter."""
+    launch_sleeping(lab, "digits")
+    launch_sleeping(lab, "other")
+    keys = lab.page.keyboard
+    row(lab, "digits-1").focus()
+    keys.press("F2")
+    lab.dialog.get_by_role("textbox").fill("First <i>try</i>")
+    keys.press("Enter")
+    expect(row(lab, "digits-1").locator(".tfc-RunRow-name")).to_have_text("First <i>try</i>")
+    expect(row(lab, "digits-1")).to_contain_text("digits-1")
+
+    row(lab, "digits-1").focus()
+    keys.press("#")
+    lab.dialog.get_by_role("textbox").fill("baseline lr/0.1")
+    keys.press("Enter")
+    expect(row(lab, "digits-1").get_by_role("listitem")).to_have_text(["baseline", "lr/0.1"])
+    assert lab.server.manager.status("digits").metadata.tags == ("baseline", "lr/0.1")
+
+    row(lab, "digits-1").focus()
+    keys.press("/")
+    expect(lab.sidebar.get_by_role("searchbox")).to_be_focused()
+    keys.type("tag:baseline")
+    expect(row(lab, "other-1")).to_have_count(0)
+    expect(row(lab, "digits-1")).to_be_visible()
+    lab.screenshot("tagged", lab.sidebar)
+
+    row(lab, "digits-1").focus()
+    keys.press("#")
+    lab.dialog.get_by_role("textbox").fill("<img src=x>")
+    keys.press("Enter")
+    expect(lab.page.get_by_text("a tag has at most 40 characters").first).to_be_visible()
+    assert lab.server.manager.status("digits").metadata.tags == ("baseline", "lr/0.1")
+
+
 def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
     """At 220 pixels, less than JupyterLab gives unasked, all of a row can be read and reached."""
     launch_sleeping(lab, "a-name-that-is-as-long-as-some-are")
     lab.server.launch("fail.py", workers=2, ps=0, name="broken")
     expect(row(lab, "broken-1")).to_contain_text("the data set is empty")
     lab.server.manager.note("broken", "rate-0.1-" * 20)
+    lab.server.manager.rename("broken", "display-name-" * 7)
+    lab.server.manager.tag("broken", ["baseline", "tag" * 13])
     row(lab, "broken-1").click()
     expect(row(lab, "broken-1")).to_contain_text("rate-0.1-rate-0.1-")
     narrow = "width: 220px !important; min-width: 0 !important;"

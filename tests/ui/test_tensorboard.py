@@ -17,6 +17,7 @@ from support import event_writer as ev
 from support.polling import wait_until
 from support.project import TESTS
 from support.ui.accessibility import Findings
+from support.ui.flows import row
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
@@ -132,6 +133,48 @@ def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
     lab.screenshot("light")
     lab.theme("dark")
     expect(page).to_have_class(re.compile(r"\bdark-mode\b"))
+
+
+def test_selected_runs_are_compared(lab: LabPage) -> None:
+    """A table of what differs lies above one chart with the curves of the selected runs; axe finds
+    nothing serious.
+    """
+    found = Findings(lab)
+    for name, steps in (("one", "20"), ("two", "40")):
+        lab.server.launch("train.py", steps, "0.02", name=name, workers=1, ps=0)
+    for name in ("one", "two"):
+        lab.server.manager.wait(name, 180)
+    lab.server.manager.note("one", "<b>rate 0.1</b>")
+    lab.server.manager.rename("one", "First <i>try</i>")
+    for name in ("one", "two"):
+        row(lab, f"{name}-1").click(modifiers=["ControlOrMeta"])
+    lab.sidebar.get_by_role("button", name="Compare").click()
+
+    table = lab.page.locator(".tfc-Comparison table")
+    expect(table).to_contain_text("Step")
+    names = table.get_by_role("columnheader").all_inner_texts()
+    assert sorted("First <i>try</i>" in name for name in names) == [False, True]
+    first = 1 if "First" in names[0] else 2
+
+    def cells(label: str) -> list[str]:
+        line = table.get_by_role("row").filter(has_text=re.compile(f"^{label}")).first
+        return line.locator("td").all_inner_texts()
+
+    assert cells("Other arguments")[first - 1] == "20 0.02"
+    assert cells("Note")[first - 1] == "<b>rate 0.1</b>"
+    charts_are_drawn(lab)
+    for name in ("one-1", "two-1"):
+        expect(frame(lab).locator("runs-data-table")).to_contain_text(name)
+    found.look(".tfc-Comparison", "compared")
+    assert found.all == []
+
+    only = lab.page.get_by_role("checkbox", name="Only differences")
+    only.focus()
+    lab.page.keyboard.press("Space")
+    expect(table).not_to_contain_text("Program")
+    expect(table).to_contain_text("differs")
+    lab.server.manager.tag("two", add=["final"])  # what changes is there by itself
+    expect(table).to_contain_text("final")
 
 
 @pytest.mark.same_page

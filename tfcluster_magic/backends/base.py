@@ -22,7 +22,7 @@ from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
-from ..spec import Spec, Stop, TaskState, TFCluster
+from ..spec import Annotations, Spec, Stop, TaskState, TFCluster
 
 if TYPE_CHECKING:
     from ..kube.objects.policy import Policy  # with PyYAML and Jinja, which few verbs need
@@ -220,8 +220,14 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def note(self, ref: str, text: str) -> TFCluster:
-        """Replace the note of a run, in any phase; an empty text removes it."""
+    def annotate(self, ref: str, change: Callable[[Annotations], Annotations]) -> TFCluster:
+        """Change what people wrote about a run, in any phase; of two changes at once none is lost.
+
+        Args:
+            ref: the run.
+            change: makes new annotations of the current ones. It is called again when somebody else
+                wrote meanwhile, and what it raises is raised here.
+        """
 
     @abc.abstractmethod
     def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:

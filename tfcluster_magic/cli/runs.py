@@ -1,4 +1,4 @@
-"""`list`, `status`, `note`, `stop`, `delete`, `connect`, `tensorboard`, `options` and `hours`."""
+"""The commands on runs that exist, and `options` and `hours`. `launch.py` starts runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..i18n import _
-from ..output import documents, report
+from ..output import comparison, documents, report
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
 from ..quota import budgets, ledger
@@ -34,6 +34,7 @@ from .terminal import Terminal
     help="only runs in this phase; repeatable",
 )
 @click.option("--mode", type=click.Choice([m.value for m in Mode]), help="only runs of this mode")
+@click.option("--tag", "tags", multiple=True, help="only runs with this tag; with all, if repeated")
 @grammar.output_option()
 @grammar.backend_option
 @click.pass_obj
@@ -44,6 +45,7 @@ def list_command(
     active: bool,
     phase: tuple[str, ...],
     mode: str | None,
+    tags: tuple[str, ...],
     form: str,
 ) -> None:
     """List the active runs and the newest run of each name, newest first."""
@@ -54,6 +56,7 @@ def list_command(
         if (not active or c.active)
         and (not phase or c.status.phase.value in phase)
         and (mode is None or c.spec.mode.value == mode)
+        and set(tags) <= set(c.metadata.tags)
     ]
     if form != "table":
         if clusters or form != "name":
@@ -173,6 +176,34 @@ def wait_command(
         return wait_and_report(terminal, name, _UNTIL[what], timeout, form)
 
 
+COMPARISON_FORMS = ("table", "json", "yaml", "csv")
+
+
+@click.command("compare", cls=Command)
+@grammar.ref_argument(nargs=-1)
+@click.option("--differences", is_flag=True, help="only what differs")
+@grammar.output_option(COMPARISON_FORMS)
+@grammar.backend_option
+@click.pass_obj
+def compare_command(
+    terminal: Terminal, refs: tuple[str, ...], differences: bool, form: str
+) -> None:
+    """Show the runs REF… side by side: arguments, options, duration, last metrics, notes.
+
+    A row whose values differ is marked by ≠ and stands first. `tfcluster tensorboard REF…` shows
+    the curves of the same runs.
+    """
+    found = terminal.manager.compare(refs)
+    if differences:
+        found = comparison.differences(found)
+    if form == "table":
+        terminal.say(comparison.comparison_table(found, terminal.paint))
+    elif form == "csv":
+        terminal.emit(comparison.comparison_csv(found))
+    else:
+        terminal.emit(document(found, form))
+
+
 @click.command("note", cls=Command)
 @grammar.ref_argument()
 @click.argument("text", required=False)
@@ -185,6 +216,40 @@ def note_command(terminal: Terminal, ref: str, text: str | None) -> None:
     """
     head = terminal.manager.note(ref, text).metadata
     terminal.say(one_line(head.note) or _("{name} has no note.").format(name=head.name))
+
+
+@click.command("rename", cls=Command)
+@grammar.ref_argument()
+@click.argument("text", required=False)
+@grammar.backend_option
+@click.pass_obj
+def rename_command(terminal: Terminal, ref: str, text: str | None) -> None:
+    """Say the display name of the run REF, or make it TEXT; an empty TEXT removes it.
+
+    Lists and the page show the run by it. Commands still take its name, such as digits-2.
+    """
+    head = terminal.manager.rename(ref, text).metadata
+    none = _("{name} has no display name.").format(name=head.name)
+    terminal.say(one_line(head.display_name) or none)
+
+
+@click.command("tag", cls=Command)
+@grammar.ref_argument()
+@click.argument("tags", metavar="[TAG]...", nargs=-1)
+@click.option("--remove", is_flag=True, help="take these tags away")
+@grammar.backend_option
+@click.pass_obj
+def tag_command(terminal: Terminal, ref: str, tags: tuple[str, ...], remove: bool) -> None:
+    """Say the tags of the run REF, or add each TAG.
+
+    A tag is a word by which runs are found: `tfcluster list --tag baseline` and, in the page,
+    the filter tag:baseline.
+    """
+    if remove and not tags:
+        raise UsageError(_("tag: name the tags to remove"))
+    head = terminal.manager.tag(ref, **{"remove" if remove else "add": tags}).metadata
+    none = _("{name} has no tags.").format(name=head.name)
+    terminal.say(one_line(" ".join(head.tags)) or none)
 
 
 # `stop` and `delete`: end a run, and remove what it left

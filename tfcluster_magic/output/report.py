@@ -8,7 +8,7 @@ only the newest event of each run, so that 200 runs are a few hundred kilobytes.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -33,6 +33,7 @@ from .text import (
     Paint,
     age,
     clock,
+    cut,
     is_failing,
     is_tensorflow_log,
     one_line,
@@ -41,6 +42,8 @@ from .text import (
 )
 
 MOST_TASK_ROWS = 40
+MOST_COLUMNS = 24
+"""Columns of a terminal that a display name or the tags of a run take in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
 """Minimum CPU- or GPU-hours that are shown."""
@@ -142,7 +145,7 @@ def status(
     """Return all facts of one run; `notes` are lines from outside the record: progress, silence."""
     now = time.time() if now is None else now
     state = cluster.status
-    about = [headline(cluster, paint), *note_line(cluster), _facts(cluster, now)]
+    about = [headline(cluster, paint), *annotation_lines(cluster), _facts(cluster, now)]
     blocks = ["\n".join(about)]
     if rows := _task_rows(cluster):
         head = (_("TASK"), _("STATE"), _("RESTARTS"), _("MESSAGE"))
@@ -165,10 +168,15 @@ def status(
     return "\n\n".join(blocks)
 
 
-def note_line(cluster: TFCluster) -> list[str]:
-    """Return the line with the note of a run; an empty list without a note."""
-    text = one_line(cluster.metadata.note)
-    return [_("note: {note}").format(note=text)] if text else []
+def annotation_lines(cluster: TFCluster) -> list[str]:
+    """Return the display name, tags and note of a run, one line each; those that are set."""
+    head = cluster.metadata
+    lines = {
+        _("display name: {name}"): {"name": one_line(head.display_name)},
+        _("tags: {tags}"): {"tags": one_line(" ".join(head.tags))},
+        _("note: {note}"): {"note": one_line(head.note)},
+    }
+    return [text.format(**value) for text, value in lines.items() if all(value.values())]
 
 
 def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True, mode: str = "") -> str:
@@ -289,19 +297,20 @@ def listing(
 ) -> str:
     """Return the table of runs."""
     now = time.time() if now is None else now
-    rows = [
-        (
-            c.metadata.name,
-            c.spec.mode.value,
-            paint.phase(c.status),
-            ready_count(c),
-            age(now - c.metadata.created_at),
-            one_line(shown(c.status)),
-        )
-        for c in clusters
+    columns: list[tuple[str, Callable[[TFCluster], str]]] = [
+        (_("NAME"), lambda c: c.metadata.name),
+        (_("DISPLAY NAME"), lambda c: cut(one_line(c.metadata.display_name), MOST_COLUMNS)),
+        (_("TAGS"), lambda c: cut(one_line(" ".join(c.metadata.tags)), MOST_COLUMNS)),
+        (_("MODE"), lambda c: c.spec.mode.value),
+        (_("PHASE"), lambda c: paint.phase(c.status)),
+        (_("READY"), ready_count),
+        (_("AGE"), lambda c: age(now - c.metadata.created_at)),
+        (_("REASON"), lambda c: one_line(shown(c.status))),
     ]
-    head = (_("NAME"), _("MODE"), _("PHASE"), _("READY"), _("AGE"), _("REASON"))
-    return table(head, rows, paint, most)
+    used = [(head, [cell(c) for c in clusters]) for head, cell in columns]
+    used = [(head, cells) for head, cells in used if any(cells) or head == _("REASON")]
+    rows = list(zip(*(cells for _head, cells in used), strict=True))
+    return table([head for head, _cells in used], rows, paint, most)
 
 
 def options(what: Options, paint: Paint = PLAIN) -> str:
@@ -485,7 +494,7 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         f'<span style="opacity:.7">{escape(" · ".join(how))}</span></div>',
         f"<div>{_sentence(shown(state))}</div>",
     ]
-    told = [*note_line(cluster), *notes]
+    told = [*annotation_lines(cluster), *notes]
     lines += [f"<div>{_sentence(text)}</div>" for text in told]
     lines += [f'<div style="opacity:.7">{escape(text)}</div>' for text in shown_inferred(state)]
     lines += [f"<div>⚠ {_sentence(warning)}</div>" for warning in state.warnings]

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import enum
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
@@ -38,7 +40,18 @@ from ..i18n import _
 from ..launch import LaunchRequest
 from ..lifecycle.messages import shown
 from ..quota import ledger
-from ..spec import NOTE_LENGTH, Mode, Phase, Stop, TFCluster
+from ..spec import (
+    DISPLAY_NAME_LENGTH,
+    MOST_TAGS,
+    NOTE_LENGTH,
+    TAG_LENGTH,
+    Annotations,
+    Mode,
+    Phase,
+    Stop,
+    TFCluster,
+    names,
+)
 from ..spec.message_table import format_duration
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
@@ -46,11 +59,14 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..launch.cluster_file import ClusterFile
     from ..launch.planning import DryRun, Plan
+    from ..output.comparison import Comparison
     from ..progress.run_observation import Observer
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
 
+MOST_COMPARED = 50
+"""Runs that are compared in one table."""
 ENDING_TIMEOUT = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
 
@@ -150,6 +166,15 @@ def _is_reached(cluster: TFCluster, until: Until) -> bool:
 # -- the manager -----------------------------------------------------------------------------------
 
 Clusters = list[TFCluster]
+
+
+def _short_line(text: str, most: int, allowed: str) -> str:
+    """`text` on one line, without control characters. Raises InvalidRequest: it is too long."""
+    line = one_line(text).encode("utf-8", "replace").decode().strip()
+    if len(line) > most:
+        given = _("{count} characters").format(count=len(line))
+        raise InvalidRequest([Problem("text", given, allowed)], _("the request was refused"))
+    return line
 
 
 class ClusterManager(LoggingConfigurable):
@@ -389,12 +414,57 @@ class ClusterManager(LoggingConfigurable):
         cluster = self.status(ref)
         if text is None:
             return cluster
-        note = one_line(text).encode("utf-8", "replace").decode().strip()
-        if len(note) > NOTE_LENGTH:
-            allowed = _("a note has at most {most} characters").format(most=NOTE_LENGTH)
-            given = _("{count} characters").format(count=len(note))
-            raise InvalidRequest([Problem("text", given, allowed)], _("the request was refused"))
-        return self.backend.note(cluster.metadata.name, note)
+        allowed = _("a note has at most {most} characters").format(most=NOTE_LENGTH)
+        note = _short_line(text, NOTE_LENGTH, allowed)
+        return self.backend.annotate(cluster.metadata.name, lambda now: replace(now, note=note))
+
+    def rename(self, ref: str, text: str | None = None) -> TFCluster:
+        """The run with its display name, which becomes `text` unless that is None; empty: none.
+
+        The run is shown by it. Its name, which commands take and tasks have, stays.
+
+        Raises:
+            InvalidRequest: it has more than `DISPLAY_NAME_LENGTH` characters.
+            NotFound: there is no such run.
+        """
+        cluster = self.status(ref)
+        if text is None:
+            return cluster
+        allowed = _("a display name has at most {most} characters").format(most=DISPLAY_NAME_LENGTH)
+        name = _short_line(text, DISPLAY_NAME_LENGTH, allowed)
+        return self.backend.annotate(
+            cluster.metadata.name, lambda now: replace(now, display_name=name)
+        )
+
+    def tag(self, ref: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> TFCluster:
+        """The run with its tags, after some were added and others removed.
+
+        Raises:
+            InvalidRequest: a tag is none, or there would be more than `MOST_TAGS`.
+            NotFound: there is no such run.
+        """
+        cluster = self.status(ref)
+        added = [unicodedata.normalize("NFC", tag) for tag in add]
+        removed = {unicodedata.normalize("NFC", tag) for tag in remove}
+        allowed = _(
+            "a tag has at most {most} characters: letters, digits, and any of `_ . + = / -` "
+            "after the first one"
+        ).format(most=TAG_LENGTH)
+        wrong = [Problem("add", tag, allowed) for tag in added if not names.is_tag(tag)]
+        if wrong:
+            raise InvalidRequest(wrong, _("the request was refused"))
+
+        def change(now: Annotations) -> Annotations:
+            tags = tuple(tag for tag in dict.fromkeys((*now.tags, *added)) if tag not in removed)
+            if len(tags) > MOST_TAGS:
+                allowed = _("a run has at most {most} tags").format(most=MOST_TAGS)
+                given = _("{count} tags").format(count=len(tags))
+                raise InvalidRequest([Problem("add", given, allowed)], _("the request was refused"))
+            return replace(now, tags=tags)
+
+        if not added and not removed:
+            return cluster
+        return self.backend.annotate(cluster.metadata.name, change)
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -476,6 +546,28 @@ class ClusterManager(LoggingConfigurable):
     def progress(self, cluster: TFCluster) -> Progress | None:
         """Return the progress of a run's program; None if unknown."""
         return self._observer.progress(cluster)
+
+    def compare(
+        self,
+        refs: Iterable[str],
+        progress: Callable[[TFCluster], Progress | None] | None = None,
+    ) -> Comparison:
+        """Runs beside each other, in this order, each once; `progress` knows how far each is.
+
+        Raises:
+            InvalidRequest: they are fewer than two, or more than `MOST_COMPARED`.
+            NotFound: there is no such run.
+        """
+        from ..output.comparison import compare
+
+        wanted = [*dict.fromkeys(refs)][: MOST_COMPARED + 1]
+        clusters = {c.metadata.name: c for c in map(self.status, wanted)}.values()
+        if not 2 <= len(clusters) <= MOST_COMPARED:
+            allowed = _("name 2 to {most} runs").format(most=MOST_COMPARED)
+            given = ", ".join(wanted) if len(clusters) < 2 else _("more")
+            raise InvalidRequest([Problem("run", given, allowed)], _("the request was refused"))
+        progress = progress or self.progress
+        return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
         """Return the remarks beside a run's record: its progress, and `beside`."""

@@ -22,6 +22,7 @@ from traitlets import Bool
 
 from ..backends.base import Options
 from ..i18n import LOCALE_DIR
+from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
 from . import launch, runs, tensorboard_routes
 from .base import TFClusterHandler, guarded
@@ -31,7 +32,7 @@ from .service import Service
 from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
-_OTHER_MODELS = (TFCluster, Options, LaunchBody, RerunBody, BoardBody, Kernel)
+_OTHER_MODELS = (TFCluster, Options, Comparison, LaunchBody, RerunBody, BoardBody, Kernel)
 OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values())
 _OPENAPI_REF = "#/components/schemas/{name}"
 

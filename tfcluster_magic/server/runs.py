@@ -24,7 +24,7 @@ from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.report import task_rows
 from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
-from ..spec import NOTE_LENGTH, Model, TFCluster
+from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
 from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Search, around
@@ -48,7 +48,28 @@ class NoteBody(Model, frozen=True):
     text: Annotated[str, Meta(max_length=NOTE_LENGTH)]
 
 
-VERB_BODIES: Mapping[str, type[Model]] = {"note": NoteBody, "stop": StopBody}
+class RenameBody(Model, frozen=True):
+    """Set the display name of a run; an empty text removes it."""
+
+    text: Annotated[str, Meta(max_length=DISPLAY_NAME_LENGTH)]
+
+
+TagText = Annotated[str, Meta(max_length=4 * TAG_LENGTH)]
+
+
+class TagBody(Model, frozen=True):
+    """Add tags to a run, and remove others."""
+
+    add: Annotated[tuple[TagText, ...], Meta(max_length=MOST_TAGS)] = ()
+    remove: Annotated[tuple[TagText, ...], Meta(max_length=MOST_TAGS)] = ()
+
+
+VERB_BODIES: Mapping[str, type[Model]] = {
+    "note": NoteBody,
+    "rename": RenameBody,
+    "stop": StopBody,
+    "tag": TagBody,
+}
 """`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
 answers with the run. The OpenAPI document, docs/reference/api.md and the page's types follow; the
 body's docstring says there what the verb does.
@@ -141,6 +162,17 @@ class TasksHandler(TFClusterHandler):
 
 def _is_telling(text: str) -> bool:
     return not is_tensorflow_log(text)
+
+
+class ComparisonHandler(TFClusterHandler):
+    """`/comparison`."""
+
+    @guarded
+    async def get(self) -> None:
+        """Runs beside each other, with their progress as the pages know it."""
+        names = self.get_query_arguments("run")
+        manager, progress = self.service.manager, self.service.progress
+        self.reply(msgspec.to_builtins(await self.call(manager.compare, names, progress)))
 
 
 class OutputsHandler(TFClusterHandler):
@@ -330,6 +362,7 @@ def _encode_text(show: Prefixer) -> Encode:
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters", RunsHandler),
+    (r"comparison", ComparisonHandler),
     (r"outputs", OutputsHandler),
     (r"tasks", TasksHandler),
     (r"clusters/([^/]+)", RunHandler),

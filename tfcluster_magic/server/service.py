@@ -24,6 +24,7 @@ from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..launch.launch_as_command import portable_source
 from ..output.report import run_bundle, run_view
+from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
 from ..spec import ProgramKind, TFCluster
@@ -266,6 +267,13 @@ class Service:
             what: browsed_path(root, path, hidden=hidden) for what, path in paths.items() if path
         }
         return {what: path for what, path in shown.items() if path is not None}
+
+    def progress(self, cluster: TFCluster) -> Progress | None:
+        """How far a run is, as was read a moment ago; None while that is not known."""
+        known = self.watcher.known().get(cluster.metadata.name)
+        if known is None or known.cluster.metadata.uid != cluster.metadata.uid:
+            return None
+        return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What a notebook keeps of these runs, by name, without those that nobody knows."""

@@ -59,12 +59,16 @@ from .status import (
 __all__ = [
     "ADDRESS_FLAGS",
     "API_VERSION",
+    "DISPLAY_NAME_LENGTH",
     "ENV_NAME_PATTERN",
     "FOLDER_FLAGS",
     "KIND",
     "MEMORY_PATTERN",
+    "MOST_TAGS",
     "NAME_PATTERN",
     "NOTE_LENGTH",
+    "TAG_LENGTH",
+    "Annotations",
     "Cause",
     "Clause",
     "DataClaim",
@@ -75,7 +79,6 @@ __all__ = [
     "Metadata",
     "Mode",
     "Model",
-    "Note",
     "PassFlags",
     "Phase",
     "Pods",
@@ -114,9 +117,31 @@ __all__ = [
 API_VERSION = "tfcluster.dev/v1beta1"
 KIND = "TFCluster"
 NOTE_LENGTH = 500
+DISPLAY_NAME_LENGTH = 100
+TAG_LENGTH = 40
+MOST_TAGS = 16
 Note = Annotated[
     str, Meta(max_length=NOTE_LENGTH, description="what somebody wrote about the run, on one line")
 ]
+DisplayName = Annotated[
+    str,
+    Meta(
+        max_length=DISPLAY_NAME_LENGTH,
+        description="what the run is called where it is shown; `name` stays its name",
+    ),
+]
+Tag = Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH)]
+Tags = Annotated[
+    tuple[Tag, ...], Meta(max_length=MOST_TAGS, description="words by which runs are found")
+]
+
+
+class Annotations(Model, frozen=True):
+    """What people wrote about a run. It changes nothing of the run."""
+
+    note: Note = ""
+    display_name: DisplayName = ""
+    tags: Tags = ()
 
 
 class Metadata(Model, frozen=True):
@@ -129,6 +154,13 @@ class Metadata(Model, frozen=True):
     created_at: float
     owner: str = ""
     note: Note = ""
+    display_name: DisplayName = ""
+    tags: Tags = ()
+
+    @property
+    def annotations(self) -> Annotations:
+        """What people wrote about the run."""
+        return Annotations(self.note, self.display_name, self.tags)
 
 
 class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):

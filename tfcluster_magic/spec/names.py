@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from . import NAME_PATTERN, Message, TaskType
+from . import NAME_PATTERN, TAG_LENGTH, Message, TaskType
 
 MAX_NAME = 40
 NAME_RULE = Message("ClusterName", {"most": MAX_NAME})
@@ -18,6 +18,11 @@ RUN_NAME_RULE = Message("RunName", {"rule": NAME_RULE})
 def is_valid(name: str) -> bool:
     """Return whether `name` may name a cluster."""
     return re.fullmatch(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
+
+
+def is_tag(text: str) -> bool:
+    """Whether `text` may be a tag: letters and digits of any script, and `_.+=/-` between them."""
+    return len(text) <= TAG_LENGTH and re.fullmatch(r"\w[\w.+=/-]*", text) is not None
 
 
 def derive(text: str) -> str:

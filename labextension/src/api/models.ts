@@ -86,6 +86,16 @@ export interface Metadata {
    * what somebody wrote about the run, on one line
    */
   note?: string;
+  /**
+   * what the run is called where it is shown; `name` stays its name
+   */
+  displayName?: string;
+  /**
+   * words by which runs are found
+   *
+   * @maxItems 16
+   */
+  tags?: string[];
 }
 /**
  * The desired state of a cluster.
@@ -692,7 +702,9 @@ export interface Usage {
 }
 export interface VerbBodies {
   note: NoteBody;
+  rename: RenameBody;
   stop: StopBody;
+  tag: TagBody;
 }
 /**
  * Set the note of a run; an empty text removes it.
@@ -701,8 +713,27 @@ export interface NoteBody {
   text: string;
 }
 /**
+ * Set the display name of a run; an empty text removes it.
+ */
+export interface RenameBody {
+  text: string;
+}
+/**
  * Ask for the end of a run; answers at once.
  */
 export interface StopBody {
   reason?: string;
+}
+/**
+ * Add tags to a run, and remove others.
+ */
+export interface TagBody {
+  /**
+   * @maxItems 16
+   */
+  add?: string[];
+  /**
+   * @maxItems 16
+   */
+  remove?: string[];
 }

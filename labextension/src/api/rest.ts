@@ -17,6 +17,7 @@ import type { VerbBodies } from './models';
 import { problemOf, unreachable } from './problem';
 import type {
   IBoard,
+  IComparison,
   ILaunch,
   IRerun,
   IRun,
@@ -189,6 +190,15 @@ export const keptOutputs = async (
     outputs: Record<string, ReadonlyPartialJSONObject>;
   }>(caller, `outputs?${query.toString()}`);
   return answer.outputs;
+};
+
+/** Several runs beside each other, by their names. */
+export const compareRuns = (
+  caller: ICaller,
+  names: ReadonlyArray<string>
+): Promise<IComparison> => {
+  const query = new URLSearchParams(names.map(name => ['run', name]));
+  return call(caller, `comparison?${query.toString()}`);
 };
 
 /** What the tasks print: a stream of JSON lines. `tail` lines of each task to begin with, null for all. */

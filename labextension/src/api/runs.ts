@@ -22,6 +22,13 @@ export const isStoppable = (run: IRun): boolean =>
 
 export const nameOf = (run: IRun): string => run.cluster.metadata.name;
 
+/** What a run is called where people read it: its display name, or without one its name. */
+export const displayNameOf = (run: IRun): string =>
+  run.cluster.metadata.displayName || nameOf(run);
+
+export const tagsOf = (run: IRun): ReadonlyArray<string> =>
+  run.cluster.metadata.tags ?? [];
+
 export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
 
 /** Whether both are the same run, at whatever times; another run may have the name. */

@@ -3,7 +3,7 @@
  *
  * The record itself is generated from its JSON Schema into `models.ts`.
  */
-import type { Message, Status, TaskState, TFCluster } from './models';
+import type { Message, Phase, Status, TaskState, TFCluster } from './models';
 
 /** The record of a run; what comes from the server always has a status. */
 export interface ICluster extends TFCluster {
@@ -147,6 +147,25 @@ export interface IProblem {
     readonly value: unknown;
     readonly allowed: string;
   }>;
+}
+
+/** Several runs as one table; texts are in the language of the request. */
+export interface IComparison {
+  readonly runs: ReadonlyArray<{
+    readonly name: string;
+    /** Empty without one. */
+    readonly displayName: string;
+    readonly phase: Phase;
+  }>;
+  readonly rows: ReadonlyArray<IComparedRow>;
+}
+
+/** One thing of all runs, in their order; a value is empty where a run does not have it. */
+export interface IComparedRow {
+  readonly group: 'run' | 'arguments' | 'options' | 'results';
+  readonly label: string;
+  readonly values: ReadonlyArray<string>;
+  readonly differs: boolean;
 }
 
 /** A TensorBoard that this server proxies; `path` is below the base URL. */

@@ -1,5 +1,5 @@
 /**
- * The commands that do something with a run: stop, delete, rerun, connect, note, copy.
+ * The commands that do something with a run: stop, delete, rerun, connect, note, rename, tag, copy.
  *
  * Each takes `{ name }`; without a name, as from the palette, it asks which run is meant. A refusal
  * of the server is told as the sentence that it is.
@@ -11,13 +11,14 @@ import {
   copyIcon,
   deleteIcon,
   editIcon,
-  LabIcon
+  LabIcon,
+  tagIcon
 } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { type IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
-import { isStoppable } from '../api/runs';
+import { isStoppable, tagsOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { clusterIcon, rerunIcon, sessionIcon, stopRunIcon } from '../icons';
 import { modeOf } from '../run/words';
@@ -220,6 +221,57 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
         });
         if (text !== null) {
           await model.act(run, 'note', { text });
+        }
+      }
+    },
+    [CommandIDs.rename]: {
+      label: () => trans.__('Rename…'),
+      question: trans.__('Rename a Cluster…'),
+      caption: () =>
+        trans.__('Change the name that is shown; commands take the old one'),
+      icon: editIcon,
+      fits: isAny,
+      none: nothing,
+      execute: async run => {
+        const { value: text } = await InputDialog.getText({
+          title: trans.__('Rename %1', nameOf(run)),
+          label: trans.__(
+            'It is shown by this name; commands still take %1. Leave it empty to show %1.',
+            nameOf(run)
+          ),
+          text: run.cluster.metadata.displayName,
+          okLabel: trans.__('Rename'),
+          cancelLabel: trans.__('Cancel')
+        });
+        if (text !== null) {
+          await model.act(run, 'rename', { text });
+        }
+      }
+    },
+    [CommandIDs.tag]: {
+      label: () => trans.__('Tags…'),
+      question: trans.__('Tag a Cluster…'),
+      caption: () => trans.__('Give it words by which it is found'),
+      icon: tagIcon,
+      fits: isAny,
+      none: nothing,
+      execute: async run => {
+        const before = tagsOf(run);
+        const { value: text } = await InputDialog.getText({
+          title: trans.__('Tags of %1', nameOf(run)),
+          label: trans.__(
+            'Words with spaces between them; the filter “tag:baseline” finds the runs tagged “baseline”.'
+          ),
+          text: before.join(' '),
+          okLabel: trans.__('Save'),
+          cancelLabel: trans.__('Cancel')
+        });
+        if (text !== null) {
+          const tags = new Set(text.split(/[\s,]+/).filter(Boolean));
+          await model.act(run, 'tag', {
+            add: [...tags].filter(tag => !before.includes(tag)),
+            remove: before.filter(tag => !tags.has(tag))
+          });
         }
       }
     },

@@ -307,10 +307,11 @@ interface IShared {
 /** What a document says of a run beside its figures. */
 function digest({ cluster, ready }: IRun): string {
   const { phase, message, warnings, finishedAt, releasedAt } = cluster.status;
-  const { note } = cluster.metadata;
+  const { note, displayName, tags } = cluster.metadata;
   return JSON.stringify([
     [phase, message, warnings ?? []],
-    [finishedAt ?? null, releasedAt ?? null, note ?? ''],
+    [finishedAt ?? null, releasedAt ?? null],
+    [note ?? '', displayName ?? '', tags ?? []],
     [ready.ready, ready.total]
   ]);
 }

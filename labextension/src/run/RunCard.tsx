@@ -6,13 +6,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import { isActive, nameOf } from '../api/runs';
+import { displayNameOf, isActive, nameOf, tagsOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { isNoise } from '../logs/noise';
 import { shown } from './messages';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
-import { Age, PhaseBadge, RunProgress, Sentence } from './parts';
+import { Age, PhaseBadge, RunProgress, Sentence, Tags } from './parts';
 import { clock } from './quantities';
 import { isFailing, readyWords } from './words';
 
@@ -52,7 +52,10 @@ export const RunCard = React.memo(
             failing={isFailing(status)}
             trans={trans}
           />
-          <bdi className="tfc-RunCard-name">{name}</bdi>
+          <bdi className="tfc-RunCard-name">{displayNameOf(run)}</bdi>
+          {run.cluster.metadata.displayName && (
+            <bdi className="tfc-RunCard-ready">{name}</bdi>
+          )}
           <span className="tfc-RunCard-ready">{readyWords(run, trans)}</span>
           {asOf === null ? (
             <Age run={run} trans={trans} />
@@ -60,6 +63,7 @@ export const RunCard = React.memo(
             <AsOf at={asOf} trans={trans} />
           )}
         </header>
+        <Tags tags={tagsOf(run)} trans={trans} />
         {message && (
           <p className="tfc-RunCard-message">
             <Sentence text={message} />

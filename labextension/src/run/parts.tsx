@@ -127,6 +127,26 @@ export const Sentence = React.memo(
   }
 );
 
+/** The words by which a run is found; nothing without any. */
+export const Tags = React.memo(
+  ({
+    tags,
+    trans
+  }: {
+    readonly tags: ReadonlyArray<string>;
+    readonly trans: TranslationBundle;
+  }): React.JSX.Element | null =>
+    tags.length === 0 ? null : (
+      <ul className="tfc-Tags" aria-label={trans.__('Tags')}>
+        {tags.map(tag => (
+          <li key={tag} className="tfc-Tag">
+            <bdi>{tag}</bdi>
+          </li>
+        ))}
+      </ul>
+    )
+);
+
 interface IProgressProps {
   readonly progress: IProgress;
   readonly name: string;

@@ -7,11 +7,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { shown } from '../run/messages';
-import { isActive, nameOf } from '../api/runs';
+import { displayNameOf, isActive, nameOf, tagsOf } from '../api/runs';
 import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { openRunMenu } from '../run/actions';
-import { Age, PhaseBadge, RunProgress, Sentence } from '../run/parts';
+import { Age, PhaseBadge, RunProgress, Sentence, Tags } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { RunFacts } from '../run/RunFacts';
 import { TaskTable } from '../run/TaskTable';
@@ -58,6 +58,7 @@ export const RunRow = React.memo(
   }: IRunRowProps): React.JSX.Element => {
     const [hovered, setHovered] = React.useState(false);
     const name = nameOf(run);
+    const shownName = displayNameOf(run);
     const { phase, reason, attention } = run.cluster.status;
     const word = stateWord(run.cluster.status, trans);
     const message = shown(run.cluster.status, trans);
@@ -75,7 +76,11 @@ export const RunRow = React.memo(
         aria-posinset={position}
         aria-expanded={expanded}
         aria-selected={selected}
-        aria-label={`${name}, ${word}, ${taskWords(run, trans)}`}
+        aria-label={[
+          ...new Set([shownName, name]),
+          word,
+          taskWords(run, trans)
+        ].join(', ')}
         tabIndex={active ? 0 : -1}
         onFocus={() => handlers.activate(name, false)}
         onClick={event => {
@@ -116,14 +121,16 @@ export const RunRow = React.memo(
                 onClick={event => event.stopPropagation()}
               />
             </span>
-            <bdi className="tfc-RunRow-name" title={name}>
-              {name}
+            <bdi className="tfc-RunRow-name" title={shownName}>
+              {shownName}
             </bdi>
             <Age run={run} trans={trans} />
           </div>
           <div className="tfc-RunRow-state">
+            {shownName !== name && `${name} · `}
             {word} · {taskWords(run, trans)}
           </div>
+          <Tags tags={tagsOf(run)} trans={trans} />
           {tells && (
             <div className="tfc-RunRow-message" data-whole={expanded}>
               <Sentence text={message} />

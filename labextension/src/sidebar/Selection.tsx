@@ -1,5 +1,5 @@
 /**
- * What can be done with several runs at once: compare their curves, stop them, delete them.
+ * What can be done with several runs at once: compare them, stop them, delete them.
  *
  * One question for all of them; what ended or went meanwhile is left out, and a failure of one does not keep the others.
  */
@@ -11,7 +11,7 @@ import * as React from 'react';
 import { type IClusters, isSame, nameOf } from '../api/clusters';
 import { isStoppable } from '../api/runs';
 import type { IRun } from '../api/types';
-import { boardIcon, stopRunIcon } from '../icons';
+import { compareIcon, stopRunIcon } from '../icons';
 import { IconButton } from '../run/parts';
 import { CommandIDs } from '../tokens';
 
@@ -22,6 +22,9 @@ interface ISelectionProps {
   readonly trans: TranslationBundle;
   onClear(): void;
 }
+
+/** More columns than these nobody can read. */
+const MOST_COMPARED = 8;
 
 export function Selection({
   runs,
@@ -75,18 +78,22 @@ export function Selection({
         {trans._n('%1 selected', '%1 selected', runs.length)}
       </span>
       <span className="tfc-Toolbar-space" />
-      {commands.hasCommand(CommandIDs.tensorboard) && (
+      {commands.hasCommand(CommandIDs.compare) && (
         <button
           type="button"
           className="tfc-Button"
-          title={trans.__('Show them beside each other in TensorBoard')}
+          disabled={runs.length < 2 || runs.length > MOST_COMPARED}
+          title={trans.__(
+            'Show 2 to %1 clusters side by side: table and curves',
+            MOST_COMPARED
+          )}
           onClick={() =>
-            void commands.execute(CommandIDs.tensorboard, {
+            void commands.execute(CommandIDs.compare, {
               refs: runs.map(nameOf)
             })
           }
         >
-          <boardIcon.react tag="span" className="tfc-Button-icon" />
+          <compareIcon.react tag="span" className="tfc-Button-icon" />
           {trans.__('Compare')}
         </button>
       )}

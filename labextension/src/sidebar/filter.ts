@@ -3,7 +3,7 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { shown } from '../run/messages';
-import { nameOf } from '../api/runs';
+import { nameOf, tagsOf } from '../api/runs';
 import type { Mode, Phase } from '../api/models';
 import type { IRun } from '../api/types';
 import { modeOf, programWords } from '../run/words';
@@ -34,28 +34,46 @@ const ORDER: ReadonlyArray<Phase> = [
 export const isFiltering = (filter: IFilter): boolean =>
   filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
 
-/** Those runs that fit: all words of the text are in the name, the program, the sentence or the note. */
+/** Begins a word that means a tag and not any text; alone it means all runs with tags. */
+const TAG = 'tag:';
+
+/**
+ * Those runs that fit: all words of the text are in the names, the program, the sentence, the note or the tags, and
+ * `tag:baseline` is one of the tags.
+ */
 export function filtered(
   runs: ReadonlyArray<IRun>,
   { text, phases, modes }: IFilter,
   trans: TranslationBundle
 ): ReadonlyArray<IRun> {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const asked = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = asked.filter(word => !word.startsWith(TAG));
+  const wanted = asked
+    .filter(word => word.startsWith(TAG))
+    .map(word => word.slice(TAG.length));
   return runs.filter(run => {
     const { phase } = run.cluster.status;
-    const { note } = run.cluster.metadata;
+    const { note, displayName } = run.cluster.metadata;
     if (phases.size > 0 && !phases.has(phase)) {
       return false;
     }
     if (modes.size > 0 && !modes.has(modeOf(run))) {
       return false;
     }
+    const tags = tagsOf(run).map(tag => tag.toLowerCase());
+    if (!wanted.every(tag => (tag ? tags.includes(tag) : tags.length > 0))) {
+      return false;
+    }
     if (words.length === 0) {
       return true;
     }
     const message = shown(run.cluster.status, trans);
-    const where =
-      `${nameOf(run)} ${programWords(run)} ${phase} ${message} ${note ?? ''}`.toLowerCase();
+    const where = [
+      ...[nameOf(run), displayName, programWords(run), phase, message, note],
+      ...tags
+    ]
+      .join(' ')
+      .toLowerCase();
     return words.every(word => where.includes(word));
   });
 }

@@ -80,7 +80,10 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       void app.restored.then(() => boards.look());
     }
 
-    const open = async (request: IBoardRequest): Promise<Tab> => {
+    const open = async (
+      request: IBoardRequest,
+      below?: string
+    ): Promise<Tab> => {
       const key = keyOf(request);
       const found = tracker.find(
         tab => keyOf(tab.content.model.request) === key || tab.id.endsWith(key)
@@ -110,7 +113,11 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
         }
       });
       await tracker.add(tab);
-      shell.add(tab, 'main');
+      shell.add(
+        tab,
+        'main',
+        below ? { ref: below, mode: 'split-bottom' } : undefined
+      );
       return tab;
     };
 
@@ -137,12 +144,17 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             folder: {
               type: 'string',
               description: trans.__('A folder, as the file browser names it')
+            },
+            below: {
+              type: 'string',
+              description: trans.__('The id of a tab under which it opens')
             }
           }
         }
       },
       execute: async args => {
-        const tab = await open(requestOf(args));
+        const below = typeof args.below === 'string' ? args.below : undefined;
+        const tab = await open(requestOf(args), below);
         if (!tab.isDisposed) {
           shell.activateById(tab.id);
         }

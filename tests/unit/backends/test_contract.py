@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import indent
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from support.backend_contract import (
     SLEEP,
     Launch,
@@ -27,6 +28,7 @@ from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.errors import Conflict, NameTaken, NotFound
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
+    Annotations,
     Lifecycle,
     Phase,
     Program,
@@ -182,22 +184,42 @@ def test_a_stop_right_after_the_launch(backend: Backend, launch: Launch) -> None
     assert until_released(backend, run).status.phase is Phase.STOPPED
 
 
-def test_a_note_is_told_to_whoever_watches(backend: Backend, launch: Launch) -> None:
-    """A note changes only itself, in any phase; all watches report it; an empty one removes it."""
+def test_annotations_are_told_to_whoever_watches(backend: Backend, launch: Launch) -> None:
+    """A note, a display name and tags change only themselves, in any phase; all watches report
+    them; empty ones are removed.
+    """
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
     watched = backend.watch()
     assert any(seen and isinstance(seen, TFCluster) for seen in watched)
-    assert backend.note("digits", "rate 0.1, “größer”").metadata.note == "rate 0.1, “größer”"
+    wish = Annotations("rate 0.1, “größer”", "Größer <b>", ("baseline", "学习率"))
+    assert backend.annotate("digits", lambda _now: wish).metadata.annotations == wish
     noted = next(c for c in watched if isinstance(c, TFCluster) and c.metadata.note)
-    assert replace(noted.metadata, note="") == run.metadata
+    assert noted.metadata == replace(run.metadata, **asdict(wish))
     assert noted.spec == run.spec
     backend.stop("digits", Stop())
     ended = until_released(backend, run)
-    assert ended.metadata.note == "rate 0.1, “größer”"
-    assert backend.note(run.metadata.name, "").metadata.note == ""
-    assert [c.metadata.note for c in backend.list()] == [""]
+    assert ended.metadata.annotations == wish
+    renamed = backend.annotate(
+        run.metadata.name, lambda now: replace(now, display_name="", note="")
+    )
+    assert renamed.metadata.annotations == Annotations(tags=wish.tags)
+    backend.annotate(run.metadata.name, lambda _now: Annotations())
+    assert [c.metadata for c in backend.list()] == [run.metadata]
     with pytest.raises(NotFound):
-        backend.note("mnist", "x")
+        backend.annotate("mnist", lambda _now: wish)
+
+
+def test_of_two_annotations_at_once_none_is_lost(backend: Backend, launch: Launch) -> None:
+    """Whoever adds a tag adds it to what there is by then, not to what they saw."""
+    run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
+
+    def add(tag: str) -> None:
+        backend.annotate(run.metadata.name, lambda now: replace(now, tags=(*now.tags, tag)))
+
+    names = [f"tag-{number}" for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, names))
+    assert sorted(backend.get(run.metadata.name).metadata.tags) == names
 
 
 def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> None:

@@ -384,6 +384,83 @@ def test_a_note_is_said_changed_and_removed(run: Run) -> None:
     assert "note:" not in run("status", "hello").out
 
 
+def test_runs_are_compared(run: Run) -> None:
+    """A column for each run, what differs first and marked; the same as JSON and CSV."""
+    run("launch", "hello.py", "--workers", "1", "--wait", "--", "--rate", "0.1")
+    run("launch", "hello.py", "--workers", "2", "--wait", "--", "--rate", "-0.2")
+    run("note", "hello-1", "=1+1")
+    lines = run("compare", "hello-1", "hello-2").out.splitlines()
+    assert lines[0].split() == ["hello-1", "hello-2"]
+    rows = [line.split() for line in lines[1:]]
+    at = rows.index(["ARGUMENTS"])
+    assert rows[at + 1] == ["≠", "--rate", "0.1", "-0.2"]
+    assert rows[at + 2] == ["Program", "hello.py", "hello.py"]
+    assert ["≠", "--workers", "1", "2"] in rows
+    assert ["State", "Succeeded", "Succeeded"] in rows
+    shorter = run("compare", "hello-1", "hello-2", "--differences").out
+    assert "--rate" in shorter
+    assert "Program" not in shorter
+    told = json.loads(run("compare", "hello-2", "hello-1", "-o", "json").out)
+    assert [each["name"] for each in told["runs"]] == ["hello-2", "hello-1"]
+    written = run("compare", "hello-1", "hello-2", "-o", "csv").out.splitlines()
+    assert written[0] == "group,what,hello-1,hello-2"
+    assert "arguments,rate,0.1,-0.2" in written
+    assert "run,Note,'=1+1," in written
+    alone = run("compare", "hello", "hello-2")
+    assert alone.code == 2
+    assert "name 2 to 50 runs" in alone.err
+
+
+def test_a_run_is_renamed_for_display(run: Run) -> None:
+    """A display name is one line, shown beside the name, which commands still take."""
+    run("launch", "hello.py", "--workers", "1", "--wait")
+    assert run("rename", "hello").out == "hello-1 has no display name.\n"
+    assert run("rename", "hello", " First\ntry\u202e <b>").out == "First try <b>\n"
+    assert run("rename", "hello-1").out == "First try <b>\n"
+    assert run("status", "hello").out.splitlines()[1] == "display name: First try <b>"
+    head, row = run("list").out.splitlines()
+    assert head.startswith("NAME     DISPLAY NAME   MODE")
+    assert row.startswith("hello-1  First try <b>  between-graph")
+    told = json.loads(run("status", "hello", "-o", "json").out)["metadata"]
+    assert (told["name"], told["displayName"]) == ("hello-1", "First try <b>")
+    refused = run("rename", "hello", "x" * 101)
+    assert refused.code == 2
+    assert "a display name has at most 100 characters" in refused.err
+    assert run("rename", "hello", "").out == "hello-1 has no display name.\n"
+    assert "DISPLAY NAME" not in run("list").out
+
+
+def test_runs_are_tagged_and_found(run: Run) -> None:
+    """Tags are added and removed, found by `list --tag`, and are words: the rest is refused."""
+    for name in ("hello.py", "sleep.py"):
+        run("launch", name, "--workers", "1")
+    assert run("tag", "hello").out == "hello-1 has no tags.\n"
+    assert (
+        run("tag", "hello", "baseline", "lr/0.1", "基线", "baseline").out
+        == "baseline lr/0.1 基线\n"
+    )
+    assert run("tag", "sleep", "baseline").out == "baseline\n"
+    assert run("status", "hello").out.splitlines()[1] == "tags: baseline lr/0.1 基线"
+    assert run("list", "--tag", "baseline", "-o", "name").out == "sleep-1\nhello-1\n"
+    assert run("list", "--tag", "baseline", "--tag", "基线", "-o", "name").out == "hello-1\n"
+    assert json.loads(run("list", "--tag", "lr/0.1", "-o", "json").out)[0]["metadata"]["tags"] == [
+        "baseline",
+        "lr/0.1",
+        "基线",
+    ]
+    assert run("list", "--tag", "base").out.startswith("No run fits.")
+    assert run("tag", "hello", "--remove", "baseline", "unknown").out == "lr/0.1 基线\n"
+    for wrong in ("two words", "", "x" * 41, "a,b", ".a", "a\x1b[2Jb", "a\u202eb", "<b>"):
+        refused = run("tag", "hello", "right", wrong)
+        assert refused.code == 2, wrong
+        assert "a tag has at most 40 characters: letters, digits" in refused.err
+    many = run("tag", "hello", *(f"tag-{number}" for number in range(15)))
+    assert many.code == 2
+    assert "got '17 tags'; a run has at most 16 tags" in many.err
+    assert run("tag", "hello", "--remove").code == 2
+    assert run("tag", "hello").out == "lr/0.1 基线\n"
+
+
 def test_options_say_what_fits(run: Run) -> None:
     """The same numbers for people and for programs."""
     assert "CPU cores" in run("options").out

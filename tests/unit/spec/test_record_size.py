@@ -21,6 +21,11 @@ from tfcluster_magic.launch.validation import validate
 from tfcluster_magic.lifecycle.messages import english
 from tfcluster_magic.operator.reconcile.status_rules import failed_status
 from tfcluster_magic.spec import (
+    DISPLAY_NAME_LENGTH,
+    MOST_TAGS,
+    NOTE_LENGTH,
+    TAG_LENGTH,
+    Annotations,
     Cause,
     Event,
     Message,
@@ -359,6 +364,15 @@ def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> Non
     for most in (20, 5, 7):
         told = with_few_problems(told, most)
     assert str(told).endswith("\n  - 995 more")
+
+
+def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> None:
+    """The longest note, display name and tags take less than a quarter of the room."""
+    tags = tuple(f"{number:02}{'学' * (TAG_LENGTH - 2)}" for number in range(MOST_TAGS))
+    most = Annotations("<" * NOTE_LENGTH, "<" * DISPLAY_NAME_LENGTH, tags)
+    texts = custom_resource.write_annotations(Annotations(), most).items()
+    assert sum(sizes.text_bytes(text) for pair in texts for text in pair) < sizes.MARK_BYTES / 4
+    assert custom_resource.read_annotations({"annotations": dict(texts)}) == most
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:

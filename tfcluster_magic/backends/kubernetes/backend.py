@@ -33,7 +33,7 @@ from ...kube.status import run_observer
 from ...launch import LaunchRequest
 from ...launch_checks import kubernetes as checks
 from ...quota.ledger import HoursAccount
-from ...spec import Spec, Stop, TFCluster, names
+from ...spec import Annotations, Spec, Stop, TFCluster, names
 from .. import log_files, run_names
 from ..base import (
     Backend,
@@ -75,6 +75,8 @@ def read_record(found: Object) -> TFCluster | None:
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
 """Annotation with a random mark of the launch that created a run."""
+ANNOTATE_TRIES = 10
+"""Attempts to write annotations while others change the same run."""
 RETRY_PAUSES = (0.5, 1.0, 2.0)
 """Seconds before a POST that had no answer and no effect is sent again."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
@@ -496,15 +498,26 @@ class KubernetesBackend(Backend):
                     return now  # another stop was faster, and only the first one counts
                 raise
 
-    def note(self, ref: str, text: str) -> TFCluster:
-        """See `Backend.note`."""
+    def annotate(self, ref: str, change: Callable[[Annotations], Annotations]) -> TFCluster:
+        """See `Backend.annotate`."""
         head = self.get(ref).metadata
-        notes = {custom_resource.NOTE: text or None}
-        change = {"metadata": {"uid": head.uid, "annotations": notes}}
+        where = self._where(head.name)
         with self._explained(head.name):
-            changed = read_record(self.api.merge(self._where(head.name), change))
-        assert changed is not None
-        return changed
+            for tries_left in reversed(range(ANNOTATE_TRIES)):
+                found = self.api.get(where)
+                told = found["metadata"]
+                before = custom_resource.read_annotations(told)
+                marks = custom_resource.write_annotations(before, change(before))
+                same = {"uid": head.uid, "resourceVersion": told["resourceVersion"]}
+                try:
+                    changed = self.api.merge(where, {"metadata": {**same, "annotations": marks}})
+                    break
+                except ApiError as error:  # a status may change several times a second
+                    if error.status != 409 or told["uid"] != head.uid or not tries_left:
+                        raise
+        read = read_record(changed)
+        assert read is not None
+        return read
 
     def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
         """See `Backend.check_delete`."""

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-import msgspec
 from msgspec.structs import replace
 
 from ... import paths, state_files
@@ -31,7 +30,18 @@ from ...launch import LaunchRequest
 from ...launch_checks import local as checks
 from ...quota.ledger import HoursAccount
 from ...quota.limits import Limits
-from ...spec import Cause, Phase, Spec, Stop, TaskExit, TaskState, TFCluster, names, to_json
+from ...spec import (
+    Annotations,
+    Cause,
+    Phase,
+    Spec,
+    Stop,
+    TaskExit,
+    TaskState,
+    TFCluster,
+    names,
+    to_json,
+)
 from .. import log_files, run_names
 from ..base import (
     Backend,
@@ -138,7 +148,7 @@ def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
 
 
 def _stamps(folder: RunFolder) -> Stamps:
-    every = (folder.status_file, folder.stop_file, folder.note_file, folder.record_file)
+    every = (folder.status_file, folder.stop_file, folder.annotations_file, folder.record_file)
     return tuple(state_files.stamp(file) for file in every)
 
 
@@ -281,18 +291,20 @@ class LocalBackend(Backend):
             _terminate(folder, cluster)
         return lost_supervisor.load_run(folder) or cluster
 
-    def note(self, ref: str, text: str) -> TFCluster:
-        """See `Backend.note`.
+    def annotate(self, ref: str, change: Callable[[Annotations], Annotations]) -> TFCluster:
+        """See `Backend.annotate`.
 
         Raises:
             TFClusterError: it could not be written.
         """
         folder, cluster = self._find(ref)
         try:
-            state_files.write(folder.note_file, msgspec.json.encode(text))
+            with state_files.locked(folder.annotations_file):
+                annotations = change(folder.load_annotations())
+                state_files.write(folder.annotations_file, to_json(annotations))
         except OSError as error:
             raise TFClusterError(
-                _("the note of {ref} could not be written: {why}").format(
+                _("what you wrote about {ref} could not be saved: {why}").format(
                     ref=ref, why=error.strerror
                 )
             ) from None

@@ -21,17 +21,17 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from ... import paths, state_files
 from ...errors import BackendUnavailable, TFClusterError
 from ...i18n import _
 from ...lifecycle import messages
 from ...spec import (
+    Annotations,
     Message,
     Metadata,
     Model,
-    Note,
     Phase,
     Reason,
     Replicas,
@@ -132,7 +132,7 @@ class RunFolder:
         self.record_file = path / "record.json"
         self.status_file = path / "status.json"
         self.stop_file = path / "stop.json"
-        self.note_file = path / "note.json"
+        self.annotations_file = path / "annotations.json"
         self.task_file = path / "task.json"
         self.gpus_file = path / "gpus.json"
         self.cgroup_file = path / "cgroup"
@@ -159,12 +159,12 @@ class RunFolder:
         )
         stop = state_files.read(self.stop_file, Stop)
         spec = replace(record.spec, stop=stop) if stop is not None else record.spec
-        metadata = replace(record.metadata, note=self._note())
+        metadata = replace(record.metadata, **asdict(self.load_annotations()))
         return TFCluster(metadata=metadata, spec=spec, status=status)
 
-    def _note(self) -> str:
-        """Return the note; empty if unreadable."""
-        return state_files.read(self.note_file, Note) or ""
+    def load_annotations(self) -> Annotations:
+        """Return what people wrote about the run; empty if unreadable."""
+        return state_files.read(self.annotations_file, Annotations) or Annotations()
 
     def load_record(self) -> Record:
         """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""
@@ -225,7 +225,7 @@ class RunFolder:
             run=run,
             uid=next(iter(self.uids()), f"damaged-{found.st_ino if found else 0}"),
             created_at=found.st_mtime if found else 0.0,
-            note=self._note(),
+            **asdict(self.load_annotations()),
         )
         return TFCluster(
             metadata=metadata,

@@ -18,7 +18,7 @@ from dataclasses import replace as changed
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ...errors import MOST_PROBLEMS, InvalidRequest, Problem, one_line, with_few_problems
 from ...i18n import _
@@ -28,8 +28,11 @@ from ...lifecycle import messages
 from ...program import snapshots
 from ...spec import (
     API_VERSION,
+    DISPLAY_NAME_LENGTH,
     KIND,
+    MOST_TAGS,
     NOTE_LENGTH,
+    Annotations,
     Message,
     Metadata,
     Model,
@@ -57,8 +60,8 @@ msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
 """Mount path of log claims if the status names no folder."""
-NOTE = f"{GROUP}/note"
-"""Annotation with the note of a run."""
+NOTE, DISPLAY_NAME, TAGS = f"{GROUP}/note", f"{GROUP}/display-name", f"{GROUP}/tags"
+"""Annotations with the note, display name and tags of a run; commas separate tags."""
 WARNINGS = f"{GROUP}/warnings"
 """Annotation with the warnings of the launch as a JSON list: only the operator writes status."""
 INFERRED = f"{GROUP}/inferred"
@@ -100,7 +103,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             uid=str(head.get("uid", "")),
             created_at=epoch_seconds(head.get("creationTimestamp")) or 0.0,
             owner=str(head.get("namespace", "")),
-            note=one_line((head.get("annotations") or {}).get(NOTE, ""))[:NOTE_LENGTH],
+            **asdict(read_annotations(head)),
         ),
         spec=_ending(spec, head),
         status=replace(
@@ -111,6 +114,27 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             inferred=_with_unpinned(status.inferred or _inferred(head), spec),
         ),
     )
+
+
+def read_annotations(head: Mapping[str, Any]) -> Annotations:
+    """Return what people wrote about a run. kubectl may write it, too: invalid tags are skipped."""
+    texts: Mapping[str, str] = head.get("annotations") or {}
+    tags = (text.strip() for text in texts.get(TAGS, "").split(","))
+    return Annotations(
+        note=one_line(texts.get(NOTE, ""))[:NOTE_LENGTH],
+        display_name=one_line(texts.get(DISPLAY_NAME, ""))[:DISPLAY_NAME_LENGTH],
+        tags=tuple(dict.fromkeys(filter(names.is_tag, tags)))[:MOST_TAGS],
+    )
+
+
+def write_annotations(before: Annotations, now: Annotations) -> dict[str, str | None]:
+    """Return the changes as a merge patch of an object's annotations; None removes one."""
+    texts = {
+        NOTE: (before.note, now.note),
+        DISPLAY_NAME: (before.display_name, now.display_name),
+        TAGS: (",".join(before.tags), ",".join(now.tags)),
+    }
+    return {name: new or None for name, (old, new) in texts.items() if new != old}
 
 
 def read_status(thing: Mapping[str, Any]) -> Status:

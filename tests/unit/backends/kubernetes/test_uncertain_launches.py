@@ -4,10 +4,12 @@ one run, and every other case has a message.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.kube_server import KubeServer, Refusal
 from support.kubernetes_backend import NAMESPACE, backend, publish
 
@@ -28,7 +30,7 @@ from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.launch_checks.kubernetes import LaunchFacts
 from tfcluster_magic.quota.preflight import Limit
-from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Annotations, Mode, Replicas, ReplicaSet, Resources, Spec
 
 SPEC = Spec(mode=Mode.IN_GRAPH)
 RUNS = path("tfclusters", NAMESPACE)
@@ -56,21 +58,73 @@ def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
     return laptop.create(LaunchRequest(cluster=name, spec=SPEC)).metadata.name
 
 
-def test_a_note_is_an_annotation(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """A note is merged into the annotations of the object, where kubectl may write it as well."""
+def test_what_people_write_is_in_annotations(server: KubeServer, laptop: KubernetesBackend) -> None:
+    """Note, display name and tags are merged into the annotations of the object, where kubectl may
+    write them as well: what is none is left out, and stays until somebody changes it.
+    """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     before = server.api().get(where)
-    assert laptop.note("digits", "rate 0.1").metadata.note == "rate 0.1"
+    wish = Annotations("rate 0.1", "First try", ("baseline", "学习率"))
+    assert laptop.annotate("digits", lambda _now: wish).metadata.annotations == wish
     after = server.api().get(where)
-    assert after["metadata"]["annotations"].pop("tfcluster.dev/note") == "rate 0.1"
-    assert (after["metadata"]["annotations"], after["spec"]) == (
-        before["metadata"]["annotations"],
-        before["spec"],
-    )
-    server.api().merge(where, {"metadata": {"annotations": {"tfcluster.dev/note": "a\nb" * 500}}})
-    assert laptop.get("digits").metadata.note == ("a b" * 500)[:500]
-    assert laptop.note("digits", "").metadata.note == ""
-    assert "tfcluster.dev/note" not in server.api().get(where)["metadata"]["annotations"]
+    written = after["metadata"]["annotations"]
+    assert {name: written.pop(f"tfcluster.dev/{name}") for name in WRITTEN} == {
+        "note": "rate 0.1",
+        "display-name": "First try",
+        "tags": "baseline,学习率",
+    }
+    assert (written, after["spec"]) == (before["metadata"]["annotations"], before["spec"])
+
+    odd = {
+        "note": "a\nb" * 500,
+        "display-name": "\x1b[2Jx" * 99,
+        "tags": " b, a b,-x,,b," + "c" * 41,
+    }
+    told = {f"tfcluster.dev/{name}": text for name, text in odd.items()}
+    server.api().merge(where, {"metadata": {"annotations": told}})
+    read = Annotations(("a b" * 500)[:500], "x" * 99, ("b",))
+    assert laptop.get("digits").metadata.annotations == read
+    laptop.annotate("digits", lambda now: replace(now, tags=("b", "d")))
+    written = server.api().get(where)["metadata"]["annotations"]
+    assert written["tfcluster.dev/tags"] == "b,d"
+    assert written["tfcluster.dev/note"] == odd["note"]
+    assert laptop.annotate("digits", lambda _: Annotations()).metadata.annotations == Annotations()
+    assert not {f"tfcluster.dev/{name}" for name in WRITTEN} & written_names(server, where)
+
+
+WRITTEN = ("note", "display-name", "tags")
+
+
+def written_names(server: KubeServer, where: str) -> set[str]:
+    """The annotations of an object."""
+    return set(server.api().get(where)["metadata"]["annotations"])
+
+
+def test_a_tag_is_added_to_a_record_that_changes(
+    server: KubeServer, laptop: KubernetesBackend
+) -> None:
+    """Annotations are written over what there is by then: nothing of somebody else's is lost, and a
+    record that never comes to rest is refused in words.
+    """
+    where = path("tfclusters", NAMESPACE, launch(laptop))
+    tried = []
+
+    def add(now: Annotations) -> Annotations:
+        tried.append(now.tags)
+        if len(tried) < 3:  # somebody else adds a tag between reading and writing
+            told = {"tfcluster.dev/tags": ",".join((*now.tags, f"t{len(tried)}"))}
+            server.api().merge(where, {"metadata": {"annotations": told}})
+        return replace(now, tags=(*now.tags, "mine"))
+
+    assert laptop.annotate("digits", add).metadata.tags == ("t1", "t2", "mine")
+    assert tried == [(), ("t1",), ("t1", "t2")]
+
+    def never(now: Annotations) -> Annotations:
+        server.api().merge(where, {"metadata": {"annotations": {"x": str(time.monotonic_ns())}}})
+        return replace(now, tags=("other",))
+
+    with pytest.raises(Conflict):
+        laptop.annotate("digits", never)
 
 
 def posts(server: KubeServer) -> int:
