@@ -69,6 +69,13 @@ def language(wanted: str | None) -> Iterator[None]:
         _requested.reset(before)
 
 
+def choose(wanted: str | None) -> None:
+    """Speak this language from here on in this context, and in tasks that begin in it: for who
+    calls a request's handler and does not see its end.
+    """
+    _requested.set(wanted)
+
+
 def requested_language() -> str | None:
     """The language that `language` was given."""
     return _requested.get()

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
@@ -72,7 +73,30 @@ def python_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]
         place = str(path.relative_to(ROOT))
         for message in _called(place, path.read_text("utf-8")):
             yield place, message, None
+    yield from _template_messages()
     yield from _help_messages()
+
+
+def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
+    """What the hub's pages say, as their templates mark it."""
+    from jinja2 import Environment
+
+    sys.path.insert(0, str(ROOT))
+    from tfcluster_magic.hub.page_language import PageTexts, console_texts, script_texts
+
+    console = PACKAGE / "hub" / "console" / "pages"
+    for path in sorted([*console.glob("*.html"), *console.glob("*.js")]):
+        texts_of = console_texts if path.suffix == ".html" else script_texts
+        for message in texts_of(path.read_text("utf-8")):
+            yield str(path.relative_to(ROOT)), message, None
+    pages: Any = Environment(autoescape=True, extensions=[PageTexts])  # which adds to it
+    for path in sorted((PACKAGE / "hub" / "templates").glob("*.html")):
+        place = str(path.relative_to(ROOT))
+        for _line, _function, message in pages.extract_translations(path.read_text("utf-8")):
+            texts = message if isinstance(message, tuple) else (message,)
+            forms = tuple(text for text in texts if text is not None)  # of `_(name)` none
+            if forms:
+                yield place, forms[0] if len(forms) == 1 else forms, None
 
 
 def _called(place: str, source: str) -> list[str | tuple[str, ...]]:

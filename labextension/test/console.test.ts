@@ -10,6 +10,7 @@ import { expect, it } from 'vitest';
 const root = resolve(__dirname, '../..');
 const pages = join(root, 'tfcluster_magic/hub/console/pages');
 const files = readdirSync(pages).filter(name => /\.(js|css)$/.test(name));
+const styles = ['look.css', 'page.css'].map(name => `../../templates/${name}`);
 
 it('finds nothing wrong in the scripts of the admin console', async () => {
   const eslint = new ESLint({
@@ -26,8 +27,22 @@ it('finds nothing wrong in the scripts of the admin console', async () => {
   );
 });
 
-it.each(files)('finds %s written as prettier writes it', async name => {
-  const style = await resolveConfig(join(root, 'labextension/package.json'));
-  const text = readFileSync(join(pages, name), 'utf-8');
-  expect(await check(text, { ...style, filepath: name })).toBe(true);
+it('shows a phase with the icon and the colour of the home page', () => {
+  const of = (text: string): [string, string][] =>
+    [...text.matchAll(/['"]?(\w+)['"]?: ['"](fa-[a-z-]+)['"]/g)].map(
+      ([, phase, icon]): [string, string] => [phase, icon]
+    );
+  const hub = join(root, 'tfcluster_magic/hub/templates');
+  const icons = of(readFileSync(join(pages, 'console.js'), 'utf-8'));
+  expect(icons).toHaveLength(7);
+  expect(of(readFileSync(join(hub, 'clusters.html'), 'utf-8'))).toEqual(icons);
 });
+
+it.each([...files, ...styles])(
+  'finds %s written as prettier writes it',
+  async name => {
+    const style = await resolveConfig(join(root, 'labextension/package.json'));
+    const text = readFileSync(join(pages, name), 'utf-8');
+    expect(await check(text, { ...style, filepath: name })).toBe(true);
+  }
+);

@@ -112,6 +112,7 @@ def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
     both = console.ask("POST", "api/users/links", json=body)
     one = shell(hub, *words)
     more = shell(hub, *words, "fresh")
+    command = hub.accounts("invite", "joined")
 
     assert refused(alone, 409) and alone.json()["title"] == "HasPassword"
     assert "joined has a password, and keeps it" in alone.json()["detail"]
@@ -119,6 +120,7 @@ def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
     assert both.json()["links"].keys() == {"fresh"} and both.json()["leftAlone"] == ["joined"]
     assert one.returncode != 0 and "--reset" in one.stderr
     assert more.stdout.startswith("fresh http") and "joined has a password" in more.stderr
+    assert "joined has a password" in command and "--reset" in command
     assert joined.signed_in and hub.visitor("joined").signed_in
     noted = console.ask("GET", "api/audit?limit=200").json()["items"]
     told = [entry["what"] for entry in noted if entry["owner"] == "joined"]

@@ -67,7 +67,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     page.get_by_role("link", name="Clusters").click()
     row = page.get_by_role("row", name="digits-1")
     expect(row).to_contain_text("Running", timeout=90_000)
-    looked_at(page, shots)
+    looked_at(page, shots, row)
 
     page.get_by_label("Filter by owner").fill("dig")
     expect(page.get_by_role("row", name="other-1")).to_have_count(0)

@@ -83,10 +83,11 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     assert refused(hub.visitor().session.get(f"{console.url}api/hours", timeout=120), 401)
 
     sign_in_to(page, hub, "hours")
-    expect(page.get_by_role("row", name=OWNER)).to_be_visible(timeout=90_000)
+    first = page.get_by_role("row", name=OWNER)
+    expect(first).to_be_visible(timeout=90_000)
+    looked_at(page, shots, first)
     page.get_by_label("By").select_option("Cluster")
     expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
-    looked_at(page, shots)
     with page.expect_download() as download:
         page.get_by_role("link", name="Export as CSV").click()
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
@@ -158,7 +159,7 @@ def test_archives_are_listed_and_deleted_on_their_page(
     expect(row.get_by_role("link", name=file)).to_be_visible(timeout=90_000)
     page.get_by_label("Filter by user or file").fill(file)
     expect(page.locator("#count")).to_contain_text("1 of ")
-    looked_at(page, shots)
+    looked_at(page, shots, row)
     row.get_by_role("button", name=f"Delete {file}").click()
     accessible(page, "#ask-delete")
     page.get_by_role("button", name="Cancel").click()
@@ -195,7 +196,7 @@ def test_a_full_folder_is_seen_by_administrators_alone(
     full = page.get_by_role("row", name="log")
     expect(full).to_contain_text(f"{LARGEST}-1 5 MiB", timeout=90_000)
     expect(full).to_contain_text("4 MiB")
-    looked_at(page, shots)
+    looked_at(page, shots, full)
     page.get_by_label("Only from 80 % on (1)").check()
     expect(page.get_by_role("row", name="data")).to_have_count(0)
 

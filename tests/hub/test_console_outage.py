@@ -23,5 +23,7 @@ def test_a_console_that_does_not_come_up_keeps_no_hub_from_starting(tmp_path: Pa
         assert visitor.ask("GET", "hub/api/user").json()["name"] == "ada"
         assert "Cannot connect to external service admin at http://127.0.0.1:" in hub.tail(1000)
         assert visitor.get("services/admin/").status_code == 503
+        part = visitor.ask("GET", "hub/home/clusters", headers={"Accept-Language": "zh-CN"})
+        assert part.status_code == 200 and "现在无法读取您的集群" in part.text
     finally:
         hub.close()

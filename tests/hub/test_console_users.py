@@ -254,7 +254,9 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.get_by_label("Or its text").fill("name,group\numa,ml101\n..,ml101\n")
     page.get_by_label("Also people who would get no notebook").check()
     page.get_by_role("button", name="Try without changing anything").click()
-    expect(page.locator("#import-said")).to_contain_text("1 of 2 lines would be imported; 1 wrong")
+    expect(page.locator("#import-said")).to_contain_text(
+        "1 of 2 lines would be imported. Wrong: 1."
+    )
     page.screenshot(path=shots.with_name(f"{shots.name}-import.png"))
     accessible(page, "#ask-import")
     page.get_by_role("button", name="Import", exact=True).click()
@@ -300,7 +302,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.get_by_role("button", name="Set", exact=True).click()
     expect(row).to_contain_text("0 of 32")
     expect(row).to_contain_text(HTML)
-    looked_at(page, shots)
+    looked_at(page, shots, row)
     page.get_by_label("Filter by name").fill("no such user")
     expect(page.get_by_text("No user fits.")).to_be_visible()
 

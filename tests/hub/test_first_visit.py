@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 from support.hub.make_run import OWNER, PASSWORD, Hub
-from support.hub.pages import PATIENCE, accessible, fill_password
+from support.hub.pages import PATIENCE, accessible, fill_password, in_every_look
 from support.ui.page import LabPage
 from support.ui.workspace import EVENT_WRITER, TRAIN
 
@@ -56,8 +56,7 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     """Choose a password, run the example's kind of cells, use sidebar and TensorBoard, sign out."""
     page.goto(hub.link)
     expect(page.get_by_text(f"You will sign in as {OWNER}")).to_be_visible()
-    accessible(page)
-    page.screenshot(path=shots.with_name(f"{shots.name}-password.png"))
+    in_every_look(page, shots, "password")
     fill_password(page, PASSWORD)
 
     first = page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
@@ -113,14 +112,21 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
 
 
 @pytest.mark.usefixtures("signed_up")
-def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page) -> None:
+def test_a_wrong_password_is_told_and_the_right_one_goes_on(
+    hub: Hub, page: Page, shots: Path
+) -> None:
     """The name stays in its field; after the right password the notebook is there again."""
+    page.goto(f"{hub.url}/hub/nothing-here")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    in_every_look(page, shots, "404")
     page.goto(f"{hub.url}/")
-    accessible(page, "#login-main")
+    expect(page.get_by_text("Run make password in a shell of this machine")).to_be_visible()
+    in_every_look(page, shots, "sign-in")
     page.get_by_label("Username").fill(OWNER)
     page.locator("#password_input").fill("not this one")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("Invalid username or password")).to_be_visible()
+    accessible(page)
     expect(page.get_by_label("Username")).to_have_value(OWNER)
     page.locator("#password_input").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
@@ -128,23 +134,44 @@ def test_a_wrong_password_is_told_and_the_right_one_goes_on(hub: Hub, page: Page
 
 
 @pytest.mark.usefixtures("signed_up")
-def test_the_home_page_tells_how_the_notebook_is(hub: Hub, page: Page, shots: Path) -> None:
-    """Whether it runs, and that clusters go on without it; keys alone stop and start it."""
+def test_the_home_page_tells_how_notebook_and_clusters_are(
+    hub: Hub, page: Page, shots: Path
+) -> None:
+    """Clusters are there with the notebook and without, and their links lead into it; keys alone
+    stop and start it.
+    """
+    hub.launch("raise SystemExit('<b>no</b> data')\n", "broken", workers=1, restarts=0)
+    hub.launch("import time\nprint('up', flush=True)\ntime.sleep(3600)\n", "steps", workers=2)
     sign_in(page, f"{hub.url}/")
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
     page.goto(f"{hub.url}/hub/home")
-    state = page.locator("#notebook-state")
+    state, clusters = page.locator("#notebook-state"), page.locator("#clusters")
     expect(state).to_contain_text("It is running, and was used")
-    expect(page.get_by_text("clusters that run go on")).to_be_visible()
-    page.screenshot(path=shots.with_name(f"{shots.name}-runs.png"))
-    for theme in ("dark", "light"):
-        page.evaluate("theme => document.documentElement.dataset.bsTheme = theme", theme)
-        accessible(page)
+    row = clusters.get_by_role("listitem").filter(has_text="steps-")
+    expect(row).to_contain_text("Running", timeout=90_000)
+    expect(row).to_contain_text("2 workers")
+    ended = clusters.locator("summary")
+    expect(ended).to_contain_text("ended cluster", timeout=90_000)
+    broken = clusters.get_by_role("listitem").filter(has_text="broken-1")
+    expect(broken).to_be_hidden()
+    ended.press("Enter")
+    expect(broken).to_contain_text("Failed")
+    page.screenshot(path=shots.with_name(f"{shots.name}-ended.png"), full_page=True)
+    accessible(page)
+    in_every_look(page, shots, "runs", row)
+    assert not re.search(r"token['\"=: ]+[0-9a-f]{32}", page.content()), "a credential"
+
     page.get_by_role("button", name="Stop it").press("Enter")
     expect(state).to_contain_text("It is not running", timeout=PATIENCE)
+    expect(row).to_contain_text("Running")
+    expect(clusters).to_contain_text("These links start the notebook first.")
     accessible(page)
+    row.get_by_role("link", name="steps-").press("Enter")
+    expect(page.get_by_role("heading", name="The notebook is not running")).to_be_visible()
+    in_every_look(page, shots, "not-running")
     page.get_by_role("link", name="Start it").press("Enter")
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
+    hub.manager.stop("steps", "seen")
 
 
 @pytest.mark.usefixtures("signed_up")
@@ -169,9 +196,13 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
     expect(page.get_by_text("Ask an administrator of this hub")).to_be_visible()
-    accessible(page)
+    in_every_look(page, shots, "403")
     page.get_by_role("link", name="home page").click()
     expect(page.locator("#notebook-state")).to_contain_text("It is not running")
+    expect(page.get_by_text("You have no clusters yet.")).to_be_visible()
+    in_every_look(page, shots, "empty", page.locator("#clusters code"))
+    page.goto(f"{hub.url}/hub/token")
+    in_every_look(page, shots, "token")
     page.goto(f"{hub.url}/hub/accounts")
     expect(page.get_by_text("This page is for administrators of the hub.")).to_be_visible()
     page.get_by_role("button", name="Logout").click()

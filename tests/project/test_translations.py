@@ -144,12 +144,12 @@ def _texts(message: Message) -> list[str]:
 
 
 def _placeholders(text: str) -> list[str]:
-    """`{name!r:fmt}` of Python's messages, `%1` of the page's."""
+    """`{name!r:fmt}` of Python's messages, `%1` of the page's, `%(name)s` of the hub's."""
     try:
         named = [f"{n}!{c}:{f}" for _, n, f, c in string.Formatter().parse(text) if n is not None]
     except ValueError:
         named = ["no format"]
-    return sorted({*named, *re.findall(r"%\d", text)})
+    return sorted({*named, *re.findall(r"%\d|%\(\w+\)s", text)})
 
 
 def _bare_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -25,6 +25,7 @@ from tornado.httputil import (
 )
 
 from ..web import MOST_BYTES
+from .page_language import choose_language
 from .shared_settings import CONSOLE, Network, trusted_networks
 
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
@@ -50,6 +51,7 @@ class Proxy(ConfigurableHTTPProxy):
             ForwardedServer,
             route=secret_segment(self.auth_token),
             believed=trusted_networks(os.environ),
+            speaks=True,
             # The hub reads a body before it knows who sends it: Tornado would keep 100 MB of each.
             max_body_size=MOST_BYTES,
         )
@@ -100,24 +102,30 @@ def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> st
 class ForwardedServer(HTTPServer):
     """Tornado's server, which knows our proxy by its path.
 
-    `initialize` takes two arguments beside Tornado's: `route`, the proxy's segment, and `believed`,
-    see `client_address`. It turns off what Tornado believes of every client.
+    `initialize` takes three arguments beside Tornado's: `route`, the proxy's segment, `believed`,
+    see `client_address`, and `speaks`: whether each request is answered in its language. It turns
+    off what Tornado believes of every client.
     """
 
     def initialize(  # type: ignore[override]
-        self, *args: Any, route: str, believed: Sequence[Network], **words: Any
+        self,
+        *args: Any,
+        route: str,
+        believed: Sequence[Network],
+        speaks: bool = False,
+        **words: Any,
     ) -> None:
         """Set what tells our proxy, and pass the rest to Tornado."""
         words.update(xheaders=False, trusted_downstream=None)
         super().initialize(*args, **words)
-        self._route, self._believed = f"/{route}", believed
+        self._route, self._believed, self._speaks = f"/{route}", believed, speaks
 
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
     ) -> HTTPMessageDelegate:
         """Wrap the handler of a request, so that its headers are read here first."""
         delegate = super().start_request(server_conn, request_conn)
-        return _Request(delegate, request_conn, self._route, self._believed)
+        return _Request(delegate, request_conn, self._route, self._believed, self._speaks)
 
 
 class _Request(HTTPMessageDelegate):
@@ -129,8 +137,10 @@ class _Request(HTTPMessageDelegate):
         connection: HTTPConnection,
         route: str,
         believed: Sequence[Network],
+        speaks: bool,
     ) -> None:
         self._delegate, self._route, self._believed = delegate, route, believed
+        self._speaks = speaks
         self._context = cast(Any, connection).context
 
     def headers_received(
@@ -152,6 +162,8 @@ class _Request(HTTPMessageDelegate):
             _remove(headers, ONLY_FROM_PROXY)
         _remove(headers, NEVER_BELIEVED)
         self._context.remote_ip, self._context.protocol = address, protocol
+        if self._speaks:
+            choose_language(headers)
         return self._delegate.headers_received(line, headers)
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:

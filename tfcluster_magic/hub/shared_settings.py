@@ -61,6 +61,8 @@ def configure(c: Config, *, state: Path) -> None:
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
     c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
     c.JupyterHub.template_paths = [str(PAGES)]
+    texts = "tfcluster_magic.hub.page_language.PageTexts"
+    c.JupyterHub.jinja_environment_options = {"extensions": [texts]}
     c.JupyterHub.logo_file = str(HERE / "logo.svg")
     c.JupyterHub.allow_named_servers = False
     c.JupyterHub.authenticate_prometheus = True

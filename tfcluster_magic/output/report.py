@@ -54,7 +54,7 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
     option's word.
     """
     counts = cluster.spec.replicas.counts
-    parts = [_tasks(t, n) for t, n in counts.items()]
+    parts = [task_count(t, n) for t, n in counts.items()]
     return f"{mode or cluster.spec.mode.value} · {', '.join(parts)}"
 
 
@@ -63,7 +63,7 @@ def mode_words(mode: Mode) -> str:
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
 
 
-def _tasks(task_type: TaskType, count: int) -> str:
+def task_count(task_type: TaskType, count: int) -> str:
     """Return `2 workers`, `1 ps`."""
     text = {
         TaskType.CHIEF: ngettext("{count} chief", "{count} chiefs", count),

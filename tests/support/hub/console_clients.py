@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page, expect
 
 from .make_run import OWNER, PASSWORD, Hub, Visitor
 
@@ -73,9 +73,17 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def looked_at(page: Page, shots: Path) -> None:
-    """Take pictures of a page in both themes, and check that each is accessible."""
-    from .pages import accessible  # benchmarks use this module without axe
+def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
+    """Take pictures of a page in both themes, and check that each is accessible.
+
+    With `ready`, which is visible whenever the page has loaded, also in Chinese.
+    """
+    from .pages import accessible, in_every_look  # benchmarks use this module without axe
+
+    if ready is not None:
+        in_every_look(page, shots, "all", ready)
+        expect(ready).to_be_visible()
+        return
 
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]

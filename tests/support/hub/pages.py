@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page, expect
 
 PATIENCE = 180_000
 """Milliseconds for a first notebook on a busy machine."""
@@ -17,6 +19,29 @@ def accessible(page: Page, part: str = "body") -> None:
     # JupyterHub's own pages have their own headings and landmarks.
     serious = [v for v in serious if not v.startswith(("region", "landmark", "page-has-heading"))]
     assert not serious, "\n".join(serious)
+
+
+def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = None) -> None:
+    """Load a page in light, dark and Chinese, and take pictures; each is accessible."""
+    browser = page.context.new_cdp_session(page)  # the context's own language is for good
+    agent = page.evaluate("navigator.userAgent")
+    for look, theme, language in (
+        ("dark", "dark", "en-US"),
+        ("zh-dark", "dark", "zh-CN"),
+        ("zh", "light", "zh-CN"),
+        ("light", "light", "en-US"),
+    ):
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+        browser.send(
+            "Emulation.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": language}
+        )
+        page.reload()
+        expect(page.locator("html")).to_have_attribute("lang", language.removesuffix("-US"))
+        if ready is not None:
+            expect(ready).to_be_visible()
+        page.screenshot(path=shots.with_name(f"{shots.name}-{name}-{look}.png"), full_page=True)
+        accessible(page)
+    browser.detach()
 
 
 def fill_password(page: Page, password: str) -> None:

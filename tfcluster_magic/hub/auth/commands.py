@@ -62,21 +62,27 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 @click.option(
     "--without-notebook", is_flag=True, help="Invite also someone who would get no notebook."
 )
+@click.option("--reset", "replace", is_flag=True, help="Replace the password of the account.")
 @click.pass_obj
-def invite(place: tuple[Path, str | None], name: str, admin: bool, without_notebook: bool) -> None:
+def invite(
+    place: tuple[Path, str | None], name: str, admin: bool, without_notebook: bool, replace: bool
+) -> None:
     """Print a link that makes the account NAME, and sets its password.
 
-    For an account that has a password this is a reset.
+    An account that has a password keeps it, and gets no link, unless you add --reset.
     """
     known = normalized_name(name)
-    asked = not _on_this_machine() or without_notebook or known in _store(place).read()
+    there = _store(place).read().get(known)
+    asked = not _on_this_machine() or without_notebook or there is not None
     if not asked and (why := why_no_notebook(known, owner())):
         text = _(
             "{name} would get no notebook. {why} To invite them all the same: "
             "`accounts invite {name} --without-notebook`"
         )
         raise Conflict(text.format(name=known, why=why))
-    _link(place, name, admin=admin)
+    if there is not None and there.password and not replace:
+        raise _has_password(known)
+    _link(place, name, admin=admin, reset=replace)
 
 
 @accounts.command("reset")
@@ -186,12 +192,20 @@ def hub_address(folder: Path, url: str | None) -> str:
     return named if urlsplit(named).path.strip("/") else f"{named.rstrip('/')}{path}"
 
 
-def _link(place: tuple[Path, str | None], name: str, *, admin: bool = False) -> None:
-    """Print a link once what it replaces is ended, or sure to end before the hub answers again."""
+def _link(
+    place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
+) -> None:
+    """Print a link once what it replaces is ended, or sure to end before the hub answers again.
+
+    Raises:
+        Conflict: without `reset`, the account has a password.
+    """
     store, known = _store(place), normalized_name(name)
     what = "new link" if known in store.read() else "invite"
     with _noted(place, what, known, "administrator" if admin else ""):
-        code = store.invite(name, admin=admin)
+        code = store.invite_all([name], admin=admin, reset=reset).get(name)
+        if code is None:  # a password was set a moment ago
+            raise _has_password(known)
     if not _done(place, lambda: known in store.resets()):
         text = _(
             "The hub has not yet ended the sessions and tokens of {name} and keeps trying; its log "
@@ -246,6 +260,11 @@ def _written(file: Path) -> str:
         return file.read_text().strip()
     except OSError:
         return ""
+
+
+def _has_password(name: str) -> Conflict:
+    text = _("{name} has a password, and keeps it. To replace it: `accounts invite {name} --reset`")
+    return Conflict(text.format(name=name))
 
 
 def _unknown(name: str) -> NotFound:

@@ -74,6 +74,11 @@ class SignInPage(LoginHandler):
             arguments.setdefault("username", [b""])
         await super().post()
 
+    def set_login_cookie(self, user: Any) -> None:
+        """Begin a session, unless the password was replaced while it was checked."""
+        self.authenticator.confirm(self)
+        super().set_login_cookie(user)
+
 
 class SetPassword(_Page):
     """Where a link leads: sets the password of its account, and signs in."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,7 @@ class SignInLimits:
         Raises:
             TooManyTries: the try has to wait, even with the right password.
         """
+        address = network(address)
         if browser is not None and not self._known.wait(browser):
             self._known.begin(browser)
             return HashQueue.KNOWN, SignInAttempt(forget=((self._known, browser),))
@@ -152,6 +154,17 @@ class SignInLimits:
         return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
             ((self._pair, pair),), forgive
         )
+
+
+def network(address: str) -> str:
+    """Return what counts as one address: of IPv6 its /64, which is given to each customer."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # a Unix socket has none
+        return address
+    if isinstance(found, IPv6Address):
+        return str(IPv6Network((found, 64), strict=False))
+    return address
 
 
 class SignInAttempt:
@@ -269,7 +282,17 @@ class AccountsAuthenticator(Authenticator):
         if right:
             tried.right()
             self.know(handler, name, stored)
+            handler.signed_in_with = name, stored
         return stored if right else None
+
+    def confirm(self, handler: Any) -> None:
+        """Raise HTTPError 403 if the password of `check` was replaced since; waits for nothing.
+
+        What is replaced later ends the session that begins now.
+        """
+        name, stored = getattr(handler, "signed_in_with", ("", None))
+        if name and self._stored(name) != stored:
+            raise refused(403, _("You are signed out: the password of this account was reset."))
 
     def administers(self, db: Any, name: str) -> bool:
         """Return whether the hub says that this account is an administrator's."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from ...errors import TFClusterError
-from ...i18n import ngettext
+from ...i18n import language, ngettext
 from ...spec import Model
 from .sites.base import RUNS_KEPT, Site, SiteRuns, SiteStorage
 
@@ -106,7 +106,8 @@ class CachedReading(Generic[T]):
 
     async def _again(self) -> None:
         begun = time.monotonic()
-        found = await self._read()
+        with language(None):  # whoever asks first; others are told, too
+            found = await self._read()
         self._took = time.monotonic() - begun
         if begun < self._changed_at:
             return  # what it shows was so before

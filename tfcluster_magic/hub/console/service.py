@@ -9,6 +9,8 @@ another one, without an address.
 from __future__ import annotations
 
 import atexit
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -24,7 +26,7 @@ from traitlets.config import Config
 from traitlets.log import get_logger
 
 from ... import state_files
-from ...i18n import _
+from ...i18n import _, mark
 from ..shared_settings import CONSOLE, DATABASE, base_url, subdomain_host
 
 PROCESS = "admin-process"
@@ -39,18 +41,20 @@ KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 """Beginnings of what of the hub's environment says where the owner's runs are."""
 LOOPBACK = "127.0.0.1"
 PAGES = (
-    ("Clusters", ""),
-    ("Users", "users"),
-    ("Archives", "archives"),
-    ("Hours", "hours"),
-    ("Storage", "storage"),
-    ("Audit", "audit"),
+    (mark("Clusters"), ""),
+    (mark("Users"), "users"),
+    (mark("Archives"), "archives"),
+    (mark("Hours"), "hours"),
+    (mark("Storage"), "storage"),
+    (mark("Audit"), "audit"),
 )
 """Title and path of each page, in the order of the navigation, which the hub's own pages have, too.
 """
 SHELL = "shell"
 """The service as which `tfcluster admin` asks, where whoever runs the hub types it."""
 SHELL_TOKEN_FILE = "shell_token"  # noqa: S105
+KEY = "X-TFCluster-Hub-Key"
+"""The header in which the hub shows `home_key`."""
 ACCESS = f"access:services!service={CONSOLE}"
 
 
@@ -93,6 +97,21 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
     role = {"name": "tfcluster-console", "services": [CONSOLE], "scopes": list(SCOPES)}
     c.JupyterHub.load_roles.append(role)
     c.JupyterHub.template_vars.update({"console": f"services/{CONSOLE}/", "console_pages": PAGES})
+    asking = {"console": f"{url}{service_prefix(base_url())}", "key": home_key(token)}
+    page = "tfcluster_magic.hub.console.home.ClustersOfUser"
+    c.JupyterHub.extra_handlers.append((r"/home/clusters", page, asking))
+
+
+def service_prefix(base: str) -> str:
+    """The path of the console below the hub's `base`."""
+    return f"{url_path_join(base, 'services', CONSOLE)}/"
+
+
+def home_key(token: str) -> str:
+    """Return by what the console knows the hub when it asks for a user's clusters; `token` is the
+    console's own, which both have.
+    """
+    return hmac.new(token.encode(), b"clusters of the home page", hashlib.sha256).hexdigest()
 
 
 def run_as_service(environ: MutableMapping[str, str]) -> None:
@@ -102,7 +121,7 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
         del environ[name]  # of the process as a service of its own
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
-    environ["JUPYTERHUB_SERVICE_PREFIX"] = url_path_join(base, "services", CONSOLE) + "/"
+    environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)
     if host := subdomain_host(environ):  # the console is at the hub's own host
         environ["JUPYTERHUB_HOST"] = host
         callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")

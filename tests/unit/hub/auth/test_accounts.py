@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.project import ROOT
@@ -27,7 +28,9 @@ from tfcluster_magic.hub.auth.accounts import (
     allowed_name,
 )
 from tfcluster_magic.hub.auth.commands import URL, hub_address, state_of
+from tfcluster_magic.hub.auth.pages import SignInPage
 from tfcluster_magic.hub.auth.password_authenticator import (
+    AccountsAuthenticator,
     HashQueue,
     SignInLimits,
     Throttle,
@@ -327,6 +330,18 @@ def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
     assert tries.begin("ada", "10.0.0.2", None)[0] is HashQueue.NEW
 
 
+def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None:
+    """A customer's 2^64 addresses give no more tries than one; another network has its own."""
+    for number in range(3):
+        tries.begin("ada", f"2001:db8:0:1::{number}", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "2001:db8:0:1:ffff:ffff:ffff:ffff", None)
+    assert tries.begin("ada", "2001:db8:0:2::1", None)[0] is HashQueue.NEW
+    for number in range(7):
+        tries.begin(f"made-up-{number}", f"2001:db8:0:3::{number}", None)
+    assert tries.begin("bob", "2001:db8:0:3::99", None)[0] is HashQueue.NOISY
+
+
 def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
     """Guesses at an account block their address at once, and all new browsers soon; a browser in
     which it has signed in before has a count of its own, and nothing more.
@@ -386,6 +401,41 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
     gone = _accounts(tmp_path, "remove", "bob")
     assert gone.returncode == 1 and "there is no account 'bob'" in gone.stderr
     assert "Traceback" not in gone.stderr
+
+
+def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None:
+    """It is refused as on the page, and says what replaces it; then the link is a reset."""
+    store = AccountStore(tmp_path / "accounts.json")
+    store.redeem(store.invite("ada"), STORED)
+
+    kept = _accounts(tmp_path, "invite", "Ada", "--admin")
+
+    assert kept.returncode == 1 and kept.stdout == ""
+    assert "ada has a password, and keeps it" in kept.stderr
+    assert "`accounts invite ada --reset`" in kept.stderr
+    assert store.password("ada") == STORED and state_of(store.read()["ada"]).link_until is None
+
+    reset = _accounts(tmp_path, "invite", "ada", "--reset")
+
+    assert "/hub/set-password?code=" in reset.stdout and store.password("ada") is None
+    again = _accounts(tmp_path, "invite", "ada")
+    assert "/hub/set-password?code=" in again.stdout, "a link that waits is no password"
+
+
+def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path: Path) -> None:
+    """Also of somebody who has never signed in, of whom the hub has no session to compare."""
+    authenticator = AccountsAuthenticator(path=str(tmp_path / "accounts.json"))
+    store = authenticator.store
+    store.redeem(store.invite("ada"), STORED)
+    page = SimpleNamespace(authenticator=authenticator, signed_in_with=("ada", STORED))
+    authenticator.confirm(page)
+    authenticator.confirm(SimpleNamespace())  # of a page on which nobody typed a password
+
+    store.invite("ada")
+
+    with pytest.raises(HTTPError) as refused:
+        SignInPage.set_login_cookie(page, None)  # type: ignore[arg-type]
+    assert refused.value.status_code == 403
 
 
 def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 /* Data of users at term's end: packed one after the other, and what became of each. */
 
-import { ask, at, bytes, make, prefix } from './shared.js';
+import { ask, at, bytes, make, prefix, t } from './shared.js';
 
 let names = [];
 let done = () => {};
@@ -24,11 +24,14 @@ function line(archive) {
   }
   const made = make('li', `${archive.user}: `);
   const href = `${prefix}api/archives/${encodeURIComponent(archive.file)}`;
-  const text = `${archive.file} (${archive.files} files, ${bytes(archive.size)})`;
+  const text = t('{file} ({files} files, {size})', {
+    ...archive,
+    size: bytes(archive.size)
+  });
   made.append(make('a', text, { href, download: '' }));
   if (archive.missed) {
     made.append(
-      ` ${archive.missed} could not be packed; its MANIFEST.json names them.`
+      ` ${t('{missed} could not be packed: see MANIFEST.json', archive)}.`
     );
   }
   if (archive.detail) {
@@ -51,7 +54,7 @@ async function archive(event) {
   event.preventDefault();
   const reason = at('archive-reason').value.trim();
   if (!reason) {
-    at('archive-said').textContent = 'Say why: the users read it.';
+    at('archive-said').textContent = t('Say why: the users read it.');
     at('archive-reason').focus();
     return;
   }
@@ -69,7 +72,7 @@ async function archive(event) {
       wrong.push(`${user}: ${error.message}`);
     }
   }
-  at('archive-said').textContent = wrong.join('; ') || 'All is done.';
+  at('archive-said').textContent = wrong.join('; ') || t('All is done.');
   done();
 }
 

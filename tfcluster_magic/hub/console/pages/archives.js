@@ -1,7 +1,7 @@
 /* All archives, asked for again every five seconds while the page is seen, and their end. */
 
 import { drawRows, poll } from './table.js';
-import { ask, at, bytes, make, prefix } from './shared.js';
+import { ask, at, bytes, make, prefix, t } from './shared.js';
 
 let items = [];
 let chosen = '';
@@ -13,7 +13,7 @@ function about(archive) {
     made.append(make('a', archive.file, { href, download: '' }));
     const more = [
       archive.missed
-        ? `${archive.missed} could not be packed: see MANIFEST.json`
+        ? t('{missed} could not be packed: see MANIFEST.json', archive)
         : '',
       archive.detail
     ].filter(Boolean);
@@ -29,10 +29,10 @@ function drawRow(archive) {
   const line = make('tr');
   const last = make('td');
   if (archive.state === 'done') {
-    const button = make('button', 'Delete…', {
+    const button = make('button', t('Delete…'), {
       type: 'button',
       class: 'btn btn-sm btn-secondary',
-      'aria-label': `Delete ${archive.file}`
+      'aria-label': t('Delete {file}', archive)
     });
     button.addEventListener('click', () => {
       chosen = archive.file;
@@ -59,8 +59,11 @@ function draw() {
     `${one.user}\n${one.file}`.toLowerCase().includes(text)
   );
   const size = fits.reduce((sum, one) => sum + one.size, 0);
-  at('count').textContent =
-    `${fits.length} of ${items.length}, ${bytes(size)} in total`;
+  at('count').textContent = t('{count} of {all}, {size} in total', {
+    count: fits.length,
+    all: items.length,
+    size: bytes(size)
+  });
   at('empty').hidden = items.length > 0;
   drawRows(fits.map(drawRow));
 }

@@ -1,6 +1,6 @@
 /* The heads of a table that sort it, and its pages. */
 
-import { at, make } from './shared.js';
+import { at, make, named, t } from './shared.js';
 
 /** Heads of `columns` ([key, text] each) after those that are there; `view.sort` says the order. */
 export function drawColumns(columns, view, change) {
@@ -54,7 +54,7 @@ export function drawChips(place, counts, chosen, change) {
   }
   for (const chip of place.children) {
     const { word } = chip.dataset;
-    chip.textContent = `${word} ${counts[word]}`;
+    chip.textContent = `${named(word)} ${counts[word]}`;
     chip.setAttribute('aria-pressed', String(chosen.has(word)));
     chip.classList.toggle('active', chosen.has(word));
   }
@@ -63,13 +63,16 @@ export function drawChips(place, counts, chosen, change) {
 /** Which rows these are, and the buttons to the others. */
 export function drawPlace(shown, offset, limit) {
   const last = Math.min(offset + limit, shown.total);
-  at('count').textContent = shown.total
-    ? `${offset + 1}–${last} of ${shown.total}` +
-      (shown.total < shown.all ? ` that fit, of ${shown.all}` : '')
-    : '';
-  at('empty').hidden = shown.total > 0;
+  const { total, all } = shown;
+  const place = { first: offset + 1, last, total, all };
+  const text =
+    total < all
+      ? t('{first}–{last} of {total} that fit, of {all}', place)
+      : t('{first}–{last} of {total}', place);
+  at('count').textContent = total ? text : '';
+  at('empty').hidden = total > 0;
   at('back').disabled = offset === 0;
-  at('forth').disabled = last >= shown.total;
+  at('forth').disabled = last >= total;
   at('missed').hidden = shown.missed.length === 0;
   at('missed').replaceChildren(
     ...shown.missed.map(({ owner, detail }) =>

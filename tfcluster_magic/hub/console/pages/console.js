@@ -4,19 +4,19 @@ import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import './leaks.js';
 import { openLog } from './tasklog.js';
-import { age, ask, at, make, memory, tasksOf } from './shared.js';
+import { age, ask, at, make, memory, named, t, tasksOf } from './shared.js';
 
 const COLUMNS = [
-  ['owner', 'Owner'],
-  ['name', 'Cluster'],
-  ['phase', 'Phase'],
-  ['reason', 'Reason'],
-  ['age', 'Age'],
-  ['tasks', 'Tasks'],
-  ['cpu', 'CPU'],
-  ['memory', 'Memory'],
-  ['gpu', 'GPU'],
-  ['node', 'Node']
+  ['owner', t('Owner')],
+  ['name', t('Cluster')],
+  ['phase', t('Phase')],
+  ['reason', t('Reason')],
+  ['age', t('Age')],
+  ['tasks', t('Tasks')],
+  ['cpu', t('CPU')],
+  ['memory', t('Memory')],
+  ['gpu', t('GPU')],
+  ['node', t('Node')]
 ];
 
 const view = {
@@ -36,7 +36,7 @@ function drawRow(row) {
   const box = make('input', '', {
     type: 'checkbox',
     class: 'form-check-input',
-    'aria-label': `Choose ${row.name} of ${row.owner}`
+    'aria-label': t('Choose {name} of {owner}', row)
   });
   box.disabled = !row.active;
   box.checked = chosen.has(row.uid);
@@ -55,8 +55,8 @@ function drawRow(row) {
   const log = make('button', row.name, {
     type: 'button',
     class: 'btn btn-link btn-sm p-0',
-    'aria-label': `${row.name} of ${row.owner}: last lines`,
-    title: 'Last lines of a task'
+    'aria-label': t('{name} of {owner}: last lines', row),
+    title: t('Last lines of a task')
   });
   log.addEventListener('click', () => openLog(row));
   name.append(log);
@@ -95,7 +95,7 @@ function phaseOf(phase) {
   const chip = make('span', '', { class: `phase phase-${phase}` });
   chip.append(
     make('i', '', { class: `fa ${ICONS[phase] ?? ''}`, 'aria-hidden': 'true' }),
-    ` ${phase}`
+    ` ${named(phase)}`
   );
   cell.append(chip);
   return cell;
@@ -111,7 +111,9 @@ function choose(row, yes) {
 
 function drawChoice() {
   at('stop').disabled = chosen.size === 0;
-  at('stop').textContent = chosen.size ? `Stop ${chosen.size}…` : 'Stop…';
+  at('stop').textContent = chosen.size
+    ? t('Stop {count}…', { count: chosen.size })
+    : t('Stop…');
   const can = shown.items.filter(row => row.active);
   at('every').checked = can.length > 0 && can.every(row => chosen.has(row.uid));
 }
@@ -132,9 +134,11 @@ function draw() {
   drawPlace(shown, view.offset, LIMIT);
   at('empty').textContent = shown.all
     ? view.ended || view.text || view.phases.size
-      ? 'No cluster fits. Empty the filter, or choose other phases.'
-      : 'No cluster is active. Show ended ones to see the others.'
-    : 'There are no clusters yet. A user starts one in a notebook: %tfcluster launch train.py';
+      ? t('No cluster fits. Empty the filter, or choose other phases.')
+      : t('No cluster is active. Show ended ones to see the others.')
+    : t(
+        'There are no clusters yet. A user starts one in a notebook: `%tfcluster launch train.py`'
+      );
 }
 
 const { look, change } = follow({
@@ -161,7 +165,10 @@ const { look, change } = follow({
 function openStop() {
   at('chosen').replaceChildren(
     ...[...chosen.values()].map(row =>
-      make('li', `${row.name} of ${row.owner} (${row.phase})`)
+      make(
+        'li',
+        t('{name} of {owner} ({phase})', { ...row, phase: named(row.phase) })
+      )
     )
   );
   at('stop-said').textContent = '';
@@ -174,7 +181,7 @@ async function stop(event) {
   event.preventDefault();
   const reason = at('reason').value.trim();
   if (!reason) {
-    at('stop-said').textContent = 'Say why: the owner reads it.';
+    at('stop-said').textContent = t('Say why: the owner reads it.');
     at('reason').focus();
     return;
   }
@@ -194,7 +201,7 @@ async function stop(event) {
     change(view.offset);
     if (failed.length) {
       at('stop-said').textContent = failed
-        .map(({ owner, name, detail }) => `${name} of ${owner}: ${detail}`)
+        .map(result => t('{name} of {owner}: {detail}', result))
         .join('; ');
     } else {
       at('ask-stop').close();

@@ -1,6 +1,6 @@
 /* CPU- and GPU-hours of a window. */
 
-import { ask, at, make, prefix, tell } from './shared.js';
+import { ask, at, make, prefix, t, tell } from './shared.js';
 
 const figure = hours =>
   hours > 0 && hours < 0.01
@@ -9,8 +9,11 @@ const figure = hours =>
 
 const used = row =>
   row.used === null
-    ? 'not measured'
-    : `${figure(row.used)} of ${figure(row.measured)}`;
+    ? t('not measured')
+    : t('{part} of {whole}', {
+        part: figure(row.used),
+        whole: figure(row.measured)
+      });
 
 function line(row, key) {
   const made = make('tr');
@@ -41,14 +44,14 @@ async function show() {
   at('csv').href = `${prefix}api/hours.csv?${words}`;
   at('key').textContent = at('by').selectedOptions[0].textContent;
   at('rows').replaceChildren(
-    ...told.items.map(row => line(row, row.key || '(others)'))
+    ...told.items.map(row => line(row, row.key || t('(others)')))
   );
-  at('total').replaceChildren(line(told.total, 'In all'));
+  at('total').replaceChildren(line(told.total, t('In total')));
   at('from').value = told.from;
   at('to').value = told.to;
   at('count').textContent = told.items.length
     ? ''
-    : 'Nothing was reserved in these days.';
+    : t('Nothing was reserved in these days.');
   at('missed').hidden = told.missed.length === 0;
   at('missed').replaceChildren(
     ...told.missed.map(one => make('li', `${one.owner} ${one.detail}`.trim()))

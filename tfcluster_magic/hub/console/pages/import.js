@@ -1,12 +1,15 @@
 /* A class comes to the hub: tried first, done then; links of new accounts are shown this once. */
 
-import { ask, at, copy, make } from './shared.js';
+import { ask, at, copy, make, t } from './shared.js';
 
 /** Milliseconds between two looks how far an import is. */
 const EVERY = 500;
 
 const MOST_BYTES = Number(document.body.dataset.mostBytes);
-const TOO_LARGE = `The class is too large: at most ${MOST_BYTES / 2 ** 20} MiB are taken. Nothing was uploaded. Import it in parts.`;
+const TOO_LARGE = t(
+  'The class is too large: at most {most} MiB are taken. Nothing was uploaded. Import it in parts.',
+  { most: MOST_BYTES / 2 ** 20 }
+);
 
 const given = dryRun => ({
   csv: at('csv').value,
@@ -27,11 +30,14 @@ export function openImport(then) {
 }
 
 function line(told) {
-  const where = `Line ${told.line}, ${told.name}: `;
+  const where = t('Line {line}, {name}: ', told);
   if (!told.ok) {
     return make('li', where + told.detail, { class: 'wrong' });
   }
-  const made = make('li', where + (told.steps.join(', ') || 'nothing to do'));
+  const made = make(
+    'li',
+    where + (told.steps.join(', ') || t('nothing to do'))
+  );
   if (told.link) {
     made.append(' ', make('code', told.link), ' ', copyButton(told));
   }
@@ -39,10 +45,10 @@ function line(told) {
 }
 
 function copyButton({ name, link }) {
-  const button = make('button', 'Copy', {
+  const button = make('button', t('Copy'), {
     type: 'button',
     class: 'btn btn-sm btn-secondary',
-    'aria-label': `Copy the link of ${name}`
+    'aria-label': t('Copy the link of {name}', { name })
   });
   button.addEventListener('click', () => copy(link, button));
   return button;
@@ -73,7 +79,10 @@ function tellProgress() {
     }
     if (found?.told.total) {
       const { done: ready, total } = found.told;
-      at('import-said').textContent = `${ready} of ${total} are imported…`;
+      at('import-said').textContent = t('{ready} of {total} are imported…', {
+        ready,
+        total
+      });
     }
     timer = setTimeout(look, EVERY);
   }
@@ -91,7 +100,7 @@ async function send(dryRun) {
     return;
   }
   at('dry').disabled = at('import-now').disabled = true;
-  at('import-said').textContent = 'One moment…';
+  at('import-said').textContent = t('One moment…');
   at('lines').replaceChildren();
   const end = dryRun ? () => {} : tellProgress();
   try {
@@ -99,10 +108,12 @@ async function send(dryRun) {
       method: 'POST',
       body: given(dryRun)
     }).finally(end);
-    const changed = `${told.changed} of ${told.lines.length} lines`;
-    const what = dryRun ? 'would be imported' : 'were imported';
-    const wrong = told.wrong ? `; ${told.wrong} wrong` : '';
-    at('import-said').textContent = `${changed} ${what}${wrong}.`;
+    const counts = { ...told, all: told.lines.length };
+    const said = dryRun
+      ? t('{changed} of {all} lines would be imported.', counts)
+      : t('{changed} of {all} lines were imported.', counts);
+    const wrong = told.wrong ? ` ${t('Wrong: {wrong}.', counts)}` : '';
+    at('import-said').textContent = said + wrong;
     at('lines').replaceChildren(...told.lines.map(line));
     at('import-now').disabled = !dryRun || told.changed === 0;
     if (!dryRun) {

@@ -1,12 +1,13 @@
 /* A link that sets a password: for somebody new, or in place of a password. It is shown this once. */
 
-import { ask, at, copy } from './shared.js';
+import { ask, at, copy, t } from './shared.js';
 
-const NEW =
-  'The account is made with the link. The link sets a password, once.';
-const RESET =
-  'The password stops working, and all sessions and tokens end at once. An open notebook asks for ' +
-  'a new sign-in. Running clusters go on.';
+const NEW = t(
+  'The account is made with the link. The link sets a password, once.'
+);
+const RESET = t(
+  'The password stops working, and all sessions and tokens end at once. An open notebook asks for a new sign-in. Running clusters go on.'
+);
 
 let done = () => {};
 let reset = false;
@@ -14,7 +15,9 @@ let reset = false;
 /** Ask for a name; `row` is a user who is here already. */
 export function openInvite(then, row = null) {
   done = then;
-  at('invite-title').textContent = row ? `New link for ${row.name}` : 'Invite';
+  at('invite-title').textContent = row
+    ? t('New link for {name}', row)
+    : t('Invite');
   at('invitee').value = row?.name ?? '';
   at('invitee').readOnly = row !== null;
   reset = row?.account?.state === 'password';
@@ -36,12 +39,14 @@ async function invite(withoutNotebook) {
       body: { names: [name], reset, withoutNotebook }
     });
     const [[account, link]] = Object.entries(told.links);
-    at('link-label').textContent =
-      `Give this link to ${account}. It works once, within ${told.hours} hours, and is shown only now.`;
+    at('link-label').textContent = t(
+      'Give this link to {account}. It works once, within {hours} hours, and is shown only now.',
+      { account, hours: told.hours }
+    );
     at('link').value = link;
     at('invited').hidden = false;
     at('invite-now').hidden = at('invite-anyway').hidden = true;
-    at('copy').textContent = 'Copy';
+    at('copy').textContent = t('Copy');
     at('copy').focus();
     done();
   } catch (error) {

@@ -1,6 +1,6 @@
 /* Leaks: what runs have left behind. */
 
-import { ask, at, make } from './shared.js';
+import { ask, at, make, t } from './shared.js';
 
 let leak = null;
 
@@ -10,7 +10,7 @@ async function lookForLeaks() {
     const { told } = await ask('api/leaks');
     const found = told.items.map(item => {
       const line = make('li');
-      const button = make('button', 'Remove…', {
+      const button = make('button', t('Remove…'), {
         type: 'button',
         class: 'btn btn-sm btn-outline-danger me-2'
       });
@@ -27,7 +27,7 @@ async function lookForLeaks() {
       make('li', `${owner}: ${detail}`)
     );
     const none =
-      found.length + missed.length ? [] : [make('li', 'There are none.')];
+      found.length + missed.length ? [] : [make('li', t('There are none.'))];
     at('leaks').replaceChildren(...found, ...missed, ...none);
   } catch (error) {
     at('leaks').replaceChildren(make('li', error.message));

@@ -1,6 +1,6 @@
 /* What one user may have for a time. */
 
-import { ask, at } from './shared.js';
+import { ask, at, t } from './shared.js';
 
 const QUOTA = ['cpu', 'memory', 'gpu', 'pods'];
 const DAY = 86400;
@@ -10,7 +10,7 @@ let done = () => {};
 export function openOverride(whose, then) {
   row = whose;
   done = then;
-  at('override-title').textContent = `Override for ${row.name}`;
+  at('override-title').textContent = t('Override for {name}', row);
   for (const id of [...QUOTA, 'reason']) {
     at(id).value = '';
   }

@@ -8,6 +8,38 @@ export const { prefix, xsrf } = document.body.dataset;
 
 export const at = id => document.getElementById(id);
 
+/** Texts of these scripts in the reader's language; none in English. */
+const words = JSON.parse(at('words').textContent);
+
+const filled = (text, values) =>
+  text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+
+/** A text in the reader's language, with values for its `{name}`s. */
+export const t = (text, values = {}) => filled(words[text] ?? text, values);
+
+/** The form of a text that goes with `count`. */
+export function tn(one, many, count, values = {}) {
+  const forms = words[one] ?? [one, many];
+  return filled(forms[count === 1 ? 0 : 1], { count, ...values });
+}
+
+/** Words of the API that people read: phases, and states of servers. */
+const NAMES = {
+  Queued: t('Queued'),
+  Starting: t('Starting'),
+  Running: t('Running'),
+  Stopping: t('Stopping'),
+  Succeeded: t('Succeeded'),
+  Failed: t('Failed'),
+  Stopped: t('Stopped'),
+  running: t('running'),
+  starting: t('starting'),
+  stopping: t('stopping'),
+  stopped: t('stopped')
+};
+
+export const named = word => NAMES[word] ?? word;
+
 /** An element with a text, and what else is set on it. */
 export function make(name, text = '', set = {}) {
   const made = document.createElement(name);
@@ -20,7 +52,10 @@ export function make(name, text = '', set = {}) {
 
 /** What the API answers, or an error with its sentence; null when nothing has changed. */
 export async function ask(path, { method = 'GET', body, known } = {}) {
-  const headers = { 'X-XSRFToken': xsrf };
+  const headers = {
+    'Accept-Language': document.documentElement.lang,
+    'X-XSRFToken': xsrf
+  };
   if (known) {
     headers['If-None-Match'] = known;
   }
@@ -50,7 +85,10 @@ export function tell(error) {
   }
   place.textContent = `${error.message[0].toUpperCase()}${error.message.slice(1)}. `;
   if (error.status === 401 || error.status === 403) {
-    place.append(make('a', 'Load the page again', { href: document.URL }), '.');
+    place.append(
+      make('a', t('Load the page again'), { href: document.URL }),
+      '.'
+    );
   }
 }
 
@@ -83,34 +121,33 @@ export function bytes(count) {
   return `${+(count / size).toFixed(1)} ${unit}`;
 }
 
-const NOUNS = {
-  worker: ['worker', 'workers'],
-  ps: ['parameter server', 'parameter servers'],
-  evaluator: ['evaluator', 'evaluators']
+const TASKS = {
+  chief: count => tn('{count} chief', '{count} chiefs', count),
+  worker: count => tn('{count} worker', '{count} workers', count),
+  ps: count =>
+    tn('{count} parameter server', '{count} parameter servers', count),
+  evaluator: count => tn('{count} evaluator', '{count} evaluators', count)
 };
 
 /** `2 workers, 1 parameter server`. */
 export const tasksOf = row =>
   Object.entries(row.tasks)
-    .map(([type, count]) => {
-      const [one, many] = NOUNS[type] ?? [type, type];
-      return `${count} ${count === 1 ? one : many}`;
-    })
+    .map(([type, count]) => TASKS[type]?.(count) ?? `${count} ${type}`)
     .join(', ');
 
 /** Put a text into the clipboard; `button` says so, or `field` is selected to be copied by keys. */
 export async function copy(text, button, field) {
   try {
     await navigator.clipboard.writeText(text);
-    button.textContent = 'Copied';
+    button.textContent = t('Copied');
     setTimeout(() => {
-      button.textContent = 'Copy';
+      button.textContent = t('Copy');
     }, 3000);
   } catch {
     // without TLS a browser has no clipboard for a page
     field?.focus();
     field?.select();
-    button.textContent = 'Press Ctrl+C';
+    button.textContent = t('Press Ctrl+C');
   }
 }
 

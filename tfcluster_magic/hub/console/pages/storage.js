@@ -2,15 +2,15 @@
 
 import { drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
-import { at, make } from './shared.js';
+import { at, make, t } from './shared.js';
 
 const WARN = 0.8;
 const COLUMNS = [
-  ['owner', 'User'],
-  ['name', 'Folder'],
-  ['used', 'Used'],
-  ['allowed', 'Allowed'],
-  ['share', 'Full']
+  ['owner', t('User')],
+  ['name', t('Folder')],
+  ['used', t('Used')],
+  ['allowed', t('Allowed')],
+  ['share', t('Full')]
 ];
 
 const view = { text: '', full: false, sort: '-share', offset: 0 };
@@ -33,7 +33,7 @@ function drawRow(row) {
   if (row.share >= WARN) {
     share.append(
       ' ',
-      make('span', row.share >= 1 ? 'full' : 'nearly full', {
+      make('span', row.share >= 1 ? t('full') : t('nearly full'), {
         class: `badge text-bg-${row.share >= 1 ? 'danger' : 'warning'}`
       })
     );
@@ -45,7 +45,7 @@ function drawRow(row) {
   line.append(
     make('th', row.owner, { scope: 'row' }),
     folder,
-    make('td', row.atLeast ? `at least ${used}` : used),
+    make('td', row.atLeast ? t('at least {used}', { used }) : used),
     make('td', row.allowed === null ? '–' : bytes(row.allowed)),
     share
   );

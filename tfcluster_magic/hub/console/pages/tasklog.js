@@ -1,6 +1,6 @@
 /* The last lines of a task. */
 
-import { ask, at, make } from './shared.js';
+import { ask, at, make, t } from './shared.js';
 
 /** Every task of a run, those that failed first. */
 function namesOf(row) {
@@ -12,13 +12,13 @@ function namesOf(row) {
 
 export async function openLog(row) {
   const names = namesOf(row);
-  at('log-title').textContent = `Last lines of ${row.name} of ${row.owner}`;
+  at('log-title').textContent = t('Last lines of {name} of {owner}', row);
   at('task').replaceChildren(
     ...names.map(name => make('option', name, { value: name }))
   );
   const read = async () => {
     at('log').textContent = '';
-    at('log-said').textContent = 'This look is in the audit log.';
+    at('log-said').textContent = t('This look is in the audit log.');
     const task = encodeURIComponent(at('task').value);
     const path = `${encodeURIComponent(row.owner)}/${encodeURIComponent(row.name)}`;
     try {
@@ -26,7 +26,7 @@ export async function openLog(row) {
         `api/clusters/${path}/logs?task=${task}&lines=100`
       );
       at('log').textContent =
-        told.lines.join('\n') || 'It has printed nothing.';
+        told.lines.join('\n') || t('It has printed nothing.');
     } catch (error) {
       at('log-said').textContent = error.message;
     }

@@ -6,18 +6,18 @@ import { openImport } from './import.js';
 import { openInvite } from './invite.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import { openOverride } from './override.js';
-import { age, ask, at, make, memory, tell } from './shared.js';
+import { age, ask, at, make, memory, named, t, tell } from './shared.js';
 
 const COLUMNS = [
-  ['name', 'Name'],
-  ['group', 'Groups'],
-  ['seen', 'Last seen'],
-  ['server', 'Server'],
-  ['clusters', 'Clusters'],
-  ['cpu', 'CPU asked for'],
-  ['memory', 'Memory asked for'],
-  ['gpu', 'GPU asked for'],
-  ['storage', 'Storage']
+  ['name', t('Name')],
+  ['group', t('Groups')],
+  ['seen', t('Last seen')],
+  ['server', t('Server')],
+  ['clusters', t('Clusters')],
+  ['cpu', t('CPU asked for')],
+  ['memory', t('Memory asked for')],
+  ['gpu', t('GPU asked for')],
+  ['storage', t('Storage')]
 ];
 
 const view = { text: '', servers: new Set(), sort: 'name', offset: 0 };
@@ -26,8 +26,10 @@ let shown = { items: [], total: 0, all: 0, servers: {}, missed: [] };
 
 /** `3 of 16`, `3` where nothing bounds it. */
 function part(used, allowed, text = String) {
-  const most = allowed === null ? '' : ` of ${text(allowed)}`;
-  return `${used === null ? '–' : text(used)}${most}`;
+  const part = used === null ? '–' : text(used);
+  return allowed === null
+    ? part
+    : t('{part} of {whole}', { part, whole: text(allowed) });
 }
 
 const bytes = count => (count ? memory(count) : '0');
@@ -37,10 +39,12 @@ function signIn({ state, linkUntil }) {
   const until = linkUntil && new Date(linkUntil * 1000).toLocaleString();
   if (state === 'password') {
     return until
-      ? `has a password; link for another until ${until}`
-      : 'has a password';
+      ? t('has a password; link for another until {time}', { time: until })
+      : t('has a password');
   }
-  return state === 'link' ? `link until ${until}` : 'no password';
+  return state === 'link'
+    ? t('link until {time}', { time: until })
+    : t('no password');
 }
 
 function drawRow(row) {
@@ -48,7 +52,7 @@ function drawRow(row) {
   const box = make('input', '', {
     type: 'checkbox',
     class: 'form-check-input',
-    'aria-label': `Choose ${row.name}`
+    'aria-label': t('Choose {name}', row)
   });
   box.checked = chosen.has(row.name);
   box.addEventListener('change', () => {
@@ -61,7 +65,7 @@ function drawRow(row) {
   if (row.admin) {
     name.append(
       ' ',
-      make('small', 'admin', { class: 'badge text-bg-secondary' })
+      make('small', t('admin'), { class: 'badge text-bg-secondary' })
     );
   }
   if (row.account) {
@@ -74,18 +78,22 @@ function drawRow(row) {
       make(group === row.group ? 'strong' : 'span', group)
     );
   });
-  const override = make('button', row.override ? 'Override' : 'Override…', {
-    type: 'button',
-    class: 'btn btn-sm btn-secondary',
-    'aria-label': `Override for ${row.name}`
-  });
+  const override = make(
+    'button',
+    row.override ? t('Override') : t('Override…'),
+    {
+      type: 'button',
+      class: 'btn btn-sm btn-secondary',
+      'aria-label': t('Override for {name}', row)
+    }
+  );
   override.addEventListener('click', () => openOverride(row, look));
   const more = make('td', '', { class: 'actions' });
   if (shown.ownAccounts) {
-    const link = make('button', 'New link…', {
+    const link = make('button', t('New link…'), {
       type: 'button',
       class: 'btn btn-sm btn-secondary',
-      'aria-label': `New link for ${row.name}`
+      'aria-label': t('New link for {name}', row)
     });
     link.addEventListener('click', () => openInvite(look, row));
     more.append(link, ' ');
@@ -94,7 +102,14 @@ function drawRow(row) {
   if (row.override) {
     const until = new Date(row.override.until * 1000).toLocaleString();
     more.append(
-      make('div', `until ${until}: ${row.override.reason}`, { class: 'small' })
+      make(
+        'div',
+        t('until {time}: {reason}', {
+          time: until,
+          reason: row.override.reason
+        }),
+        { class: 'small' }
+      )
     );
   }
   const short = text => make('td', text, { class: 'short' });
@@ -103,8 +118,8 @@ function drawRow(row) {
     pick,
     name,
     groups,
-    short(row.lastSeen === null ? 'never' : age(row.lastSeen)),
-    short(row.server),
+    short(row.lastSeen === null ? t('never') : age(row.lastSeen)),
+    short(named(row.server)),
     short(String(row.clusters)),
     short(part(used.cpu, allowed.cpu)),
     short(part(used.memory, allowed.memory, bytes)),
@@ -128,7 +143,9 @@ function draw() {
   drawRows(shown.items.map(drawRow));
   drawColumns(COLUMNS, view, change);
   if (!at('more')) {
-    at('columns').append(make('th', 'Actions', { scope: 'col', id: 'more' }));
+    at('columns').append(
+      make('th', t('Actions'), { scope: 'col', id: 'more' })
+    );
   }
   drawChips(at('servers'), shown.servers, view.servers, change);
   drawPlace(shown, view.offset, LIMIT);

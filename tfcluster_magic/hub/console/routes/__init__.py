@@ -12,6 +12,7 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 from tornado.web import Application, RequestHandler, StaticFileHandler
 
+from ...shared_settings import PAGES as HUB_PAGES
 from ..service import PAGES as SITE_PAGES
 from . import archives, clusters, reports, users
 from .base import PAGES, Callback, Console, NoSuchPath
@@ -33,6 +34,7 @@ def application(console: Console) -> Application:
     routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in ROUTES]
     routes += [
         ("oauth_callback", Callback),
+        (r"static/(look\.css)", StaticFileHandler, {"path": str(HUB_PAGES)}),
         (r"static/([a-z-]+\.(?:js|css))", StaticFileHandler, {"path": str(PAGES)}),
     ]
     below = [(url_path_join(console.prefix, path), *rest) for path, *rest in routes]

@@ -33,6 +33,7 @@ from ....i18n import _
 from ....spec import Model
 from ....web import MOST_BYTES, ProblemResponses, StreamedBody
 from ...audit import AuditEntry, AuditLog, new_entry
+from ...page_language import choose_language, page_language, read_scripts, script_words
 from ...user_limits import NoSitePolicy, SitePolicy
 from ..archives import Archives
 from ..cached_reading import RunCache, StorageCache
@@ -104,6 +105,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     hub_auth_class = ConsoleOAuth
     is_page = False
+    is_audited = False
+    """Whether its answers are noted: those stay in the hub's language, as those of changes do."""
     most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
@@ -125,6 +128,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
             NotAllowed: who is signed in may not, or the request is not of a page of ours.
             TooLarge: the body is larger than any page sends.
         """
+        if self.request.method == "GET" and not self.is_audited:
+            choose_language(self.request.headers)
         await self._admit()
         if not self._finished:
             self.expect_body()
@@ -208,6 +213,7 @@ def query_words(handler: ConsoleHandler) -> dict[str, list[str]]:
 # -- pages: a template, its script, and the bar that leads to the others
 
 PAGES = Path(__file__).parents[1] / "pages"
+SCRIPTS = read_scripts(PAGES)
 
 
 class ConsolePage(ConsoleHandler):
@@ -238,4 +244,5 @@ class ConsolePage(ConsoleHandler):
         self.set_header("Content-Security-Policy", POLICY.format(nonce=nonce))
         words |= {"nonce": nonce, "hub": self.console.hub, "prefix": self.console.prefix}
         words |= {"title": self.title, "bar": self.console.bar}
+        words |= {"_": _, "language": page_language(), "words": script_words(SCRIPTS)}
         self.finish(Loader(str(PAGES)).load(name).generate(**words))

@@ -5,15 +5,20 @@ POST   api/clusters/stop                  {"runs": [{"owner", "name", "uid"}], "
 GET    api/clusters/OWNER/RUN/logs        task, lines
 GET    api/leaks
 DELETE api/leaks                          {"owner", "id"}
+GET    api/home/USER                      of one user; for the hub's own home page alone
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
+import os
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
+from tornado.web import HTTPError
 
 from ....errors import InvalidRequest, Problem, TFClusterError, one_line
 from ....i18n import _, current_language
@@ -21,6 +26,8 @@ from ....launch import validation
 from ....lifecycle.messages import shown
 from ....spec import Model, Phase, Stop
 from .. import tables
+from ..service import KEY, home_key
+from ..sites.base import runs_for_home
 from .base import ConsoleHandler, ConsolePage, query_words, write_audit
 
 MOST_AT_ONCE = 500
@@ -123,6 +130,8 @@ class StopClusters(ConsoleHandler):
 class Logs(ConsoleHandler):
     """The last lines of a task. Somebody else's output: each look is in the audit log."""
 
+    is_audited = True
+
     async def get(self, owner: str, name: str) -> None:
         """The lines."""
         task = self.get_query_argument("task")
@@ -160,10 +169,28 @@ class LeaksRoute(ConsoleHandler):
         self.reply({"owner": leak.owner, "id": leak.id})
 
 
+class UserClusters(ConsoleHandler):
+    """The runs of one user, for the hub, which has asked that user who they are."""
+
+    async def prepare(self) -> None:
+        """Admit the hub, by its key, and nobody else; raises HTTPError 403."""
+        key = home_key(os.environ["JUPYTERHUB_API_TOKEN"])
+        if not hmac.compare_digest(self.request.headers.get(KEY, "").encode(), key.encode()):
+            raise HTTPError(403, "this is for the hub's own home page")
+        self.expect_body()
+
+    async def get(self, name: str) -> None:
+        """What the home page shows."""
+        found = runs_for_home(await self.console.site.runs_of(name))
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(found))
+
+
 HANDLERS = (
     ("", ClustersPage),
     ("api/clusters", Clusters),
     ("api/clusters/stop", StopClusters),
     ("api/clusters/([^/]+)/([^/]+)/logs", Logs),
     ("api/leaks", LeaksRoute),
+    ("api/home/([^/]+)", UserClusters),
 )

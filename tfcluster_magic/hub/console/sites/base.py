@@ -16,6 +16,8 @@ from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
+MOST_ACTIVE, MOST_ENDED = 100, 20
+"""Runs that the home page shows of one user."""
 RUNS_KEPT = 600.0
 """Seconds for which the runs of the last look are kept when nobody looks."""
 
@@ -60,6 +62,17 @@ class SiteRuns(Model, frozen=True):
     missed: tuple[Missed, ...] = ()
 
 
+class UserRuns(Model, frozen=True):
+    """One user's runs for the home page, the newest first: active ones, the last that ended, how
+    many ended, and why some may be missing.
+    """
+
+    active: tuple[SiteRun, ...] = ()
+    ended: tuple[SiteRun, ...] = ()
+    ended_count: int = 0
+    missed: tuple[str, ...] = ()
+
+
 class SiteHours(Model, frozen=True):
     """CPU- and GPU-hours of everyone until now, by day, group and cluster."""
 
@@ -98,6 +111,9 @@ class Site(Protocol):
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
         """What was seen some minutes ago, of those alone who may be read now; at once."""
+
+    async def runs_of(self, owner: str, /) -> SiteRuns:
+        """Every run of a user whom the hub has named; nobody else's are read."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """Ask for the end of a run, of this uid and no other when one is given.
@@ -182,6 +198,18 @@ def bounded_row(row: SiteRun) -> SiteRun:
         tasks={_cut(kind): count for kind, count in list(row.tasks.items())[: len(TaskType)]},
         nodes=tuple(map(_cut, row.nodes[:MOST_NAMES])),
         failed=tuple(map(_cut, row.failed[:MOST_NAMES])),
+    )
+
+
+def runs_for_home(found: SiteRuns) -> UserRuns:
+    """Return what the home page shows of a user's runs."""
+    rows = sorted(found.rows, key=lambda row: -row.created_at)
+    ended = [row for row in rows if not row.active]
+    return UserRuns(
+        active=tuple(row for row in rows if row.active)[:MOST_ACTIVE],
+        ended=tuple(ended[:MOST_ENDED]),
+        ended_count=len(ended),
+        missed=tuple(one.detail for one in found.missed),
     )
 
 

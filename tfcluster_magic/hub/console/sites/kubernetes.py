@@ -245,6 +245,17 @@ class KubernetesSite:
         """See `Site.still`: what is so now is there at once."""
         return await self.runs()
 
+    async def runs_of(self, owner: str, /) -> SiteRuns:
+        """See `Site.runs_of`."""
+        try:
+            await asyncio.to_thread(self._wait)
+        except TFClusterError as error:
+            return SiteRuns(missed=(Missed(owner=owner, detail=str(error)),))
+        mine = {name: user for name, user in self._users().items() if user == owner}
+        runs = [run for run in self.clusters.every() if run["metadata"]["namespace"] in mine]
+        missed = (Missed(owner=owner, detail=text) for text in dict.fromkeys(self.problems))
+        return SiteRuns(rows=kubernetes_runs.run_rows(runs, (), mine), missed=tuple(missed))
+
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `Site.stop`."""
         await self._asked(lambda: self._stop(owner, name, uid, stop))

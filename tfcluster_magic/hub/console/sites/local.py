@@ -300,6 +300,25 @@ class LocalSite:
             missed=tuple(one for one in seen.missed if one.owner in {"", *self._readers}),
         )
 
+    async def runs_of(self, owner: str, /) -> SiteRuns:
+        """See `Site.runs_of`."""
+        self._used_at = time.monotonic()
+        reader = self._readers.get(owner)
+        if reader is None:
+            if os.geteuid() != 0:
+                return SiteRuns()
+            try:
+                reader = self._readers[owner] = self._reader(owner)
+            except NoServer:  # and so no runs
+                return SiteRuns()
+        task = reader.list()
+        await asyncio.wait([task], timeout=LISTING_SECONDS)
+        why = reader.why
+        if not task.done():
+            why = why or _("the files of {name} do not answer").format(name=owner)
+        missed = (Missed(owner=owner, detail=why),) if why else ()
+        return SiteRuns(rows=reader.rows, missed=missed)
+
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `Site.stop`."""
         reader = await self._of(owner)

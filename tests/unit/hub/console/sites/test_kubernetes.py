@@ -58,6 +58,11 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
             seen = await world.runs()
         assert seen.missed == ()
         rows = {(row.owner, row.name): row for row in seen.rows}
+        asked = len(server.calls)
+        mine = (await world.runs_of("ada")).rows
+        assert [(row.owner, row.name) for row in mine] == [("ada", "digits-2")]
+        assert (await world.runs_of("eve")).rows == ()  # the namespace is not called as hers
+        assert len(server.calls) == asked, "the home page costs the API server nothing"
         assert sorted(rows) == [
             ("ada", "digits-2"),
             ("bob", "exam-1"),

@@ -56,6 +56,36 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
     assert ended.status.message == "Ended by admin eve: an exam."
 
 
+def test_for_one_person_nobody_else_is_read(
+    manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is the hub asked who its users are; who has no account here has no runs."""
+    manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
+
+    async def nobody_asks() -> list[str]:
+        raise AssertionError("the hub was asked")
+
+    async def look(here: LocalSite) -> None:
+        here._names = nobody_asks
+        here._readers["slow"] = ReaderClient("slow", None, here._fork_server)
+        asked: list[str] = []
+        listed = ReaderClient.list
+
+        def noted(reader: ReaderClient) -> object:
+            asked.append(reader.name)
+            return listed(reader)
+
+        monkeypatch.setattr(ReaderClient, "list", noted)
+        found = await here.runs_of("ada")
+        assert [(row.owner, row.name) for row in found.rows] == [("ada", "digits-1")]
+        assert asked == ["ada"] and found.missed == ()
+        assert await here.runs_of("tfc-no-such-person") == SiteRuns()
+
+    within(look)
+    manager.stop("digits")
+    manager.wait("digits", until=Until.RELEASED)
+
+
 def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
     """It knows nothing but a path; when it or a reader is killed, the next look begins anew."""
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)

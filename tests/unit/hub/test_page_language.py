@@ -1,0 +1,183 @@
+"""The hub's pages in the reader's language, without a hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
+from jupyterhub._data import DATA_FILES_PATH
+from tornado.template import Loader
+from tornado.web import Application, RequestHandler
+
+from tfcluster_magic import i18n
+from tfcluster_magic.hub import proxy
+from tfcluster_magic.hub.console.routes.base import PAGES as CONSOLE_PAGES
+from tfcluster_magic.hub.page_language import (
+    PageTexts,
+    page_language,
+    script_texts,
+    script_words,
+)
+from tfcluster_magic.hub.shared_settings import PAGES
+
+TEMPLATES, CONSOLE = (sorted(folder.glob("*.html")) for folder in (PAGES, CONSOLE_PAGES))
+
+
+@pytest.fixture(scope="module")
+def pages() -> Environment:
+    """Templates as JupyterHub loads them."""
+    theirs = FileSystemLoader(str(Path(DATA_FILES_PATH, "templates")))
+    own = ChoiceLoader([FileSystemLoader(str(PAGES)), theirs])
+    loader = ChoiceLoader([PrefixLoader({"templates": theirs}, "/"), own])
+    return Environment(autoescape=True, extensions=[PageTexts], loader=loader)
+
+
+def shown(pages: Environment, name: str, language: str, **words: object) -> str:
+    """A template as the hub fills it in for nobody in particular."""
+    with i18n.language(language):
+        return pages.get_template(name).render(
+            static_url=lambda path, **_words: f"/hub/static/{path}",
+            base_url="/hub/",
+            prefix="/",
+            login_url="/hub/login",
+            authenticator=None,
+            **words,
+        )
+
+
+def read(html: str) -> str:
+    """What of a page is read: no markup, scripts or styles."""
+    bare = re.sub(r"<(script|style)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", bare).split())
+
+
+@pytest.mark.parametrize("name", ["login.html", "403.html", "404.html", "503.html", "logout.html"])
+def test_a_page_is_all_in_one_language(pages: Environment, name: str) -> None:
+    """No English word is left but names and what is typed, and HTML names the language."""
+    words = {"own_machine": True, "own_passwords": True, "status_code": int(name[:3] == "403")}
+    html = shown(pages, name, "zh-CN", **words)
+
+    assert '<html lang="zh-CN">' in html
+    said = re.sub(r"make password|hub\.log|JavaScript|https|notebook|TFCluster|hub", "", read(html))
+    assert not re.findall(r"[A-Za-z]{2,}", said), said
+    english = shown(pages, name, "en", **words)
+    assert '<html lang="en">' in english and not re.search("[\u4e00-\u9fff]", english)
+
+
+def test_what_is_put_into_a_text_is_escaped(pages: Environment) -> None:
+    """Markup of the text itself stays; a name is text, also in a translation."""
+    for language, said in (("en", "You will sign in as"), ("zh-CN", "您将以")):
+        html = shown(pages, "set-password.html", language, account="<b>a</b>", least=8, rule="")
+        assert f"{said} <strong>&lt;b&gt;a&lt;/b&gt;</strong>" in html
+
+
+def test_a_cell_magic_in_a_text_is_written_as_it_is_typed(pages: Environment) -> None:
+    """A percent sign is doubled in the catalog alone."""
+    server = {"active": False, "pending": "", "what_happened": ""}
+    for language in ("en", "zh-CN"):
+        html = shown(pages, "home.html", language, default_server=server, parsed_scopes=[])
+        assert "<code>%tfcluster --help</code>" in html
+
+
+NAMES = {"TFCluster", "TensorBoard"}
+UNREAD = re.compile(
+    r"\{#.*?#\}|\{% ?trans.*?endtrans ?%\}|<(script|style)\b.*?</\1>"
+    r"|\{\{.*?\}\}|\{%.*?%\}|<[^>]*>|&\w+;",
+    re.DOTALL,
+)
+"""What nobody reads of a template, or reads in a translation."""
+
+
+@pytest.mark.parametrize("file", [*TEMPLATES, *CONSOLE], ids=lambda file: file.name)
+def test_no_text_of_a_template_stays_english(file: Path) -> None:
+    """Whatever is read of it, or heard, is marked to be translated."""
+    source = file.read_text("utf-8")
+    assert {*re.findall(r"[A-Za-z]{2,}", UNREAD.sub("", source))} <= NAMES
+    heard = re.findall(r"""(?:aria-label|placeholder|alt|title)=["']([^"'{]+)["']""", source)
+    assert {*heard} <= NAMES | {"name"}  # what is typed
+
+
+def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> None:
+    """As JSON that ends no script element; English needs none."""
+    script = """
+      t('Stop…'); at('x').text(t(
+        'Choose {name}', row
+      )); tn('{count} worker', '{count} workers', count); set('no text'); t('it\\'s </script>');
+    """
+    texts = [
+        "Stop…",
+        "Choose {name}",
+        ("{count} worker", "{count} workers"),
+        "it's </script>",
+    ]
+    assert [*script_texts(script)] == texts
+    with i18n.language("en"):
+        assert script_words((script,)) == "{}"
+    with i18n.language("zh-CN"):
+        told = script_words((script,))
+    assert "<" not in told
+    words = json.loads(told)
+    assert words["Stop…"] == "停止…" and words["{count} worker"] == ["{count} 个 worker"] * 2
+    assert words["it's </script>"] == "it's </script>"
+
+
+@pytest.mark.parametrize("file", CONSOLE, ids=lambda file: file.name)
+def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
+    """No English word is left but names and what is typed."""
+    given = {
+        "nonce": "",
+        "prefix": "/tf/services/admin/",
+        "hub": "/tf/hub/",
+        "title": "Users",
+        "bar": [("Users", "/tf/services/admin/users")],
+        "user": "",
+        "xsrf": "",
+        "detail": "",
+        "most_bytes": 1,
+        "own_passwords": True,
+    }
+    with i18n.language("zh-CN"):
+        words = {"_": i18n._, "language": page_language(), "words": "{}"}
+        html = Loader(str(CONSOLE_PAGES)).load(file.name).generate(**given, **words).decode()
+    left = {*re.findall(r"[A-Za-z]{2,}", read(html))}
+    typed = {"yaml", "policy", "name", "group", "Gi", "JSON", "lines", "CSV", "CPU", "GPU", "UTC"}
+    assert left <= typed | NAMES | {"hub", "Hub", "notebook", "Kubernetes"}
+
+
+class Tell(RequestHandler):
+    """Answers with the language in which its messages are."""
+
+    async def get(self) -> None:
+        before = page_language()
+        await asyncio.sleep(0)  # others are answered meanwhile
+        self.write({"language": [before, page_language()]})
+
+
+def test_each_request_has_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the next one of a connection; one that asks for none has the hub's."""
+    monkeypatch.setenv(i18n.VARIABLE, "en")
+
+    async def told() -> list[str]:
+        server = proxy.ForwardedServer(
+            Application([("/.*", Tell)]), route="secret", believed=(), speaks=True
+        )
+        server.listen(0, "127.0.0.1")
+        port = next(iter(server._sockets.values())).getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        found = []
+        for header in ("Accept-Language: zh-CN,en;q=0.5\r\n", "", "Accept-Language: en\r\n"):
+            writer.write(f"GET /secret/hub/home HTTP/1.1\r\nHost: hub\r\n{header}\r\n".encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = int(re.search(r"Content-Length: (\d+)", head).group(1))  # type: ignore[union-attr]
+            before, after = json.loads(await reader.readexactly(length))["language"]
+            assert before == after
+            found.append(after)
+        writer.close()
+        server.stop()
+        return found
+
+    assert asyncio.run(told()) == ["zh-CN", "en", "en"]
