@@ -113,7 +113,7 @@ test('boards are asked for when the panel is seen, and never otherwise', async (
   await vi.waitFor(() => expect(server.requests).toEqual([LIST, LIST]));
 
   const [item] = boards.running();
-  expect(item.label()).toBe('TensorBoard of digits-2');
+  expect(item.label()).toBe('digits-2 · TensorBoard');
   item.open?.();
   expect(opened).toHaveBeenCalledWith({ refs: ['digits-2'], folder: null });
   server.answers = {
@@ -123,7 +123,7 @@ test('boards are asked for when the panel is seen, and never otherwise', async (
   item.shutdown?.();
   await vi.waitFor(() =>
     expect(boards.running().map(each => each.label())).toEqual([
-      'TensorBoard of all runs'
+      'All runs · TensorBoard'
     ])
   );
   expect(stopped).toEqual(['a']); // its tab has done it
@@ -175,7 +175,7 @@ test('the panel itself shows both, and asks for boards when it is brought to the
   await vi.waitFor(() =>
     expect(labels().map(label => label.textContent)).toEqual([
       'mnist-1 · 1 of 2 running',
-      'TensorBoard of digits-2'
+      'digits-2 · TensorBoard'
     ])
   );
   expect(server.requests.filter(asked => asked === LIST)).toHaveLength(1);

@@ -66,11 +66,11 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     lab.server.launch("train.py", "5", "0.01", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
     lab.execute("tfcluster:tensorboard", name="digits-1")
-    tab = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="TensorBoard of digits-1")
+    tab = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="digits-1 · TensorBoard")
     expect(tab).to_be_visible()
     panel(lab)
     stop = lab.page.get_by_title("Stop this TensorBoard; its runs stay")
-    board = item(lab, r"^TensorBoard of digits-1").filter(has=stop)  # not that of the open tab
+    board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not that of the open tab
     expect(board).to_be_visible()
     lab.screenshot("board")
     lab.execute("application:close-all")
