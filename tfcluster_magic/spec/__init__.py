@@ -79,6 +79,7 @@ __all__ = [
     "Metadata",
     "Mode",
     "Model",
+    "Note",
     "PassFlags",
     "Phase",
     "Pods",

@@ -32,6 +32,7 @@ from ...spec import (
     Message,
     Metadata,
     Model,
+    Note,
     Phase,
     Reason,
     Replicas,
@@ -133,6 +134,7 @@ class RunFolder:
         self.status_file = path / "status.json"
         self.stop_file = path / "stop.json"
         self.annotations_file = path / "annotations.json"
+        self.note_file = path / "note.json"  # of a run that an earlier version wrote about
         self.task_file = path / "task.json"
         self.gpus_file = path / "gpus.json"
         self.cgroup_file = path / "cgroup"
@@ -164,7 +166,8 @@ class RunFolder:
 
     def load_annotations(self) -> Annotations:
         """Return what people wrote about the run; empty if unreadable."""
-        return state_files.read(self.annotations_file, Annotations) or Annotations()
+        found = state_files.read(self.annotations_file, Annotations)
+        return found or Annotations(note=state_files.read(self.note_file, Note) or "")
 
     def load_record(self) -> Record:
         """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""

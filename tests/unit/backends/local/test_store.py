@@ -20,6 +20,7 @@ from tfcluster_magic.backends.local.store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import (
+    Annotations,
     Lifecycle,
     Metadata,
     Phase,
@@ -61,6 +62,15 @@ def test_a_run_is_what_was_recorded(store: Store) -> None:
     assert loaded(folder).status.phase is Phase.RUNNING
     state_files.write(folder.stop_file, b'{"reason": "enough"}')
     assert loaded(folder).spec.stop == Stop(reason="enough")
+
+
+def test_the_note_of_an_earlier_version(store: Store) -> None:
+    """A note that an earlier version saved is shown until somebody writes about the run again."""
+    folder = record(store)
+    (folder.path / "note.json").write_bytes(b'"rate 0.1"')
+    assert loaded(folder).metadata.annotations == Annotations(note="rate 0.1")
+    state_files.write(folder.annotations_file, b'{"tags": ["baseline"]}')
+    assert loaded(folder).metadata.annotations == Annotations(tags=("baseline",))
 
 
 def test_a_folder_without_a_record_is_no_run(store: Store) -> None:
