@@ -163,7 +163,7 @@ def network(address: str) -> str:
     except ValueError:  # a Unix socket has none
         return address
     if isinstance(found, IPv6Address):
-        return str(IPv6Network((found, 64), strict=False))
+        return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
     return address
 
 

@@ -342,6 +342,15 @@ def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None
     assert tries.begin("bob", "2001:db8:0:3::99", None)[0] is HashQueue.NOISY
 
 
+def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) -> None:
+    """Who tries from one IPv4 address keeps nobody else out, also if it is written as IPv6."""
+    for _try in range(3):
+        tries.begin("ada", "::ffff:10.0.0.1", None)
+    with pytest.raises(TooManyTries):
+        tries.begin("ada", "10.0.0.1", None)
+    assert tries.begin("ada", "::ffff:10.0.0.2", None)[0] is HashQueue.NEW
+
+
 def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
     """Guesses at an account block their address at once, and all new browsers soon; a browser in
     which it has signed in before has a count of its own, and nothing more.
