@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import stat
 import struct
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,10 +79,13 @@ class RecordedTimes:
         size = TIMES_RECORD.size
         with os.fdopen(fd, "rb") as file:
             count = file.seek(0, os.SEEK_END) // size
-            if not (0 <= self._place <= count and self._is_same(file)):
-                self._place = self._find(file, count, offset)
-            file.seek(self._place * size)
-            data = file.read(min(_RECORDS, max(0, count - self._place)) * size)
+            try:
+                if not (0 <= self._place <= count and self._is_same(file)):
+                    self._place, self._last = self._find(file, count, offset), None
+                file.seek(self._place * size)
+                data = file.read(min(_RECORDS, max(0, count - self._place)) * size)
+            except (OSError, struct.error):
+                return False  # it fails, or was cut meanwhile; the log is readable without it
         self._records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
         self._last = self._records[-1] if self._records else self._last
         self._place += len(self._records)
@@ -242,6 +247,10 @@ _LAST_BYTES = 16 * 1024
 _AT_ONCE = 16
 _LAST_WITHIN = 1.5
 """Seconds after which the logs that have not been read are left out: a volume may hang."""
+_hanging: dict[Path, threading.Thread] = {}
+"""By log: who still waits for it. Nobody else asks for it, nor for more than so many in a folder:
+whoever asks again and again would fill the process with threads.
+"""
 
 
 def last_lines(
@@ -250,15 +259,39 @@ def last_lines(
     """Return the last line of each task by its name: the last one that counts if there is one. A
     task is left out if it printed nothing, or if its log could not be read in time.
     """
-    if not places:
-        return {}
-    pool = ThreadPoolExecutor(min(_AT_ONCE, len(places)), "tfcluster-last-lines")
-    try:
-        asked = {pool.submit(_last_line, task, of, counts) for task, of in places.items()}
-        read = wait(asked, _LAST_WITHIN).done
-        return {line.task: line for each in read if (line := each.result()) is not None}
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    for log, reader in list(_hanging.items()):
+        if not reader.is_alive():
+            _hanging.pop(log, None)
+    hanging, folders = list(_hanging), {of[0].parent for of in places.values()}
+    room = _AT_ONCE - sum(log.parent in folders for log in hanging)
+    left = deque((task, of) for task, of in places.items() if of[0] not in hanging)
+    found: dict[str, LogLine] = {}
+    reading: dict[threading.Thread, Path] = {}
+
+    def read() -> None:
+        with suppress(IndexError):
+            while True:
+                task, of = left.popleft()
+                reading[threading.current_thread()] = of[0]
+                line = _last_line(task, of, counts)
+                if line is not None:
+                    found[task] = line
+
+    # Daemons, unlike those of a pool: what hangs keeps nobody from ending.
+    readers = [
+        threading.Thread(target=read, name="tfcluster-last-lines", daemon=True)
+        for _reader in range(min(room, len(left)))
+    ]
+    for reader in readers:
+        reader.start()
+    until = time.monotonic() + _LAST_WITHIN
+    for reader in readers:
+        reader.join(max(0.0, until - time.monotonic()))
+    left.clear()
+    _hanging.update(
+        {reading[each]: each for each in readers if each in reading and each.is_alive()}
+    )
+    return found.copy()
 
 
 def _last_line(task: str, places: Sequence[Path], counts: Counts) -> LogLine | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from support.blocking_file import Blocking
+from support.polling import wait_until
 
 from tfcluster_magic.backends import log_files as logs
 
@@ -133,3 +137,29 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
     assert found["a"].at == 2.0
     assert found["b"].at is None
     assert logs.last_lines({}) == {}
+
+
+def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
+    """However often somebody asks for the last lines, one reader waits for each log that hangs, and
+    so many at most in a folder; the others are read meanwhile, and those later.
+    """
+    places = {f"worker-{n}": [tmp_path / f"worker-{n}.log"] for n in range(3)}
+    for task, (path,) in places.items():
+        path.write_text(f"{task} is up\n")
+
+    def readers() -> int:
+        return sum("last-lines" in each.name for each in threading.enumerate())
+
+    blocking = Blocking(tmp_path / "worker-1.log")
+    try:
+        assert logs.last_lines(places).keys() == {"worker-0", "worker-2"}
+        began = time.monotonic()
+        for _ in range(3):
+            assert logs.last_lines(places).keys() == {"worker-0", "worker-2"}
+        assert readers() == 1
+        assert time.monotonic() - began < logs._LAST_WITHIN
+        assert all(each.daemon for each in threading.enumerate() if "last-lines" in each.name)
+    finally:
+        blocking.end()
+    wait_until(lambda: readers() == 0)
+    assert logs.last_lines(places)["worker-1"].text == "worker-1 is up"

@@ -206,6 +206,27 @@ def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
     assert [times.at(offset) for offset in (5, 15, 25, 32, 36, 85)] == [1, 2, 3, 4, 20, 20]
 
 
+def test_times_that_were_emptied_while_they_are_read(tmp_path: Path) -> None:
+    """Whoever follows a log gets its lines also when the file of its times is emptied, and the
+    times that are noted afterwards.
+    """
+    log = tmp_path / "worker-0.log"
+    log.write_text("one\n")
+    noted(log, "times.note(0, 1000)")
+    task = TaskLog("worker-0", [log])
+    assert [line.at for line in task.read()] == [1]
+    (file,) = (log.parent / TIMES_FOLDER).iterdir()
+    file.write_bytes(b"")
+    for text in ("two", "three"):
+        with log.open("a") as printed:
+            printed.write(f"{text}\n")
+        assert [line.text for line in task.read()] == [text]
+    noted(log, "times.note(14, 4000)")
+    with log.open("a") as printed:
+        printed.write("four\n")
+    assert [(line.text, line.at) for line in task.read()] == [("four", 4)]
+
+
 def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
     """Lines whose times could not be written have none, and later ones have theirs again."""
     log = tmp_path / "worker-0.log"
