@@ -122,8 +122,11 @@ class LineTimes:
 
     def _thin(self) -> None:
         """Replace the file by one with three quarters of `MOST_RECORDS` at most."""
+        size = TIMES_RECORD.size
         with open(self._path, "rb") as file:
-            records = list(TIMES_RECORD.iter_unpack(file.read(self._count * TIMES_RECORD.size)))
+            data = file.read(self._count * size)
+        # Somebody may have cut it, within a record, too.
+        records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
         newest = len(records) - MOST_RECORDS // 4
         kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
         folder, name = os.path.split(self._path)

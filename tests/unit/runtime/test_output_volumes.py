@@ -290,6 +290,21 @@ def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
     assert file.stat().st_size <= 64 * TIMES_RECORD.size
 
 
+def test_times_that_somebody_cut_before_they_are_thinned(tmp_path: Path) -> None:
+    """Times that somebody cut, within a record, stop neither the copy nor the times after them."""
+    log = tmp_path / "worker-0.log"
+    noted(
+        log,
+        "import os\n"
+        "output.MOST_RECORDS = 64\n"
+        "for n in range(64): times.note(10 * n, 1000 * n + 1000)\n"
+        "os.truncate(times._path, 100)\n"
+        "times.note(640, 65_000)\n",
+    )
+    times = RecordedTimes(log)
+    assert [times.at(offset) for offset in (5, 55, 645)] == [1, 6, 65]
+
+
 def test_times_that_are_read_while_they_are_thinned(tmp_path: Path) -> None:
     """Who reads a log while its task thins the times goes on at the right one."""
     log = tmp_path / "worker-0.log"
