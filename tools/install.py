@@ -61,6 +61,7 @@ LEFT = {  # what each environment has of its own
 }
 MADE_IN = "made-in.txt"  # of kept packages: the environment that their scripts name
 KEPT = 2
+LONGEST_MAKING = 3600  # seconds; what is older was left by a process that was killed
 LONGEST_SCRIPT = 120  # characters of the interpreter in a script's first line, for pip
 
 
@@ -239,12 +240,23 @@ def keep_packages(folder: Path, environment: Path = VENV) -> None:
             copy_tree(environment / part, making / part)
         (making / MADE_IN).write_bytes(os.fsencode(environment))
         making.rename(folder)
-        others = sorted(folder.parent.iterdir(), key=lambda found: found.stat().st_mtime)
-        for old in others[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+        prune(folder.parent)
     except OSError as problem:
         shutil.rmtree(making, ignore_errors=True)
         say(f"packages: not kept in {folder.parent}: {problem}")
+
+
+def prune(home: Path) -> None:
+    """Remove all but the newest, and what was killed while it was made or removed."""
+    found = sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)
+    half = [each for each in found if each.name.startswith(".")]
+    for old in [each for each in found if each not in half][:-KEPT]:
+        going = old.with_name(f".{old.name}.{os.getpid()}")
+        old.rename(going)  # so that nobody takes what is half removed for whole
+        shutil.rmtree(going, ignore_errors=True)
+    for left in half:
+        if time.time() - left.stat().st_mtime > LONGEST_MAKING:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def copy_tree(source: Path, target: Path) -> None:

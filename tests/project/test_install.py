@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -89,3 +90,27 @@ def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Pa
     assert left == [f"dev-{number + 1}" for number in range(install.KEPT)]
     install.keep_packages(tmp_path / "cache" / left[0], tmp_path / "nothing")
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == left
+
+
+def test_what_was_killed_is_not_taken_for_whole(
+    install: ModuleType, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages that were half kept, or half removed, come to no clone, and leave the cache later;
+    those that another process keeps at the moment stay.
+    """
+    cache = tmp_path / "cache"
+    (cache / ".dev-9.1").mkdir(parents=True)
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda *_, **__: sys.exit("killed"))
+        for number in range(install.KEPT):
+            install.keep_packages(cache / f"dev-{number}", first)
+        with pytest.raises(SystemExit):
+            install.keep_packages(cache / f"dev-{install.KEPT}", first)
+    left = {path.name for path in cache.iterdir()}
+    whole = {f"dev-{number + 1}" for number in range(install.KEPT)}
+    assert left >= {*whole, ".dev-9.1"}
+    assert not install.bring_packages(cache / "dev-0", tmp_path / "second")
+    for path in cache.glob(".*"):
+        os.utime(path, (0, 0))
+    install.prune(cache)
+    assert {path.name for path in cache.iterdir()} == whole
