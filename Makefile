@@ -128,7 +128,7 @@ site: dev  ## build docs/ as a site in build/docs; a warning or a broken link is
 
 pictures: dev  ## follow the tutorial in a browser, and keep its screenshots as docs/pictures
 	@$(BIN)/python tools/browser.py
-	$(SUITE) tests/ui/test_tutorial.py $(PYTEST_ARGS)
+	$(SUITE) tests/ui/test_tutorial.py --long $(PYTEST_ARGS)
 	$(BIN)/python tools/pictures.py
 
 translations: dev  ## bring the catalogs of messages up to date, and name what is not translated

@@ -50,6 +50,7 @@ def lab(server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
     return page
 
 
+@pytest.mark.long  # its steps are shown one by one by test_launch, test_output and test_tensorboard
 def test_the_tutorial_works_from_the_first_cell_to_the_last(lab: LabPage) -> None:
     """Each cell and each command of the tutorial does what the page says, in its order."""
     cells = [block for block in blocks() if block.language == "python"]
