@@ -54,7 +54,7 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
 
     title = shown.locator(".jp-AccordionPanel-title").filter(has_text="TensorFlow Clusters")
     title.get_by_role("button", name="Stop All").click()
-    expect(lab.dialog).to_contain_text("Every cluster that runs or waits is stopped.")
+    expect(lab.dialog).to_contain_text("This stops all active clusters.")
     lab.screenshot("stop-all")
     lab.dialog.get_by_role("button", name="Stop All").click()
     expect(item(lab, "second-1")).to_have_count(0)
