@@ -101,6 +101,11 @@ export class LogsModel implements IDisposable {
     this._rebuild();
   }
 
+  /** Whether the newest line is to stay in view; `state` tells it a moment later. */
+  get follows(): boolean {
+    return this._patch.follows;
+  }
+
   follow(follows: boolean): void {
     if (follows !== this._patch.follows) {
       this._patch = { ...this._patch, follows };
@@ -182,7 +187,7 @@ export class LogsModel implements IDisposable {
       follows: false
     };
     this._rebuild();
-    this.searcher.start(this.searcher.query, this._rows, place);
+    this.searcher.lead(this._rows, place);
     this._change();
   }
 
