@@ -38,8 +38,7 @@ export class LogsModel implements IDisposable {
     );
     this.older = new OlderSearch({
       open: (query, tasks, signal) => this._open(query, tasks, signal),
-      isOlder: (line, printed) => this._newest.isBefore(line, printed),
-      before: () => this._newest.begin,
+      kept: this._newest,
       onChange: () => this._change()
     });
     _clusters.changed.connect(this._onClusters, this);
