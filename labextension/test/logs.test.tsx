@@ -33,6 +33,9 @@ beforeEach(async () => {
   vi.spyOn(HTMLElement.prototype, 'clientHeight', 'get').mockReturnValue(
     HEIGHT
   );
+  vi.spyOn(HTMLElement.prototype, 'scrollHeight', 'get').mockReturnValue(
+    LINES * ROW
+  );
   vi.spyOn(HTMLElement.prototype, 'getBoundingClientRect').mockReturnValue(
     new DOMRect(0, 0, 1000, ROW)
   );
@@ -91,4 +94,72 @@ it('brings what a search found into view, also when a drawing before that was dr
     await drawn(() => expect(current()).toBe(`line ${number}.`));
     expect(log().scrollTop).toBe(number * ROW - HEIGHT / 2);
   }
+});
+
+/** A person types slowly: the search and the drawing of each text come to their end before the next one is there. */
+async function typed(...texts: string[]): Promise<void> {
+  const input = host.querySelector('input')!;
+  const { set } = Object.getOwnPropertyDescriptor(
+    HTMLInputElement.prototype,
+    'value'
+  )!;
+  for (const text of texts) {
+    act(() => {
+      set!.call(input, text);
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+    let isTold = false;
+    const told = (): void => void (isTold = !model.searcher.isBusy);
+    model.changed.connect(told);
+    await drawn(() => {
+      expect(isTold).toBe(true);
+      expect(current() === undefined).toBe(model.searcher.count === 0);
+    });
+    model.changed.disconnect(told);
+  }
+}
+
+it('leaves the newest line in view when nothing has what was typed, however slowly that was', async () => {
+  const newest = `line ${LINES - 1}.`;
+  expect(log().textContent).toContain(newest);
+  await typed('line 7');
+  expect(current()).toBe('line 7');
+  expect(log().textContent).not.toContain(newest);
+  await typed('line 7 ', 'line 7 of');
+  await drawn(() => expect(model.state.follows).toBe(true));
+  expect(log().textContent).toContain(newest);
+});
+
+it('goes back to the line where one began to type, and leads from there', async () => {
+  const scrollTo = (top: number): void =>
+    act(() => {
+      log().scrollTop = top;
+      log().dispatchEvent(new Event('scroll'));
+    });
+  const below = 50_005 * ROW;
+  scrollTo(below + 10 * ROW);
+  scrollTo(below); // up: it follows no more
+  await drawn(() => expect(model.state.follows).toBe(false));
+  await typed('line 9');
+  expect(log().scrollTop).toBe(90_000 * ROW - HEIGHT / 2);
+  await typed('line 9z');
+  expect(log().scrollTop).toBe(below);
+  expect(model.state.follows).toBe(false);
+  await typed('line 70');
+  expect(log().scrollTop).toBe(70_000 * ROW - HEIGHT / 2);
+  const currentLine = (): number =>
+    Number(
+      host
+        .querySelector('mark[data-current]')
+        ?.closest<HTMLElement>('[data-line]')?.dataset.line
+    );
+  // a step is where a person wants to be, and so is what they scroll to
+  act(() => model.searcher.step(1));
+  await drawn(() => expect(currentLine()).toBe(70_001));
+  await typed('line 70z');
+  expect(log().scrollTop).toBe(70_000 * ROW - HEIGHT / 2);
+  await typed('line 9');
+  scrollTo(below);
+  await typed('line 9z');
+  expect(log().scrollTop).toBe(below);
 });

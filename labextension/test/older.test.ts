@@ -23,8 +23,7 @@ async function search(
       asked = query;
       return answer(...messages);
     },
-    isOlder: (line, printed) => kept.isBefore(line, printed),
-    before: () => kept.begin,
+    kept,
     onChange: () => undefined
   });
   older.look({ ...QUERY, showsNoise });
@@ -50,7 +49,7 @@ it('asks only for what the view does not have', async () => {
     case: '0',
     regex: '0',
     most: '5000',
-    before: '3000',
+    before: '3001',
     hide_tensorflow_logs: '1'
   });
   expect(older.state).toBe('done');
@@ -76,6 +75,32 @@ it('knows lines without a time by their numbers', async () => {
   expect(older.matches.map(line => line[3])).toEqual([0, 1]);
 });
 
+it.each([4, 2])(
+  'finds older lines of the same millisecond; the view keeps at most %i',
+  async most => {
+    const at = 2000;
+    const printed: TaskLine[] = [0, 1, 2, 3].map(n => [
+      'worker-0',
+      'x',
+      n < 3 ? at : at + 10,
+      n
+    ]);
+    const kept = new LineBuffer(most);
+    kept.append(
+      printed.slice(most === 4 ? 2 : 0).map(line => line.slice(0, 3) as never)
+    );
+    const lines = printed.slice(0, 3);
+    const { older, asked } = await search(
+      kept,
+      true,
+      { lines },
+      { end: true, printed: { 'worker-0': 3 } }
+    );
+    expect(asked.before).toBe('2001');
+    expect(older.matches.map(line => line[3])).toEqual([0, 1]);
+  }
+);
+
 it('asks for an expression, and says why the server refuses one', async () => {
   const asked: Record<string, string>[] = [];
   const problem = { type: '', title: '', status: 422, detail: 'Use a text.' };
@@ -84,8 +109,7 @@ it('asks for an expression, and says why the server refuses one', async () => {
       asked.push(query);
       throw new ServerProblem(problem);
     },
-    isOlder: () => true,
-    before: () => null,
+    kept: new LineBuffer(),
     onChange: () => undefined
   });
   const query = { ...NO_QUERY, text: '\\p{L}', isRegExp: true };

@@ -202,12 +202,12 @@ class Search:
         self._text, self._regex = text if case or regex else text.casefold(), regex
         self._tasks, self._tensorflow_logs = tasks, tensorflow_logs
         self.printed: Counter[str] = Counter()
-        """The lines of each task that it has read."""
+        """The lines of each task that it has looked in."""
 
     def __call__(self, lines: Lines) -> Lines:
         """The matches among `lines`."""
         found = 0
-        earlier = self._earlier(_numbered(lines, self.printed))
+        earlier = self._earlier(_numbered(lines, Counter()))
         for line in self._expressed(earlier) if self._regex else self._having_text(earlier):
             yield line
             found += line is not None
@@ -219,6 +219,8 @@ class Search:
         for line in lines:
             before = self._before
             if line is None or before is None or line.at is None or line.at < before:
+                if line is not None:
+                    self.printed[line.task] += 1
                 yield line
                 continue
             earlier.discard(line.task)

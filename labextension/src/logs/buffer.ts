@@ -88,23 +88,33 @@ export class LineBuffer {
 
   /** Lines that are not kept were printed before this, in milliseconds since 1970; null if nobody knows. */
   get begin(): number | null {
-    return this._begins.size > 0 ? Math.max(...this._begins.values()) : null;
+    return this._begins.size > 0
+      ? Math.max(...this._begins.values()) + 1
+      : null;
   }
 
   /**
-   * Whether a line of a task was printed before the first one of it that is kept.
-   *
-   * One without a time is known by its number, where it is known how many lines the task has `printed`.
+   * Whether a line of a task was printed before the first one of it that is kept; null if its time does not tell: it
+   * has none, or both were printed in the same millisecond, as a whole log may be.
    */
-  isBefore([task, , at, number]: TaskLine, printed?: number): boolean {
-    if (at == null) {
-      const kept = this._counts.get(task)?.lines ?? 0;
-      return (
-        number !== undefined && printed !== undefined && number < printed - kept
-      );
-    }
+  isBefore([task, , at]: TaskLine): boolean | null {
     const begins = this._begins.get(task);
+    if (at == null || at === begins) {
+      return null;
+    }
     return begins === undefined || at < begins;
+  }
+
+  /** How many lines of each task are kept that were printed before a time, or nobody knows when. */
+  countBefore(time: number | null): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (let number = this.first; number < this.end; number++) {
+      const { task, at } = this.line(number);
+      if (at === null || time === null || at < time) {
+        counts.set(task, (counts.get(task) ?? 0) + 1);
+      }
+    }
+    return counts;
   }
 
   /** Whether lines of different tasks stand in the order in which they were printed. */
@@ -140,7 +150,7 @@ export class LineBuffer {
       this._dropped += 1;
       this._count(line, -1);
       if (line.at !== null) {
-        this._begins.set(line.task, line.at + 1);
+        this._begins.set(line.task, line.at);
       }
     }
     if (this._head > CHUNK) {
@@ -163,7 +173,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
-  /** When of each task the first line that is kept was printed, or just after the last one that is not. */
+  /** When of each task the first line that is kept was printed, or the last one that is not. */
   private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();
 }

@@ -33,7 +33,8 @@ export function Lines({
   const measure = useMeasure(scroller, probe);
   const selected = useSelectedLines(scroller);
   const { rows, buffer, searcher } = model;
-  const { follows, wraps, tasks } = state;
+  const { wraps, tasks } = state;
+  const { follows } = model; // what the state will say in a moment: to draw by the old one would scroll to the end
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
   const time = timeShown(model, state);
@@ -63,13 +64,25 @@ export function Lines({
   const brought = React.useRef({ moves: 0, row: 0 });
   const [shown, setShown] = React.useState(0);
   React.useLayoutEffect(() => {
-    const { moves, currentLine } = model.searcher;
+    const { moves, currentLine, isBusy, isTyped } = model.searcher;
+    const view = viewport.current;
+    if (currentLine < 0 && !isBusy) {
+      const isToFollow = view?.goBack(model.rows, measure.row) ?? null;
+      if (isToFollow !== null) {
+        model.follow(isToFollow);
+        redraw();
+      }
+    }
     const isThere =
       brought.current.moves === moves && brought.current.row === measure.row;
     if (currentLine >= 0 && !isThere) {
       brought.current = { moves, row: measure.row };
+      if (isTyped) {
+        view?.seek(model.rows, measure.row, currentLine, model.follows);
+      } else {
+        view?.show(model.rows, measure.row, currentLine);
+      }
       model.follow(false);
-      viewport.current?.show(model.rows, measure.row, currentLine);
       setShown(moves);
       redraw();
     }

@@ -38,8 +38,7 @@ export class LogsModel implements IDisposable {
     );
     this.older = new OlderSearch({
       open: (query, tasks, signal) => this._open(query, tasks, signal),
-      isOlder: (line, printed) => this._newest.isBefore(line, printed),
-      before: () => this._newest.begin,
+      kept: this._newest,
       onChange: () => this._change()
     });
     _clusters.changed.connect(this._onClusters, this);
@@ -99,6 +98,11 @@ export class LogsModel implements IDisposable {
   setWraps(wraps: boolean): void {
     this._patch = { ...this._patch, wraps };
     this._rebuild();
+  }
+
+  /** Whether the newest line is to stay in view; `state` tells it a moment later. */
+  get follows(): boolean {
+    return this._patch.follows;
   }
 
   follow(follows: boolean): void {
@@ -182,7 +186,7 @@ export class LogsModel implements IDisposable {
       follows: false
     };
     this._rebuild();
-    this.searcher.start(this.searcher.query, this._rows, place);
+    this.searcher.lead(this._rows, place);
     this._change();
   }
 

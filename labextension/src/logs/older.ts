@@ -6,7 +6,7 @@
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ServerProblem } from '../api/problem';
-import type { TaskLine } from './buffer';
+import type { LineBuffer, TaskLine } from './buffer';
 import type { IQuery } from './search';
 import { messages, StreamLost } from './stream';
 
@@ -31,10 +31,8 @@ export interface IOlderOptions {
     tasks: ReadonlyArray<string>,
     signal: AbortSignal
   ) => Promise<Response>;
-  /** Whether the view does not have this line; `printed` is how many its task has, once that is known. */
-  readonly isOlder: (line: TaskLine, printed?: number) => boolean;
-  /** Lines that the view does not have were printed before this; null if nobody knows. */
-  readonly before: () => number | null;
+  /** The lines that the view has. */
+  readonly kept: LineBuffer;
   readonly onChange: () => void;
 }
 
@@ -76,9 +74,9 @@ export class OlderSearch implements IDisposable {
 
   private async _ask({ query, tasks, showsNoise }: IOlderQuery): Promise<void> {
     const abort = (this._abort = new AbortController());
-    const { isOlder, before, onChange } = this._options;
-    const limit = before();
-    let [found, untimed]: [TaskLine[], TaskLine[]] = [[], []];
+    const { kept, onChange } = this._options;
+    const limit = kept.begin;
+    let [found, unsure]: [TaskLine[], TaskLine[]] = [[], []];
     let [count, isWhole] = [0, false];
     try {
       const asked = {
@@ -96,12 +94,18 @@ export class OlderSearch implements IDisposable {
             throw new ServerProblem(problem);
           }
           count += lines.length;
-          untimed = [...untimed, ...lines.filter(line => line[2] == null)];
-          found = [
-            ...found,
-            ...lines.filter(line => line[2] != null && isOlder(line)),
-            ...(end ? untimed.filter(one => isOlder(one, printed[one[0]])) : [])
+          unsure = [
+            ...unsure,
+            ...lines.filter(line => kept.isBefore(line) === null)
           ];
+          found = [...found, ...lines.filter(line => kept.isBefore(line))];
+          if (end && unsure.length > 0) {
+            // the server has counted what lies before the limit, and so do we: the rest is what the view lacks
+            const counts = kept.countBefore(limit);
+            const isLacking = ([task, , , number = Infinity]: TaskLine) =>
+              number < (printed[task] ?? 0) - (counts.get(task) ?? 0);
+            found = [...found, ...unsure.filter(isLacking)];
+          }
           isWhole ||= end === true;
         }
         if (abort.signal.aborted) {

@@ -29,6 +29,8 @@ export class Searcher implements IDisposable {
 
   /** Counts each time a person came to another occurrence. */
   moves = 0;
+  /** Whether typing led to the current one, and neither a step from one to the next nor a choice of lines. */
+  isTyped = false;
   query: IQuery = NO_QUERY;
   /** What is wrong with the query, empty when it is well. */
   wrong = '';
@@ -59,7 +61,15 @@ export class Searcher implements IDisposable {
   /** Look for something; the current one is the first from line `from` on. */
   start(query: IQuery, rows: Rows, from: number): void {
     this._moves = true;
+    this.isTyped = true;
     this._start(query, rows, from);
+  }
+
+  /** Look for the same in lines that a person chose; the current one is the first from line `from` on. */
+  lead(rows: Rows, from: number): void {
+    this._moves = true;
+    this.isTyped = false;
+    this._start(this.query, rows, from);
   }
 
   /** Look in other lines; the current one is the same, or the next that is there. */
@@ -104,6 +114,7 @@ export class Searcher implements IDisposable {
     if (this.count > 0) {
       this.current = (this.current + by + this.count) % this.count;
       this.moves += 1;
+      this.isTyped = false;
       this._changed();
     }
   }

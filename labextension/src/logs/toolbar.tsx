@@ -27,6 +27,8 @@ export interface IToolbarProps {
   readonly onQuery: (query: IQuery) => void;
   readonly onCopy: () => void;
   readonly onDownload: () => void;
+  /** Begin to search from what is in view. */
+  readonly onEnter: () => void;
   /** Leave the search for the lines. */
   readonly onLeave: () => void;
   /** Whether the matches in older lines are listed. */
@@ -103,6 +105,7 @@ function Search({
   trans,
   input,
   onQuery,
+  onEnter,
   onLeave,
   isOlderOpen,
   onOlder
@@ -140,6 +143,7 @@ function Search({
         aria-invalid={wrong !== ''}
         spellCheck={false}
         value={text}
+        onFocus={onEnter}
         onChange={event => type(event.target.value)}
         onKeyDown={onKeyDown}
       />

@@ -52,7 +52,7 @@ export function LogsView({
     body.current?.querySelector<HTMLElement>('[role="log"]')?.focus();
 
   const search = (query: IQuery): void =>
-    model.search(query, viewport.current?.line ?? 0);
+    model.search(query, viewport.current?.begin ?? 0);
   const copy = (): void => {
     const selected = document.getSelection();
     const isHere = body.current?.contains(selected?.anchorNode ?? null);
@@ -106,7 +106,11 @@ export function LogsView({
         onQuery={search}
         onCopy={copy}
         onDownload={onDownload}
-        onLeave={focusLines}
+        onEnter={() => viewport.current?.stay()}
+        onLeave={() => {
+          viewport.current?.stay();
+          focusLines();
+        }}
         isOlderOpen={isOlderOpen}
         onOlder={() => openOlder(!isOlderOpen)}
       />

@@ -2,7 +2,8 @@
  * What a window over many rows has to know: which lines it covers, and how it moves when lines come and go.
  *
  * Owns the scrolled element's position. While it follows, the end stays in view; a person who scrolls up stops that, one
- * who scrolls to the end begins it again.
+ * who scrolls to the end begins it again. What a person types leads from where they began to type, and back there when
+ * nothing has it, so that the place depends on the whole word and not on how fast it came.
  */
 import type { Rows } from './rows';
 
@@ -70,6 +71,9 @@ export class Viewport {
   scrolled(rows: Rows, row: number): void {
     const { scrollTop, scrollHeight, clientHeight } = this._element;
     const isAtEnd = scrollHeight - scrollTop - clientHeight < row;
+    if (Math.abs(scrollTop - this._top) > 1) {
+      this.stay();
+    }
     if (scrollTop < this._top - 1 && !isAtEnd) {
       this._onFollow(false);
     } else if (scrollTop > this._top && isAtEnd) {
@@ -82,6 +86,7 @@ export class Viewport {
   /** Lines came or went, or were chosen anew: stay at the end, or with the line at the upper edge. */
   settle(rows: Rows, row: number, follows: boolean): void {
     if (follows) {
+      this.stay();
       this._go(this._element.scrollHeight);
     } else if (rows !== this._rows) {
       const index = rows.indexOf(this._line);
@@ -92,17 +97,54 @@ export class Viewport {
     this._note(rows, row);
   }
 
+  /** Bring a line into view that what is typed has found; `follows` is whether the end was in view until now. */
+  seek(rows: Rows, row: number, number: number, follows: boolean): void {
+    const began = this._began ?? {
+      line: this._line,
+      rest: this._rest,
+      follows
+    };
+    this.show(rows, row, number);
+    this._began = began;
+  }
+
+  /** Nothing has what is typed: go back to where that began. Return whether to follow again, null if nothing moved. */
+  goBack(rows: Rows, row: number): boolean | null {
+    const began = this._began;
+    if (!began) {
+      return null;
+    }
+    this.stay();
+    if (!began.follows) {
+      this._jump(rows.offset(rows.indexOf(began.line)) * row + began.rest);
+      this._note(rows, row);
+    }
+    return began.follows;
+  }
+
+  /** A person is where they want to be: forget where they began to type. */
+  stay(): void {
+    this._began = null;
+  }
+
   /** Bring a line into view, in the middle if it is far. */
   show(rows: Rows, row: number, number: number): void {
+    this.stay();
     const y = rows.offset(rows.indexOf(number)) * row;
-    if (y < this.top || y + row > this.top + this.height) {
-      this._go(Math.max(0, y - this.height / 2));
-    }
+    const isFar = y < this.top || y + row > this.top + this.height;
+    this._jump(isFar ? Math.max(0, y - this.height / 2) : this.top);
     this._note(rows, row);
   }
 
   private _go(top: number): void {
     this._element.scrollTop = top;
+    this._top = this._element.scrollTop;
+  }
+
+  /** Go there whatever moves: a browser goes on with a scroll by key or wheel, unless another smooth one ends that. */
+  private _jump(top: number): void {
+    this._element.scrollTo({ top, behavior: 'smooth' });
+    this._element.scrollTo({ top, behavior: 'instant' });
     this._top = this._element.scrollTop;
   }
 
@@ -120,6 +162,17 @@ export class Viewport {
     return this._line;
   }
 
+  /** The line from which a search leads: where a person began to type, or the one at the upper edge. */
+  get begin(): number {
+    return this._began?.line ?? this._line;
+  }
+
+  /** Where a person was before what they type led away. */
+  private _began: {
+    readonly line: number;
+    readonly rest: number;
+    readonly follows: boolean;
+  } | null = null;
   private _top = 0;
   private _rows: Rows | null = null;
   private _origin = 0;
