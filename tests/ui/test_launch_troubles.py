@@ -108,6 +108,21 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
     assert held
 
 
+def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
+    """Of a form whose program the server has not seen yet, Launch waits, and then launches it."""
+    held: list[Route] = []
+    lab.page.route("**/tfcluster/api/clusters/plan*", lambda route: held.append(route))
+    with lab.page.expect_request("**/clusters/plan*"):
+        form.get_by_label("Path of the program").fill("hello.py")
+    button(form).press("Enter")  # a click on what is disabled waits for nothing
+    expect(form.get_by_label("Path of the program")).not_to_be_focused()
+    lab.page.unroute("**/tfcluster/api/clusters/plan*")
+    for route in held:
+        with contextlib.suppress(Error):  # the page has given it up
+            route.continue_()
+    expect(form.get_by_text("hello-1 was launched.")).to_be_visible()
+
+
 @pytest.mark.same_page
 def test_what_came_from_a_name_is_text(lab: LabPage, form: Locator) -> None:
     """Markup in what is typed is shown, never run."""

@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Sentence } from '../run/parts';
 import { Cards } from './cards';
-import { fieldsOf, type IOrigin } from './draft';
+import { fieldsOf, type IDraft, type IOrigin } from './draft';
 import { Input, Marks } from './fields';
 import { Footer, IFooterProps, Line } from './footer';
 import { IPlaces, Program } from './program';
@@ -26,6 +26,8 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   const id = `tfc${React.useId().replace(/:/g, '-')}`;
   const [state, setState] = React.useState(model.state);
   const form = React.useRef<HTMLFormElement>(null);
+  /** What stood in the form when a launch was asked for before the server had answered. */
+  const pressed = React.useRef<IDraft | null>(null);
   React.useEffect(() => {
     const take = (): void => setState(model.state);
     model.changed.connect(take);
@@ -42,9 +44,22 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       props.launch();
       return;
     }
+    if (!state.current && !state.away) {
+      pressed.current = state.draft; // the answer to what is typed now decides
+      return;
+    }
     model.tried();
     focusFirst(form.current, option => marks.has(option));
   };
+  React.useEffect(() => {
+    const { current: draft } = pressed;
+    if (draft !== null && (draft !== state.draft || state.current)) {
+      pressed.current = null;
+      if (draft === state.draft) {
+        launch();
+      }
+    }
+  });
   const all = { ...props, state, marks, cautions: cautionsOf(state), id };
   const { launchOptions, draft } = state;
   const fields = launchOptions ? fieldsOf(launchOptions, draft) : [];
