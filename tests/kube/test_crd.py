@@ -242,7 +242,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
 def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
     """`kubectl explain` reads like a page of the documentation."""
     replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
-    assert "The tasks of a cluster by task type; a type that is absent has none." in replicas
+    assert "The tasks of a cluster by task type; absent types have none." in replicas
     assert "Parameter servers, given back when the workers are done." in replicas
     mode = " ".join(kubectl("explain", "tfc.spec.mode").split())
     assert "one notebook (InGraph). Default: BetweenGraph." in mode

@@ -111,7 +111,11 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
 def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
     """Of a form whose program the server has not seen yet, Launch waits, and then launches it."""
     held: list[Route] = []
-    lab.page.route("**/tfcluster/api/clusters/plan*", lambda route: held.append(route))
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    lab.page.route("**/tfcluster/api/clusters/plan*", hold)
     with lab.page.expect_request("**/clusters/plan*"):
         form.get_by_label("Path of the program").fill("hello.py")
     button(form).press("Enter")  # a click on what is disabled waits for nothing

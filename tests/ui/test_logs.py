@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from support.polling import wait_until
 from support.ui import flows
 from support.ui.accessibility import Findings
 from support.ui.flows import copied, open_logs, tab
@@ -116,8 +117,12 @@ def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
     expect(follow).to_have_attribute("aria-pressed", "true")
 
     log.hover()
-    lab.page.mouse.wheel(0, -400)
-    expect(follow).to_have_attribute("aria-pressed", "false")
+
+    def turn() -> bool:
+        lab.page.mouse.wheel(0, -400)
+        return follow.get_attribute("aria-pressed") == "false"
+
+    wait_until(turn, "the wheel ends following")
     log.focus()
     lab.page.keyboard.press("Home")
     expect(log.get_by_text("beat 0", exact=True)).to_be_in_viewport()

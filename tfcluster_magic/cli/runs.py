@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..i18n import _
-from ..output import comparison, documents, report
+from ..output import documents, report
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
 from ..quota import budgets, ledger
@@ -193,6 +193,8 @@ def compare_command(
     A row whose values differ is marked by ≠ and stands first. `tfcluster tensorboard REF…` shows
     the curves of the same runs.
     """
+    from ..output import comparison  # imports the reading of programs, which only launches need
+
     found = terminal.manager.compare(refs)
     if differences:
         found = comparison.differences(found)

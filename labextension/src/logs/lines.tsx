@@ -33,7 +33,8 @@ export function Lines({
   const measure = useMeasure(scroller, probe);
   const selected = useSelectedLines(scroller);
   const { rows, buffer, searcher } = model;
-  const { follows, wraps, tasks } = state;
+  const { wraps, tasks } = state;
+  const { follows } = model; // what the state will say in a moment: to draw by the old one would scroll to the end
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
   const time = timeShown(model, state);
