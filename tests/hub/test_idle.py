@@ -44,8 +44,8 @@ def status(hub: RealHub, name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
-    """What a cell of Bob's prints that runs twice as long as a notebook may be idle, and whether
-    his notebook is there when it has ended.
+    """Run a cell of Bob's for twice as long as a notebook may be idle; yield what it printed, and
+    whether his notebook was still there at its end.
     """
     bob = hub.visitor("bob")
     text = "import time\nfor _ in range({}):\n    print(1, flush=True)\n    time.sleep(1)"

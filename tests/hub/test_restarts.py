@@ -44,30 +44,30 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """A hub that was ended with Ctrl-C, what was done meanwhile, and that was started again."""
+    """What was seen around one restart of the hub: it was ended with Ctrl-C and started again."""
 
     lab: str
-    """The notebook of its owner, before."""
+    """URL of the owner's notebook before the restart."""
     token: str
-    """Of shells, before; it was good."""
+    """Token that shells used before the restart; the hub accepted it."""
     ended: str
-    """What it told at the end."""
+    """Output of the hub when it ended."""
     left: list[psutil.Process]
-    """What ran of it afterwards, but for clusters."""
+    """Processes of the hub that ran after its end, without those of clusters."""
     phase: str
-    """Of the cluster, afterwards."""
+    """Phase of the cluster after the hub had ended."""
     files: list[Path]
-    """Of what leads to it, afterwards."""
+    """Files that lead to the hub and were left after its end."""
     asked: subprocess.CompletedProcess[str]
-    """A shell that wanted its console meanwhile."""
+    """Command that asked for the console while the hub was down."""
     invited: str
-    """A link that was made meanwhile."""
+    """Invite link that was made while the hub was down."""
     removed: str
-    """What was told when an administrator was removed meanwhile."""
+    """Output of removing an administrator while the hub was down."""
     again: str
     """A link for a new account of that name."""
     started: str
-    """What it told at its start."""
+    """Output of the hub when it started again."""
 
 
 @pytest.fixture(scope="module")

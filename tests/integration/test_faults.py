@@ -229,7 +229,7 @@ def test_deleting_a_run_that_runs(runs: Runs) -> None:
 
 
 def test_a_deletion_that_would_be_refused_stops_nothing(runs: Runs) -> None:
-    """What keeps the output from being removed is said before the run is stopped."""
+    """A delete whose output cannot be removed is refused before the run is stopped."""
     run = runs.launch(SLEEPS, name="kept", workers=1)
     run.until_logged("worker-0", "up")
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
