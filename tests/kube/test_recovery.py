@@ -195,13 +195,13 @@ def trainings(
     finally:
         cluster.kubectl("uncordon", first)
     with _room_for_one_task_each(cluster, (first, second)):
-        tenant.launch("group-1", spec_of(group, workers=2, lifecycle=quick))
+        tenant.launch("synchronous-1", spec_of(group, workers=2, lifecycle=quick))
         there = [first, second]
-        wait_until(lambda: sorted(_nodes(tenant, "group-1")) == there, "placed", seconds=120)
-    for name in ("asynchronous-1", "group-1"):
+        wait_until(lambda: sorted(_nodes(tenant, "synchronous-1")) == there, "placed", seconds=120)
+    for name in ("asynchronous-1", "synchronous-1"):
         tenant.phase(name, "Running", seconds=400)
-    yield Training(tenant, "asynchronous-1"), Training(tenant, "group-1")
-    tenant.kubectl("delete", "tfclusters", "asynchronous-1", "group-1", "--wait=false")
+    yield Training(tenant, "asynchronous-1"), Training(tenant, "synchronous-1")
+    tenant.kubectl("delete", "tfclusters", "asynchronous-1", "synchronous-1", "--wait=false")
 
 
 @contextmanager

@@ -50,7 +50,8 @@ class Tenant:
     kubectl: Kubectl
     operator: Process | Installed
     image: str
-    made: list[str] = field(default_factory=list)
+    users: dict[str, str] = field(default_factory=dict)
+    """The test module that launched each run: its output stays for a later run of that name."""
 
     @property
     def name(self) -> str:
@@ -68,7 +69,10 @@ class Tenant:
         )
 
     def launch(self, name: str, spec: Spec) -> None:
-        """POST a run, `digits-1`, as a client does."""
+        """POST a run, `digits-1`, as a client does. Its name must be new to other test modules."""
+        module = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
+        other = self.users.setdefault(name, module)
+        assert other == module, f"{other} launches {name} in this namespace, too: rename one"
         cluster, _dash, run = name.rpartition("-")
         self.kubectl(
             "create", "-f", "-", stdin=json.dumps(custom_resource.write(cluster, int(run), spec))
