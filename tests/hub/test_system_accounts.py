@@ -174,7 +174,7 @@ def test_an_ordinary_users_hub_is_theirs_alone(of_ada: Hub) -> None:
 
 def arrived(hub: Hub, name: str) -> Visitor:
     """Somebody who was invited, has set a password and is signed in."""
-    hub.visitor().set_password(hub.accounts("invite", name).strip())
+    hub.visitor().set_password(hub.accounts("invite", name, "--reset").strip())
     visitor = Visitor(f"{hub.url}/")
     visitor.sign_in(name, PASSWORD)
     return visitor
