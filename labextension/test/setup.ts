@@ -2,6 +2,11 @@
 
 import { vi } from 'vitest';
 
+// Files share one page (`isolate` in vitest.config.mts). A file that uses act() sets it to true.
+(
+  globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }
+).IS_REACT_ACT_ENVIRONMENT = false;
+
 // A second, vitest's own limit, is short on a machine that is busy with others.
 const waitFor = vi.waitFor;
 vi.waitFor = (condition, limits) =>

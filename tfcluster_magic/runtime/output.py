@@ -99,7 +99,10 @@ class LineTimes:
                 pass  # a network volume that failed meanwhile
 
     def _open(self) -> None:
-        os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+        try:
+            os.mkdir(os.path.dirname(self._path), mode=0o755)  # not the output folder: it was removed
+        except FileExistsError:
+            pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         self._fd = os.open(self._path, flags, 0o644)
         size = TIMES_RECORD.size

@@ -315,3 +315,9 @@ def test_times_that_are_read_while_they_are_thinned(tmp_path: Path) -> None:
     told = [times.at(10 * n + 5) for n in range(4001, 6001)]
     assert told[-1] == 6001
     assert all(at is not None and n - 1 <= at <= n + 1 for n, at in enumerate(told, 4001))
+
+
+def test_times_do_not_bring_a_removed_folder_back(tmp_path: Path) -> None:
+    """An output folder that is removed while its task prints stays removed."""
+    noted(tmp_path / "1" / "worker-0.log", "times.note(0, 1000)")
+    assert not (tmp_path / "1").exists()
