@@ -46,7 +46,8 @@ def test_the_tables_of_messages_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["record.md", "rest.md", "launch-options.md", "reasons.md", "metrics.md"]
+    "name",
+    ["record.md", "rest.md", "launch-options.md", "reasons.md", "metrics.md", "policy.md"],
 )
 def test_a_reference_page_lists_what_the_code_has(name: str) -> None:
     """docs/reference/<name> is current; `python tools/reference_docs.py` makes it so."""

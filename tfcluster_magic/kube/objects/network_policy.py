@@ -66,6 +66,7 @@ class DnsResolver(Model, frozen=True):
     """A DNS server of the cluster: pods of a namespace by their labels, or a network."""
 
     namespace: str = ""
+    """The namespace of the DNS server's pods."""
     pods: Annotated[
         str,
         Meta(
@@ -73,8 +74,11 @@ class DnsResolver(Model, frozen=True):
             description="labels as key=value, separated by commas",
         ),
     ] = ""
+    """The labels of these pods: `key=value`, separated by commas."""
     network: str = ""
+    """The network of a DNS server that is no pod, such as `169.254.20.10`."""
     port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
+    """The port at which the pods listen. OpenShift's is 5353."""
 
 
 DEFAULT_DNS = (DnsResolver(namespace="kube-system", pods="k8s-app=kube-dns"),)

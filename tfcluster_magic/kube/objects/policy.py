@@ -29,97 +29,107 @@ class SharedClaim(Model, frozen=True):
     """A claim that every task mounts read-only by default, and its path."""
 
     claim: Annotated[str, Meta(min_length=1)]
+    """The claim's name in the run's namespace."""
     path: MountPath
+    """Where tasks mount it."""
 
 
 class Policy(Model, frozen=True):
-    """The limits and defaults of tasks.
+    """The limits and defaults of tasks; docs/reference/policy.md is generated from the fields.
 
-    An empty list of `images` allows any, an empty list of `annotations` none. `images.admits_image`
-    defines image patterns; patterns of annotations are shell patterns.
+    `images.admits_image` defines image patterns.
     """
 
     default_image: str = "tensorflow/tensorflow:2.19.0"
+    """The image of tasks that name none. Name one of your own where nodes do not reach Docker Hub,
+    or where notebooks connect In-Graph with another version of TensorFlow."""
     images: tuple[str, ...] = ()
-    require_digest: Annotated[
-        bool,
-        Meta(description="images that runs name need a digest; a namespace can demand it, too"),
-    ] = False
-    always_pull: Annotated[
-        bool,
-        Meta(
-            description="ask the registry for each pod whose run names an image; false if "
-            "nodes have images that no registry has"
-        ),
-    ] = True
-    python: Annotated[str, Meta(description="what starts process 1 in the tasks' images")] = (
-        "python3"
-    )
+    """Patterns of images that runs may name, such as `registry.example.com/team/*`. An empty list
+    allows any image."""
+    require_digest: bool = False
+    """Images that runs name need a digest: `registry.example.com/team/img@sha256:…`. The annotation
+    `tfcluster.dev/require-digest: "true"` of a namespace demands it, too."""
+    always_pull: bool = True
+    """Ask the registry for each pod whose run names an image. False if nodes have images that no
+    registry has."""
+    python: str = "python3"
+    """The program that starts process 1 in the images of tasks."""
     data_claim: ClaimName = "data"
+    """The claim of data sets in the run's namespace. An empty name: none."""
     data_path: MountPath = "/data"
+    """Where tasks mount the claim of data sets."""
     data_read_only: bool = True
+    """Whether tasks mount the claim of data sets read-only."""
     log_claim: ClaimName = "log"
+    """The claim of all output. An empty name: output lies on the task's node."""
     log_path: MountPath = "/log"
-    log_size: Annotated[
-        str,
-        Meta(
-            pattern=MEMORY_PATTERN,
-            description="most output of a task, if no claim keeps it",
-        ),
-    ] = "10Gi"
+    """Where tasks mount the claim of output."""
+    log_size: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "10Gi"
+    """With `logClaim: ""`: the most output of a task on its node's disk. A task with more is
+    evicted."""
     workspace_claim: ClaimName = "workspace"
+    """The claim of the user's home. An empty name: none."""
     workspace_path: MountPath = "/home/jovyan"
-    shared_data: Annotated[
-        tuple[SharedClaim, ...],
-        Meta(description="claims that every task reads; a namespace's own claims may add some"),
-    ] = ()
-    storage_class: Annotated[
-        str, Meta(description='of data claims that name none; "": the cluster\'s default')
-    ] = ""
+    """Where tasks mount the user's home, read-only: where the notebook has it."""
+    shared_data: tuple[SharedClaim, ...] = ()
+    """Claims that every task reads. So does each claim of the run's namespace that names its path
+    in the annotation `tfcluster.dev/mounted-at`."""
+    storage_class: str = ""
+    """The StorageClass of data claims that are made for one run. Empty: the cluster's default."""
     default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
+    """Cores of a task that asks for none."""
     default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
+    """Memory of a task that asks for none."""
     max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
+    """The most tasks of one run."""
     max_duration: PositiveSeconds | None = None
-    stall_timeout: (
-        Annotated[PositiveSeconds, Meta(description="of runs that say none; absent: they wait")]
-        | None
-    ) = None
+    """The most seconds that a run may take."""
+    stall_timeout: PositiveSeconds | None = None
+    """Seconds without any activity after which a run ends that sets no such time itself."""
     max_stall_timeout: PositiveSeconds | None = None
-    max_grace: Annotated[
-        PositiveSeconds, Meta(description="tasks hold their room for so long after a stop")
-    ] = 600.0
-    max_reclaim_after: Annotated[
-        float,
-        Meta(ge=0, le=3600, description="no more: Kubernetes takes them an hour after a success"),
-    ] = 3600.0
+    """The most that a run may set as its `stallTimeout`, in seconds."""
+    max_grace: PositiveSeconds = 600.0
+    """The most seconds that a run may set as `grace`. Tasks keep their place on a node for so long
+    after a stop."""
+    max_reclaim_after: Annotated[float, Meta(ge=0, le=3600)] = 3600.0
+    """The most seconds that a run may set as `reclaimAfter`. Kubernetes removes the parameter
+    servers itself an hour after a success."""
     max_keep_for: PositiveSeconds = 365 * 86400.0
+    """The most seconds that a run may set as `keepFor`."""
     service_account: str = "default"
+    """The ServiceAccount of task pods, which get no token. Name another one in `accounts` of
+    `k8s/base/admission-operator.yaml`, too."""
     priority_class: str = ""
+    """The PriorityClass of task pods, to which a quota can be scoped. `k8s/base` sets
+    `tfcluster-task`. The annotation `tfcluster.dev/priority-class` of a namespace goes before."""
     annotations: tuple[str, ...] = ()
+    """Shell patterns of the pod annotations that runs may set. An empty list allows none."""
     node_selector: dict[str, str] = {}
+    """Labels of the nodes on which tasks run."""
     tolerations: tuple[dict[str, Any], ...] = ()
+    """Tolerations of task pods, as in a pod."""
     gpu_resource: str = "nvidia.com/gpu"
-    nodes_are_fixed: Annotated[
-        bool, Meta(description="false where an autoscaler adds nodes for pods that wait")
-    ] = True
+    """The resource that counts as one GPU."""
+    nodes_are_fixed: bool = True
+    """False where an autoscaler adds nodes: then nothing is refused for the size of the nodes."""
     run_as_user: Annotated[int, Meta(ge=1)] = 1000
+    """The user id of tasks."""
     run_as_group: Annotated[int, Meta(ge=0)] = 100
+    """The group id of tasks."""
     fs_group: Annotated[int, Meta(ge=0)] | None = 100
-    gang: Annotated[
-        bool | Literal["auto"],
-        Meta(description="start all tasks or none, by Volcano; auto: where the cluster has it"),
-    ] = "auto"
-    queue: Annotated[
-        str, Meta(description="Volcano's queue of tasks; a namespace's annotation goes before")
-    ] = "default"
-    egress: Annotated[
-        tuple[str, ...],
-        Meta(description="networks that tasks may reach beside one another, such as 10.0.0.0/8"),
-    ] = ()
-    dns: Annotated[tuple[DnsResolver, ...], Meta(description="the cluster's DNS servers")] = (
-        DEFAULT_DNS
-    )
+    """The group id of the files on the volumes of tasks."""
+    gang: bool | Literal["auto"] = "auto"
+    """Start all tasks or none, by Volcano: `auto` where the cluster has it, true always (launches
+    wait without it), false never."""
+    queue: str = "default"
+    """Volcano's queue of tasks. The annotation `tfcluster.dev/queue` of a namespace goes before."""
+    egress: tuple[str, ...] = ()
+    """Networks that tasks may reach beside one another, such as `10.0.0.0/8`. Name the network of
+    an object store (S3) here."""
+    dns: tuple[DnsResolver, ...] = DEFAULT_DNS
+    """The cluster's DNS servers. The default is CoreDNS in `kube-system`."""
     require_network_policy: bool = True
+    """Refuse launches where NetworkPolicies are not enforced."""
 
 
 def uses_gangs(policy: Policy) -> bool:
