@@ -100,7 +100,9 @@ class LineTimes:
 
     def _open(self) -> None:
         try:
-            os.mkdir(os.path.dirname(self._path), mode=0o755)  # not the output folder: it was removed
+            os.mkdir(
+                os.path.dirname(self._path), mode=0o755
+            )  # not the output folder: it was removed
         except FileExistsError:
             pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
