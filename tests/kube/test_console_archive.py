@@ -1,6 +1,5 @@
-"""A user's data packed at term's end, on Kubernetes: by a pod beside the claims, for the console.
-
-The volume of archives holds 24 MiB (`hub_installation.ROOM`), which is little enough to be filled.
+"""Archives of a user's data on Kubernetes, packed by a pod that mounts the user's claims. The
+volume for archives holds only 24 MiB (`hub_installation.ROOM`), so that a test can fill it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from support.kube.under_test import UnderTest
 from tfcluster_magic.hub.console.sites import kubernetes_archive
 from tfcluster_magic.hub.tenancy.entitlements import Pool
 
-__all__ = ["console"]  # a fixture, as if written here
+__all__ = ["console"]  # a fixture used by the tests below
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 
 WRITES = """
@@ -43,13 +42,13 @@ HOOK = {"postStart": {"exec": {"command": ["id"]}}}
 
 
 def found(console: Console, file: str) -> Object:
-    """An archive as the page shows it."""
+    """Return an archive as the page shows it."""
     items = console.ask("GET", "archives").json()["items"]
     return next(one for one in items if one["file"] == file)
 
 
 def archived(console: Console, user: str, **more: Any) -> Object:
-    """What became of an archive of a user's data."""
+    """Archive a user's data, and return the archive once packing has succeeded or failed."""
     body = {"user": user, "reason": REASON, **more}
     begun = console.ask("POST", "archives", json=body)
     assert begun.status_code == 202, begun.text
@@ -60,7 +59,7 @@ def archived(console: Console, user: str, **more: Any) -> Object:
 
 
 def is_cleared(space: Kubectl) -> Callable[[], bool]:
-    """Whether no Job of an archive is left, and none of its pods."""
+    """Return a condition: no Job of an archive and none of its pods are left."""
     return lambda: not any(space.every(kind, kubernetes_archive.OURS) for kind in ("jobs", "pods"))
 
 
@@ -71,8 +70,10 @@ def test_the_data_of_a_user_is_packed_and_the_user_removed(
     cluster: UnderTest,
     tmp_path: Any,
 ) -> None:
-    """Notebook and cluster end with the reason; every file has its checksum; the namespace stays
-    with its data; the archive is brought to the administrator, and deleted.
+    """Archiving a user ends the notebook and the cluster with the given reason, and keeps the
+    namespace with its claims.
+
+    The archive holds a checksum of every file. The administrator downloads and deletes it.
     """
     user = hub.new_user("arch")
     hub.spawn(user)
@@ -128,8 +129,10 @@ def test_the_data_of_a_user_is_packed_and_the_user_removed(
 def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
     hub: Hub, console: Console, cluster: UnderTest
 ) -> None:
-    """A pod of which the hub knows nothing, no room, a console that is killed meanwhile: data and
-    user are as they were, and the next try begins anew.
+    """A failed archive changes neither the data nor the user, and the next attempt starts afresh.
+
+    The failures are a pod unknown to the hub, no room on the volume, and a console that is killed
+    while it packs.
     """
     assert cluster.own
     ada = move_in(hub, hub.new_user("full"))
@@ -177,7 +180,9 @@ def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
 
 
 def test_the_console_makes_no_other_job(hub: Hub) -> None:
-    """Its account reads the claims of a user, and gets nothing else into a pod."""
+    """The console's account can only make Jobs that read a user's claims, and add nothing to their
+    pods.
+    """
     bob = move_in(hub, hub.new_user("other"))
     own = hub.kubectl("get", "deployment", "console", "-o", "json")
     image = json.loads(own)["spec"]["template"]["spec"]["containers"][0]["image"]

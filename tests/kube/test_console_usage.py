@@ -1,7 +1,7 @@
-"""What users really use, in the admin console on Kubernetes: storage by kubelet, CPU by metrics.
+"""Measured usage in the admin console on Kubernetes: storage from kubelets, CPU from metrics.
 
-Both depend on what an administrator gave the cluster: a right that the console does not have by
-itself, and a server of `metrics.k8s.io` (WITH=metrics).
+Both depend on the administrator: the console needs a right that it lacks by default, and the
+cluster needs a server of `metrics.k8s.io` (WITH=metrics).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from support.kube.under_test import UnderTest
 
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources
 
-__all__ = ["console"]  # a fixture, as if written here
+__all__ = ["console"]  # a fixture used by the tests below
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "node-inside")
 
 MIB = 1 << 20
 SIZE, WRITTEN = 50 * MIB, 42 * MIB
 ENDS = "import time\nend = time.monotonic() + 150\nwhile time.monotonic() < end: {what}\n"
-"""Longer than two looks of the operator, which come once a minute."""
+"""Runs longer than two measurements of the operator, which measures once a minute."""
 
 
 def volume(name: str, folder: str) -> Object:
-    """A file system of node-1 as a volume of the class of these tests."""
+    """Return a PersistentVolume on a file system of node-1, in the storage class of these tests."""
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
     return {
         "apiVersion": "v1",
@@ -57,7 +57,7 @@ def volume(name: str, folder: str) -> Object:
 
 @pytest.fixture
 def filler(hub: Hub, cluster: UnderTest) -> Iterator[Furnished]:
-    """A user whose claims are file systems of their own, as of many a class."""
+    """A user whose claims each have a file system of their own, as with many storage classes."""
     assert cluster.own
     node, marker = cluster.own.first, uuid.uuid4().hex[:8]
     names = [f"measured-{marker}-{number}" for number in range(3)]
@@ -88,7 +88,7 @@ def filler(hub: Hub, cluster: UnderTest) -> Iterator[Furnished]:
 
 
 def admin(hub: Hub, console: Console, *words: str) -> str:
-    """`tfcluster admin WORDS` in an administrator's shell."""
+    """Run `tfcluster admin WORDS` in an administrator's shell."""
     given = token(console.visitor, ["access:services!service=admin"])
     env = {**os.environ, "TFCLUSTER_HUB_URL": hub.url(), "TFCLUSTER_HUB_TOKEN": given}
     command = str(Path(sys.executable).with_name("tfcluster"))
@@ -107,8 +107,10 @@ def admin(hub: Hub, console: Console, *words: str) -> str:
 def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
     hub: Hub, console: Console, filler: Furnished, cluster: UnderTest, tmp_path: Path
 ) -> None:
-    """By default it may not, and says so; with the two documented commands administrators see how
-    full a claim is, on the page and in a shell; with the third it may no more.
+    """The console shows how full a claim is once its account may ask kubelets.
+
+    By default it may not, and the page says so. The documented commands grant the right and revoke
+    it. The page and the command line show the same figures.
     """
     give, take = documented.commands("how-to/admin.md", "Storage")
 
@@ -146,8 +148,10 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
 def test_hours_that_were_used_stand_beside_those_that_were_asked_for(
     hub: Hub, console: Console, installed: Installed, cluster: UnderTest, tmp_path: Path
 ) -> None:
-    """What tasks really use comes from `metrics.k8s.io`: nearly all of what was asked for where
-    a task works, next to nothing where it sleeps; on the page, and in a shell.
+    """The console shows the CPU hours used next to those requested, on the page and in a shell.
+
+    The used hours come from `metrics.k8s.io`: nearly all of the requested ones for a busy task,
+    almost none for a sleeping one.
     """
     user = move_in(hub, hub.new_user("works"))
     tenant = Tenant(user.kubectl, installed, cluster.description.images["notebook"])

@@ -1,4 +1,4 @@
-"""Users in the admin console on Kubernetes: a class with namespaces, and more for one of them."""
+"""Users in the admin console on Kubernetes: import of a class, and an override for one user."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from support.kube.tenant_namespaces import HOME, as_
 from tfcluster_magic.hub.tenancy import namespace_objects
 from tfcluster_magic.hub.tenancy.entitlement_sources import OVERRIDES_MAP
 
-__all__ = ["console"]  # a fixture, as if written here
+__all__ = ["console"]  # a fixture used by the tests below
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 
 CONSOLE = f"system:serviceaccount:{HOME}:console"
 
 
 def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console: Console) -> None:
-    """Made by the hub, furnished by tenancy; one user has more until it is ended."""
+    """An import makes accounts, groups and namespaces; an override raises one user's quota until it
+    is ended.
+    """
     user = f"class-{int(time.time())}"
     body = {"csv": f"name,group\n{user},pupils\nx/y,pupils\n"}
     done = console.ask("POST", "users/import", json=body).json()["lines"]
@@ -34,7 +36,7 @@ def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console:
     def cores() -> str:
         try:
             quota = kubectl.get("resourcequota", "tasks")
-        except NodeError:  # the policy of the tests bounds nothing
+        except NodeError:  # the policy of the tests sets no quota
             return ""
         return str(quota["spec"]["hard"].get("requests.cpu", ""))
 
@@ -59,7 +61,9 @@ def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console:
 
 
 def test_the_console_writes_no_other_config_map(hub: Hub) -> None:
-    """Its account may change the overrides, and makes nothing."""
+    """The console's account can change the overrides, but neither change nor create another
+    ConfigMap.
+    """
     as_console = as_(CONSOLE)
     hub.kubectl("patch", "configmap", OVERRIDES_MAP, "-p", "{}", as_console)
     for other in ("tfcluster-hub-policy", "tfcluster-hub-accepted"):

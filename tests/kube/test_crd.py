@@ -1,4 +1,4 @@
-"""The custom resource on a real API server: what kubectl is refused, told and shown."""
+"""The custom resource on a real API server: refusals, stored fields and columns of kubectl."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WHOLE = {
 
 
 def run(name: str, spec: Mapping[str, Any]) -> Object:
-    """A TFCluster as somebody writes it by hand, of a spec by its names in Python."""
+    """Return a TFCluster as a user writes it, from a spec with the names in Python."""
     return {
         "apiVersion": "tfcluster.dev/v1beta1",
         "kind": "TFCluster",
@@ -58,7 +58,7 @@ def run(name: str, spec: Mapping[str, Any]) -> Object:
 
 @pytest.fixture(scope="module")
 def kubectl(cluster: UnderTest) -> Kubectl:
-    """A cluster that knows the resource, by kubectl."""
+    """A kubectl for a cluster that has the custom resource definition."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
     cluster.kubectl(
         "wait", "--for=condition=Established", "-f", str(CRDS / "tfclusters.tfcluster.dev.yaml")
@@ -68,7 +68,7 @@ def kubectl(cluster: UnderTest) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def api(kubectl: Kubectl) -> Iterator[Api]:
-    """The product's own way to the same API server: what kubectl would say, without its start."""
+    """The package's own client of the same API server; faster than starting kubectl."""
     from kubernetes.client.configuration import Configuration
     from kubernetes.config import load_kube_config
 
@@ -80,9 +80,9 @@ def api(kubectl: Kubectl) -> Iterator[Api]:
 
 
 def refusal(api: Api, thing: Object) -> str:
-    """What the API server says to an object, asked without creating it; nothing if it may be."""
+    """Return the API server's refusal of an object in a dry run, or "" if it accepts it."""
     try:
-        strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` asks
+        strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` requests
         api.create(path("tfclusters", "default"), thing, **strictly)
     except ApiError as error:
         return error.message
@@ -91,7 +91,7 @@ def refusal(api: Api, thing: Object) -> str:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_kubectl_is_refused_what_the_magic_is_refused(api: Api, wrong: Wrong) -> None:
-    """Each mistake that a launch refuses is refused by the API server, with the same sentence."""
+    """The API server refuses each mistake that a launch refuses, with the same sentence."""
     said = refusal(api, run("wrong-1", wrong.spec))
     if wrong.told_by_kubectl is None:
         assert said == ""
@@ -101,14 +101,14 @@ def test_kubectl_is_refused_what_the_magic_is_refused(api: Api, wrong: Wrong) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kubectl_is_refused_names_that_no_run_has(api: Api, name: str) -> None:
-    """A name that is not <cluster>-<run> is refused with the rule."""
+    """A name that is not <cluster>-<run> is refused, and the message states the rule."""
     said = refusal(api, run(name, running()))
     assert "metadata.name" in said
     assert "name it <cluster>-<run>, such as digits-1" in said
 
 
 def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
-    """One `kubectl apply` names every wrong field, as a launch does."""
+    """One `kubectl apply` names all wrong fields, as a launch does."""
     spec = {**mounting("/log"), "replicas": {"chief": {"count": 2}}, "env": {"TF_CONFIG": ""}}
     said = kube.refused(run("wrong-1", spec))
     for field in ("spec.pods.volumes[0].path", "spec.replicas.chief.count", "spec.env"):
@@ -116,7 +116,7 @@ def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
 
 
 def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
-    """What kubectl applies comes back from the API as the record that a launch would have made."""
+    """An object applied by kubectl reads as the record that a launch would have made."""
     kube.apply(run("digits-1", WHOLE), run("plain-1", {**running(), "image": None}))
     applied = custom_resource.read(kube.get("tfc", "digits-1"))
     plain = custom_resource.read(kube.get("tfc", "plain-1"))
@@ -128,7 +128,7 @@ def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
 
 
 def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl) -> None:
-    """What the backend writes, warnings included, is what everybody reads."""
+    """A record written by the backend is read back with its warnings."""
     spec = validate(WHOLE)
     kube.apply(custom_resource.write("digits", 3, spec, warnings=["memory is scarce"]))
     stored = custom_resource.read(kube.get("tfc", "digits-3"))
@@ -137,9 +137,11 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
 
 
 def test_records_of_the_version_before_are_stored_again(kubectl: Kubectl, kube: Kubectl) -> None:
-    """docs/how-to/install-kubernetes.md carries records of v1alpha1 over, with their status."""
+    """`tools/convert_records.py` carries records of v1alpha1 over with their status, as
+    docs/how-to/install-kubernetes.md says.
+    """
     head = {"name": "old-3", "namespace": kube.namespace, "uid": "7f0e"}
-    ended = float(int(time.time()))  # an operator deletes what ended long ago
+    ended = float(int(time.time()))  # recent, because an operator deletes old runs
     status = {"phase": "Succeeded", "reason": "Completed", "finishedAt": ended, "releasedAt": ended}
     old = {"metadata": head, "spec": {**WHOLE, "lifecycle": {"grace": 5.0}}, "status": status}
     made = subprocess.run(
@@ -174,8 +176,8 @@ CHANGES: Mapping[str, Any] = {
 
 
 def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
-    """Every other field stays as it was launched, whether it is changed, added or removed, and the
-    refusal names the next run; a stop is asked for once and stays.
+    """Every field but spec.stop is immutable, and the refusal names the next run to create. A stop
+    can be requested once and cannot be withdrawn.
     """
 
     def refused(name: str, spec: Mapping[str, Any]) -> str:
@@ -207,8 +209,8 @@ def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
 
 
 def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
-    """`kubectl get tfc` has phase, ready tasks, reason and age, and the sentence when it is wide;
-    a status is written beside the spec and changes nothing else.
+    """`kubectl get tfc` shows phase, ready tasks, reason and age, and with `-o wide` the message.
+    Writing the status changes nothing in the spec.
     """
     kube.apply(run("digits-1", running()))
     status = custom_resource.write_status(
@@ -223,7 +225,9 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
     body = json.dumps({"status": {**status, "tide": "high"}, "spec": {"mode": "in-graph"}})
 
     def is_shown() -> bool:
-        """An operator on the same cluster may write another status between these commands."""
+        """Patch and read together, because an operator on the same cluster may overwrite the status
+        in between.
+        """
         kube("patch", "tfc", "digits-1", "--subresource=status", "--type=merge", "-p", body)
         head, row = kube("get", "tfc").splitlines()
         assert head.split() == ["NAME", "PHASE", "READY", "REASON", "AGE"]
@@ -240,7 +244,7 @@ def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
 
 
 def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
-    """`kubectl explain` reads like a page of the documentation."""
+    """`kubectl explain` shows full sentences with units and defaults."""
     replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
     assert "The tasks of a cluster by task type; absent types have none." in replicas
     assert "Parameter servers, given back when the workers are done." in replicas

@@ -1,4 +1,4 @@
-"""Records that somebody deletes while a finalizer keeps them."""
+"""Deletion of records and namespaces while finalizers keep the records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTROLLER = (
     "--as-group=system:serviceaccounts:kube-system",
     "--as-group=system:masters",
 )
-"""An account that admission lets set finalizers; users are refused."""
+"""An account whose finalizers admission accepts; it refuses those of users."""
 WAITS = "import time\ntime.sleep(600)\n"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfcluster-options"}
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.hostile
 
 @pytest.fixture(scope="module")
 def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """Make a user's namespace, with more rights that its administrator gives the user."""
+    """A user's namespace in which the administrator gave the user more rights than usual."""
     tenant = new_tenant()
     tenant.let(USER)
     more = [
@@ -46,14 +46,14 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture
 def waits(tmp_path: Any) -> Any:
-    """Return a program that waits until it is stopped."""
+    """A program that waits until it is stopped."""
     file = tmp_path / "waits.py"
     file.write_text(WAITS)
     return file
 
 
 def hold(tenant: Tenant, name: str, *finalizers: str) -> None:
-    """Put finalizers on a record, as users could before admission refused them."""
+    """Set finalizers on a record, as users could before admission refused them."""
     body = json.dumps({"metadata": {"finalizers": list(finalizers) or None}})
     tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body, *CONTROLLER)
 
@@ -67,7 +67,7 @@ WAYS = ("background", "foreground", "orphan")
 
 @pytest.fixture(scope="module")
 def kept(alices: Tenant, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A run for each way to delete one, whose record a finalizer keeps: begun together."""
+    """Start one run for each way to delete, each with a record that a finalizer keeps."""
     file = tmp_path_factory.mktemp("program") / "waits.py"
     file.write_text(WAITS)
     for how in WAYS:
@@ -79,8 +79,8 @@ def kept(alices: Tenant, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_finalizer_keeps_no_task(alices: Tenant, kept: None, how: str) -> None:
-    """However a run is deleted, its tasks end at once although a finalizer keeps its record, and
-    the run names the finalizer; the record goes when nothing keeps it any more.
+    """Deleting a run ends its tasks at once even if a finalizer keeps its record. The message names
+    the finalizer, and the record goes once the finalizer is removed.
     """
     name = f"kept-{how}-1"
     alices.kubectl("delete", "tfcluster", name, f"--cascade={how}", "--wait=false")
@@ -95,7 +95,7 @@ def test_a_finalizer_keeps_no_task(alices: Tenant, kept: None, how: str) -> None
 
 
 def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
-    """`kubectl delete --cascade=foreground` ends record and tasks, and the next number starts."""
+    """`kubectl delete --cascade=foreground` ends tasks and record, and the next run starts."""
     alices.launch("after-1", spec_of(waits, ps=1, lifecycle=Lifecycle(grace=1)))
     alices.phase("after-1", "Running")
     alices.kubectl("delete", "tfcluster", "after-1", "--cascade=foreground", "--timeout=120s")
@@ -107,8 +107,8 @@ def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
 
 
 def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
-    """A user can put no finalizer and no owner on a TFCluster, new or existing, is told why, and
-    may remove both; the garbage collector's finalizers are refused, too.
+    """A user can set no finalizer and no owner on a TFCluster, new or existing, but may remove
+    both. The message says why. The garbage collector's own finalizers are refused, too.
     """
     alices.launch("tied-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -133,7 +133,7 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
         "orphan",
     ):
         assert "no finalizers of your own" in patch(f"--as={USER}", finalizers=[finalizer])
-    assert "no finalizers of your own" in patch(finalizers=[HOLD])  # nor an administrator
+    assert "no finalizers of your own" in patch(finalizers=[HOLD])  # not even an administrator
     for more in ({}, {"blockOwnerDeletion": True}, {"controller": True}):
         owner = {**OWNER, "uid": uid, **more}
         assert "may have no owner" in patch(f"--as={USER}", ownerReferences=[owner])
@@ -142,15 +142,17 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "InGraph"}})
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
-    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing
+    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing else
     assert patch(f"--as={USER}", finalizers=None) == ""
     alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}", "--cascade=orphan")
     tasks_gone(alices, "tied-1")
 
 
 def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
-    """Accounts of a user's namespace that an administrator lets write more can put no finalizer and
-    no owner on it; controllers of other namespaces can.
+    """Accounts in a user's namespace can set neither finalizers nor owners on other objects.
+
+    This holds even if an administrator lets them write these objects. Controllers of other
+    namespaces can set both.
     """
     account = f"--as=system:serviceaccount:{alices.name}:notebook"
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -192,18 +194,14 @@ def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
         "--as-group=system:serviceaccounts",
         "--as-group=system:authenticated",
     )
-    assert (
-        "forbidden" in make("theirs", *elsewhere, finalizers=[HOLD]).lower()
-    )  # by its rights alone
+    assert "forbidden" in make("theirs", *elsewhere, finalizers=[HOLD]).lower()  # by RBAC alone
     assert "Kubernetes' own" not in make("theirs", *elsewhere, finalizers=[HOLD])
 
 
 def test_a_removed_namespace_goes(
     new_tenant: Callable[[], Tenant], waits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A removed user's namespace goes although its runs carry finalizers, one of them while
-    running.
-    """
+    """A removed user's namespace goes even if its runs, running or deleted, carry finalizers."""
     tenant = new_tenant()
     for name in ("held-1", "over-1"):
         tenant.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))

@@ -1,4 +1,4 @@
-"""The operator's own check of NetworkPolicies: right where they are enforced, and where not."""
+"""The operator's own check whether the cluster enforces NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcluster_magic.operator.policy_enforcement import RECORD, EnforcementCheck
 
 pytestmark = pytest.mark.alone
 ENFORCED = "NetworkPolicies are enforced: True"
-"""What an operator logs when its check has ended."""
+"""Logged by an operator when its check has ended."""
 
 
 @pytest.mark.needs("network-policy", "node-inside")
@@ -27,12 +27,11 @@ def test_it_sees_whether_policies_are_enforced(
     installed: Installed | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a namespace that denies everything, the check says that policies are not enforced when the
-    network lets everything pass, says that they are when it does not, keeps its answer and leaves
-    no pod.
+    """The check reports correctly whether the network enforces NetworkPolicies, also in a namespace
+    that denies all traffic. It records its answer and leaves no pod.
     """
     assert cluster.own
-    if installed:  # its own check, if that is under way, would keep what it sees here for minutes
+    if installed:  # else a check in progress would record a wrong answer for minutes
         wait_until(lambda: ENFORCED in installed.log(), "the operator's own check", seconds=300)
     (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")
     kube.apply(denies)
@@ -48,7 +47,7 @@ def test_it_sees_whether_policies_are_enforced(
         return check.enforced
 
     with ExitStack() as everywhere:
-        for node in cluster.own.nodes():  # the scheduler chooses where its pods run
+        for node in cluster.own.nodes():  # the scheduler chooses the nodes of the check's pods
             everywhere.enter_context(policy.unenforced(node, cluster.own.first))
         assert answer() is False
     assert answer() is True

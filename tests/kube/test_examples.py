@@ -45,7 +45,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 def filled_workspace(image: str) -> dict[str, Any]:
-    """A pod that writes the program into the workspace, as a notebook would."""
+    """Return a pod that writes the program into the workspace, as a notebook would."""
     made = pod("filler", image, "sh", "-c", 'mkdir -p /w/digits && echo "$1" >/w/digits/train.py')
     spec = made["spec"]
     spec["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
@@ -56,7 +56,7 @@ def filled_workspace(image: str) -> dict[str, Any]:
 
 
 def site(image: str) -> list[dict[str, Any]]:
-    """A pod that serves the program, and the NetworkPolicies that let tasks reach it."""
+    """Return a pod that serves the program, and the NetworkPolicies that let tasks reach it."""
     shell = f'mkdir /tmp/w && echo "$1" >/tmp/w/train.py && exec httpd -f -p {WEB} -h /tmp/w'
     serving = pod("site", image, "sh", "-c", shell)
     serving["spec"]["containers"][0]["command"] += ["sh", TRAIN.removesuffix("\n")]
@@ -105,14 +105,16 @@ def applied(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
 
 
 def printed(tenant: Tenant, run: str, task: str) -> str:
-    """Return what a task has printed until now."""
+    """Return what a task has printed so far."""
     found = [p for p in tenant.pods(run) if f"-{task}-" in f"{p['metadata']['name']}-"]
     return tenant.kubectl.logs(found[0]["metadata"]["name"]) if found else ""
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(applied: Tenant, name: str) -> None:
-    """A run needs nothing but `kubectl apply` of the file: it succeeds, and its task prints."""
+    """`kubectl apply` of the file is enough: the run succeeds, and its task prints the expected
+    words.
+    """
     run = EXAMPLES[name]["metadata"]["name"]
     status = applied.phase(run, "Succeeded", seconds=420)
     task, words = PRINTED[name]

@@ -1,7 +1,7 @@
-"""Why tasks do not run, told by the operator: each cause produced for real, side by side.
+"""The operator's explanations of waiting and failing tasks: each cause is produced for real.
 
-Every run is admitted before the cause is there, as when a cluster changes between admission and
-start: the operator rests while the records are written.
+Every run is admitted before its cause exists, as when a cluster changes between admission and
+start: the operator is stopped while the records are written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("registry", "node-inside")
 
 @pytest.fixture(scope="module")
 def image(cluster: UnderTest) -> str:
-    """An image with Python and without TensorFlow, which is small."""
+    """An image with Python but without TensorFlow, which keeps it small."""
     assert cluster.own
     built = images.build("operator")
     registry.push(built, cluster.own.first)
@@ -40,7 +40,7 @@ def image(cluster: UnderTest) -> str:
 
 @pytest.fixture
 def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """The API, asked without a process for each question: moments are measured here."""
+    """A client of the API: it answers faster than kubectl, and these tests measure times."""
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
     found, _namespace = access.connect()
     yield found
@@ -49,7 +49,7 @@ def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A namespace with a quota and a LimitRange."""
+    """A namespace with a ResourceQuota and a LimitRange."""
     tenant = new_tenant()
     tenant.kubectl.apply(
         limit_range(max={"cpu": "1"}, defaultRequest={"cpu": "10m"}),
@@ -63,7 +63,9 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture(scope="module")
 def place(new_tenant: Callable[[], Tenant]) -> Iterator[Tenant]:
-    """A namespace without bounds; its runs go with this file, for they would wait on."""
+    """A namespace without limits; its runs are deleted after this file, because they would wait
+    forever.
+    """
     tenant = new_tenant()
     yield tenant
     tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
@@ -71,7 +73,9 @@ def place(new_tenant: Callable[[], Tenant]) -> Iterator[Tenant]:
 
 @pytest.fixture(scope="module")
 def refusing(cluster: UnderTest, place: Tenant) -> Iterator[Callable[..., str]]:
-    """Makes an admission webhook that is down responsible for the pods of a run, or of one type."""
+    """A function that puts the pods of a run, or of one task type, under an unreachable admission
+    webhook.
+    """
     made: list[str] = []
 
     def refuse(run: str, **more: str) -> str:
@@ -97,12 +101,12 @@ def test_each_cause_is_told(
     image: str,
     tmp_path: Path,
 ) -> None:
-    """Each cause for which a task waits or fails is one sentence in the run's status that says what
-    to do; how late each came is printed.
+    """For each cause for which a task waits or fails, the run's status says what to do. The delay
+    of each message is printed.
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # their disks outlive them
+    for node in cluster.own.nodes():  # the nodes' disks outlive them
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,
@@ -121,7 +125,7 @@ def test_each_cause_is_told(
     tenants = ((place, False), (bounded, True))
     for each, _second in tenants:
         each.operator.stop()
-    for each, _second in tenants:  # else `kubectl apply` refuses what cannot run
+    for each, _second in tenants:  # else `kubectl apply` refuses these runs
         each.kubectl("delete", "configmap", "tfcluster-options", "--ignore-not-found")
     too_large = json.dumps(custom_resource.write("large", 1, every["no-cpu-1"].spec))
     wait_until(lambda: is_taken(place, too_large), "the API server knows no limits", seconds=60)
@@ -139,7 +143,7 @@ def test_each_cause_is_told(
     with ThreadPoolExecutor(2) as starting:
         for each, _second in tenants:
             starting.submit(each.operator.start)
-        with contextlib.suppress(NodeError):  # what is missing says more
+        with contextlib.suppress(NodeError):  # the assertion below says more
             wait_until(all_told, "every cause is told", seconds=100, every=0.2)
     late = {
         run: round(max(0.0, seen.not_told.get(run, 0.0) - seen.known.get(run, float("inf"))), 1)
@@ -151,7 +155,7 @@ def test_each_cause_is_told(
 
 
 def is_taken(place: Tenant, record: str) -> bool:
-    """Whether the API server would take a record now."""
+    """Return whether the API server would accept a record now."""
     try:
         place.kubectl("create", "--dry-run=server", "-f", "-", stdin=record)
     except NodeError:
@@ -160,7 +164,7 @@ def is_taken(place: Tenant, record: str) -> bool:
 
 
 def told(place: Tenant, run: str, sentence: str, seconds: float = 60) -> str:
-    """Wait until a status says it; everything that it says."""
+    """Wait until a run's status matches a sentence; return all its messages."""
     return words_of(place.wait(run, lambda s: re.search(sentence, words_of(s)), sentence, seconds))
 
 
@@ -171,8 +175,8 @@ def test_who_waits_for_a_peer_says_for_whom(
     image: str,
     tmp_path: Path,
 ) -> None:
-    """A worker whose parameter server is gone waits for it, by name; so does a task whose peer has
-    no address, and there the cluster's DNS is what does not answer.
+    """A worker whose parameter server is gone names the server that it waits for. If the peer's
+    name does not resolve although it runs, the message blames the cluster's DNS.
     """
     serves = wish(tmp_path, image, SERVE, serves=True)
     held = refusing("dns-1")
@@ -181,7 +185,7 @@ def test_who_waits_for_a_peer_says_for_whom(
     place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
     found = custom_resource.read(place.kubectl.get("tfcluster", "dns-1"))
     named = run_objects.headless_service(found, namespace=place.kubectl.namespace)
-    named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # as the run's own, and useless
+    named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # selects no pod
     place.kubectl.apply(named)
     cluster.kubectl("delete", "validatingwebhookconfiguration", held)
     place.phase("peers-1", "Running")
@@ -194,7 +198,7 @@ def test_who_waits_for_a_peer_says_for_whom(
 
 
 def test_an_eviction_is_told_and_healed(place: Tenant, image: str, tmp_path: Path) -> None:
-    """A task that is evicted, as when a node is emptied, is said to have been, and starts again."""
+    """The status says that a task was evicted, as by a drained node, and starts again."""
     place.launch("evicted-1", wish(tmp_path, image, SLEEP)())
     place.phase("evicted-1", "Running")
     (pod,) = place.pods("evicted-1")

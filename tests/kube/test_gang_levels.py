@@ -1,5 +1,5 @@
-"""What administrators do to queues and priorities while runs wait and run: a queue that closes, and
-runs that others push out, with Volcano and without.
+"""Volcano queues that close, and runs preempted by runs of a higher priority, with and without
+Volcano.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ tiers:
   - {name: proportion}
   - {name: nodeorder}
 """
-"""Volcano's own configuration, with the action that it leaves to administrators to add."""
+"""Volcano's default configuration with preemption, which it leaves to administrators to enable."""
 LOW, HIGH = "tests-low", "tests-high"
 PUSHED_OUT = "was evicted (a pod of higher priority took its place: "
 
 
 @pytest.fixture
 def queue(cluster: UnderTest, there: Tenant) -> Iterator[str]:
-    """A queue of the namespace."""
+    """A Volcano queue for the runs of the namespace."""
     name = f"{there.name}-closing"
     kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     cluster.kubectl.apply({**kind, "metadata": {"name": name}, "spec": {"weight": 1}})
@@ -61,7 +61,7 @@ def queue(cluster: UnderTest, there: Tenant) -> Iterator[str]:
 
 
 def state(cluster: UnderTest, queue: str) -> str:
-    """What Volcano says of a queue."""
+    """Return the state of a queue as Volcano reports it."""
     return str((cluster.kubectl.get("queue", queue).get("status") or {}).get("state", ""))
 
 
@@ -78,7 +78,7 @@ def turn(cluster: UnderTest, queue: str, action: str) -> None:
 
 
 def faces(tenant: Tenant, name: str, folder: Path) -> dict[str, str]:
-    """What shells and kubectl say of a run."""
+    """Return what `tfcluster` and kubectl show for a run."""
     home = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TFCLUSTER_LANGUAGE": "en"}
     config = json.loads(Path(tenant.kubectl.kubeconfig).read_text())
     config["contexts"][0]["context"]["namespace"] = tenant.name
@@ -103,8 +103,8 @@ def faces(tenant: Tenant, name: str, folder: Path) -> dict[str, str]:
 def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
     cluster: UnderTest, there: Tenant, program: Path, queue: str, tmp_path: Path
 ) -> None:
-    """A run whose queue is closed is Queued with Volcano's reason, wherever one looks, and nothing
-    of it takes room; it begins by itself when the queue opens.
+    """A run in a closed queue is Queued with Volcano's reason in every view, and takes no
+    resources. It starts by itself when the queue opens.
     """
     operate(cluster, there, gang="auto")
     turn(cluster, queue, "CloseQueue")
@@ -126,8 +126,8 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
 def test_a_queue_that_closes_before_a_run_that_waits_says_so(
     cluster: UnderTest, there: Tenant, program: Path, queue: str
 ) -> None:
-    """What runs goes on in a queue that closes; what waits there is told, and begins when the queue
-    is open and there is room.
+    """A run goes on while its queue closes; a waiting run says so, and starts once the queue is
+    open and has room.
     """
     operate(cluster, there, gang="auto")
     there.launch("runs-1", wish(program, workers=3, ps=1, cpu=5))
@@ -149,7 +149,7 @@ def test_a_queue_that_closes_before_a_run_that_waits_says_so(
 
 @pytest.fixture
 def classes(cluster: UnderTest, there: Tenant) -> Iterator[None]:
-    """Two priority classes, and the namespace in the lower one."""
+    """Two priority classes, with the lower one as the namespace's default."""
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     for name, value in ((LOW, 10), (HIGH, 1000)):
         cluster.kubectl.apply({**head, "metadata": {"name": name}, "value": value})
@@ -161,10 +161,10 @@ def classes(cluster: UnderTest, there: Tenant) -> Iterator[None]:
 
 @pytest.fixture
 def preempting(cluster: UnderTest) -> Iterator[None]:
-    """Volcano, which ends tasks of lower priority to make room."""
+    """Configure Volcano to preempt tasks of a lower priority."""
     assert cluster.own
     node = cluster.own.first
-    node.write(f"/etc/volcano/{CONFIG}", PREEMPTING)  # it reads what changes there
+    node.write(f"/etc/volcano/{CONFIG}", PREEMPTING)  # Volcano reloads this file when it changes
     yield
     node.write(f"/etc/volcano/{CONFIG}", filled(CONFIG, node))
 
@@ -172,8 +172,8 @@ def preempting(cluster: UnderTest) -> Iterator[None]:
 def push_out(
     cluster: UnderTest, tenant: Tenant, program: Path, scheduler: str, *, workers: int, ps: int
 ) -> Object:
-    """Let a run that has nearly all room make place for one of a higher class; the status of the
-    one that had to, as soon as its record tells.
+    """Let a run of a higher class preempt a run that uses nearly all resources; return the
+    preempted run's status once it says so.
     """
     tenant.launch("low-1", wish(program, workers=workers, ps=ps, cpu=5))
     tenant.phase("low-1", "Running", seconds=120)
@@ -189,14 +189,14 @@ def push_out(
 
 
 def holding(tenant: Tenant, name: str) -> int:
-    """How many tasks of a run hold room on a node; a pod that has ended may be there a moment."""
+    """Return how many tasks of a run occupy a node, without pods that have ended."""
     over = ("Failed", "Succeeded")
     there = [pod for pod in tenant.pods(name) if pod["status"].get("phase") not in over]
     return len([pod for pod in there if pod["spec"].get("nodeName")])
 
 
 def room_again(tenant: Tenant, *, tasks: int) -> None:
-    """End who pushed others out: the run that waited is whole again, and no pod of it is twice."""
+    """Stop the preempting run, and wait until the other has each of its tasks once again."""
     stop(tenant, "high-1")
     tenant.wait(
         "low-1",
@@ -213,8 +213,8 @@ def room_again(tenant: Tenant, *, tasks: int) -> None:
 def test_volcano_pushes_out_a_lower_class_and_the_record_says_so(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
-    """Tasks that Volcano ends for a run of higher priority are told in its words; beside parameter
-    servers the others train on, and the run is whole again when there is room.
+    """The record says in Volcano's words which tasks it preempted. With parameter servers, the
+    other workers go on, and the run is complete again once there is room.
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=3, ps=1)
@@ -226,8 +226,8 @@ def test_volcano_pushes_out_a_lower_class_and_the_record_says_so(
 def test_workers_in_step_are_not_left_half_there(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
-    """Of workers without parameter servers none is left holding room when some were pushed out: all
-    wait together, and start together as the next attempt.
+    """Workers without parameter servers are preempted together. No worker keeps a node while
+    another waits; all start together as the next attempt.
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=4, ps=0)
@@ -240,8 +240,8 @@ def test_workers_in_step_are_not_left_half_there(
 def test_the_cluster_scheduler_pushes_out_a_lower_class_too(
     cluster: UnderTest, there: Tenant, program: Path, classes: None
 ) -> None:
-    """Where the operator leaves counting nodes to the scheduler, a run of higher priority has its
-    place at once without Volcano, too, and the record of the other says so.
+    """Kubernetes' scheduler preempts, too, if the operator leaves the fit on nodes to it, and the
+    record says so.
     """
     operate(cluster, there, gang=False, nodesAreFixed=False)
     push_out(cluster, there, program, "default-scheduler", workers=3, ps=1)

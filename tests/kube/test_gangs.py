@@ -1,4 +1,4 @@
-"""Runs of many tasks on nodes that have room for one of them: with Volcano, and without."""
+"""Two runs on nodes that have room for only one of them, with and without Volcano."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["left_clean", "program", "there"]  # for pytest
 
 
 def groups(tenant: Tenant) -> dict[str, str]:
-    """The PodGroups of the namespace, each with its phase."""
+    """Return the PodGroups of the namespace with their phases."""
     found = json.loads(tenant.kubectl("get", "podgroups", "-o", "json"))["items"]
     return {g["metadata"]["name"]: (g.get("status") or {}).get("phase", "") for g in found}
 
 
 def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[str, str]:
-    """Launch two clusters that have each room for themselves; who runs whole, and who waits."""
+    """Launch two clusters that each fit alone; return the one that runs and the one that waits."""
     both = ("one-1", "two-1")
     for name in both:
         tenant.launch(name, wish(program, workers=3, ps=1, cpu=5))
@@ -54,8 +54,8 @@ def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[st
 def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
-    """Two clusters that each need most of the room do not deadlock: the operator begins one of
-    them, and the other when that one is over.
+    """Two clusters that each need most of the room do not deadlock: the operator starts one, and
+    the other after its end.
     """
     operate(cluster, there, gang=False)
     runs, waits = one_runs_and_one_waits(there, program, "more on the nodes, used by one-1")
@@ -69,8 +69,8 @@ def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
 def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
-    """Volcano binds all tasks of one; the other is Queued with Volcano's reason, and runs when the
-    first is over, whose PodGroup goes.
+    """Volcano binds all tasks of one run; the other is Queued with Volcano's reason, and starts
+    after the first, whose PodGroup is deleted.
     """
     operate(cluster, there, gang="auto")
     runs, waits = one_runs_and_one_waits(there, program, "insufficient cpu")
@@ -79,7 +79,8 @@ def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
     stop(there, runs)
     there.phase(waits, "Running", seconds=120)
     wait_until(lambda: groups(there).keys() == {waits}, "only its PodGroup is left", seconds=90)
-    # Whoever is killed from outside is bound alone, though others of the gang are done and gone.
+    # A task that is killed from outside is bound alone, even if other tasks of the gang have ended
+    # and are gone.
     for worker in ("0", "1"):
         index = f"batch.kubernetes.io/job-completion-index={worker}"
         (pod,) = [
@@ -112,7 +113,7 @@ def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
 def test_parameter_servers_and_workers_land_together(
     cluster: UnderTest, there: Tenant, program: Path, gang: object
 ) -> None:
-    """A cluster that fits on one node is on one, whoever places it."""
+    """A cluster that fits on one node is placed on one node, by every scheduler."""
     operate(cluster, there, gang=gang)
     for run in ("near-1", "near-2", "near-3"):
         there.launch(run, wish(program, workers=2, ps=1, cpu=2))
@@ -126,8 +127,8 @@ def test_parameter_servers_and_workers_land_together(
 def test_a_queue_or_a_priority_class_that_is_not_there_is_said(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
-    """A run whose namespace names a queue that is missing or closed is Queued and says so, and
-    begins when it is there and open; the same of a priority class.
+    """A run whose namespace names a missing queue or priority class is Queued with that reason, and
+    starts once it exists.
     """
     operate(cluster, there, gang="auto")
     name = f"{there.name}-queue"

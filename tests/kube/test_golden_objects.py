@@ -1,4 +1,4 @@
-"""Golden files of tests/data/golden/kubernetes before a real API server, which creates nothing."""
+"""Dry runs of the golden files of tests/data/golden/kubernetes on a real API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = [
 
 
 def tried(kube: Kubectl, *found: dict[str, Any]) -> str:
-    """What the API server says about these objects, warnings included; it has to accept them."""
+    """Create objects in a dry run, which must succeed; return the API server's warnings."""
     text = yaml.safe_dump_all(
         {**each, "metadata": {**each["metadata"], "namespace": kube.namespace}} for each in found
     )
@@ -31,14 +31,16 @@ def tried(kube: Kubectl, *found: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_api_server_accepts_what_a_run_is_made_of(kube: Kubectl, file: Path) -> None:
-    """Every object of a golden file is accepted without a warning, and every pod of its Jobs."""
+    """The API server accepts every object of a golden file, and every pod of its Jobs, without a
+    warning.
+    """
     found = list(yaml.safe_load_all(file.read_text()))
     assert tried(kube, *found) == ""
     for job in found:
         if job["kind"] != "Job":
             continue
         template = job["spec"]["template"]
-        # Priority classes are the administrator's: that of the golden policy is not made here.
+        # The golden policy's priority class does not exist on this cluster.
         spec = {k: v for k, v in template["spec"].items() if k != "priorityClassName"}
         head = {**template["metadata"], "name": f"{job['metadata']['name']}-0"}
         assert (

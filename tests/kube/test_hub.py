@@ -24,7 +24,9 @@ pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "r
 
 UPLOAD = 60 << 20
 ROUTED, BY_ROUTE = "route.test", {"X-Came-By": "HTTPRoute"}
-"""A host, and what marks its answers: without its route the Ingress, for any host, would answer."""
+"""A host of the route, and a header that marks answers through it; the Ingress answers for any host
+without that header.
+"""
 MAGIC = """
 %load_ext tfcluster_magic
 open("hello.py", "w").write("import os; print('TASK', os.environ['TFCLUSTER_TASK'])")
@@ -46,15 +48,17 @@ SHELL = """
 
 @pytest.fixture(scope="module")
 def alice(hub: Hub) -> Visitor:
-    """Somebody who has signed in, and whose notebook answers."""
+    """A signed-in user whose notebook answers."""
     alice = hub.newcomer("alice")
     alice.spawn()
     return alice
 
 
 def test_a_newcomer_comes_to_jupyterlab(hub: Hub, alice: Visitor) -> None:
-    """Whoever has a link sets a password, signs in, and JupyterLab answers below the base_url, in a
-    pod of their own namespace that passes Pod Security "restricted".
+    """With an invite link a new user sets a password, signs in, and gets JupyterLab below the
+    base_url.
+
+    The notebook's pod runs in the user's own namespace and passes Pod Security "restricted".
     """
     own = alice.servers()[""]["url"]
     assert own == f"{PREFIX}user/{alice.name}/"
@@ -78,8 +82,8 @@ def test_a_notebook_launches_a_cluster(alice: Visitor) -> None:
 
 
 def test_a_notebook_has_its_volumes_and_no_secret_of_the_hub(alice: Visitor) -> None:
-    """A notebook writes its workspace, /data and /log as uid 1000, and finds the shell's tfcluster;
-    of the hub it knows its own token alone.
+    """A notebook writes its workspace, /data and /log as uid 1000, and `tfcluster` works in its
+    shell. Of the hub's secrets it gets only its own token.
     """
     said = alice.run(f"user/{alice.name}", SHELL)
     assert "1000\n" in said.replace("\r", ""), said
@@ -90,7 +94,7 @@ def test_a_notebook_has_its_volumes_and_no_secret_of_the_hub(alice: Visitor) -> 
 
 
 def test_a_large_file_is_uploaded(alice: Visitor) -> None:
-    """60 MiB go through ingress controller and proxy into the workspace in one request."""
+    """One request uploads 60 MiB through ingress controller and proxy into the workspace."""
     content = base64.b64encode(b"\0" * UPLOAD).decode()
     body = {"type": "file", "format": "base64", "content": content}
     answer = alice.ask("PUT", f"user/{alice.name}/api/contents/large.bin", json=body)
@@ -99,7 +103,7 @@ def test_a_large_file_is_uploaded(alice: Visitor) -> None:
 
 
 def test_anothers_server_is_refused(hub: Hub, alice: Visitor) -> None:
-    """Somebody else who has signed in gets neither the pages nor the API of a server."""
+    """Another signed-in user reaches neither the pages nor the API of a user's server."""
     bob = hub.newcomer("bob")
     assert bob.get(f"user/{alice.name}/lab").status_code in {403, 404}
     assert bob.ask("GET", f"user/{alice.name}/api/kernels").status_code in {403, 404}
@@ -107,14 +111,14 @@ def test_anothers_server_is_refused(hub: Hub, alice: Visitor) -> None:
 
 @pytest.fixture(scope="module")
 def entrance(cluster: UnderTest) -> Entrance:
-    """The ingress controller's port for TLS."""
+    """The ingress controller's TLS port."""
     assert cluster.own
     return Entrance(cluster.own, "hub")
 
 
 @pytest.fixture(scope="module")
 def route(cluster: UnderTest, tmp_path_factory: pytest.TempPathFactory) -> Object:
-    """The HTTPRoute of k8s/overlays/hub-httproute for a host; what comes by it has BY_ROUTE."""
+    """The HTTPRoute of k8s/overlays/hub-httproute for one host; it adds BY_ROUTE to its answers."""
     every = yaml.safe_load_all(rendered(cluster, tmp_path_factory.mktemp("route"), "httproute"))
     (found,) = [dict(each) for each in every if each["kind"] == "HTTPRoute"]
     found["spec"]["hostnames"] = [ROUTED]
@@ -125,7 +129,7 @@ def route(cluster: UnderTest, tmp_path_factory: pytest.TempPathFactory) -> Objec
 
 
 def at(route: Object, listener: str, **more: Any) -> Object:
-    """The route, on a listener of the Gateway `hub`; `more` is in its only rule."""
+    """Return a copy of the route on a listener of the Gateway; `more` changes its only rule."""
     made: Object = copy.deepcopy(route)
     made["metadata"]["name"] = f"hub-{listener}"
     made["spec"]["parentRefs"] = [{"name": "hub", "sectionName": listener}]
@@ -134,7 +138,9 @@ def at(route: Object, listener: str, **more: Any) -> Object:
 
 
 def test_an_http_route_is_a_way_in_as_well(hub: Hub, route: Object) -> None:
-    """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub below the base_url, as it is."""
+    """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub below the base_url without a
+    change.
+    """
     hub.kubectl.apply(route)
 
     def answers() -> bool:
@@ -152,8 +158,8 @@ def test_an_http_route_is_a_way_in_as_well(hub: Hub, route: Object) -> None:
 def test_an_http_route_has_its_gateways_certificate(
     cluster: UnderTest, hub: Hub, route: Object, entrance: Entrance
 ) -> None:
-    """On a listener with a certificate the HTTPRoute answers by exactly that, and another one on
-    the listener without TLS sends browsers there.
+    """On a TLS listener the HTTPRoute answers with the Gateway's certificate; a route on the plain
+    listener redirects browsers there.
     """
     certificate = entrance.secret(hub.kubectl, "gateway-tls", ROUTED)
     tls = {"certificateRefs": [{"name": "gateway-tls"}]}
@@ -186,14 +192,14 @@ def test_an_http_route_has_its_gateways_certificate(
 
 
 def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance: Entrance) -> None:
-    """With `tls` in the Ingress people sign in over https by exactly that certificate; what says
-    who they are is for https alone; JupyterLab answers, and a kernel's websocket is open.
+    """With `tls` in the Ingress, users sign in over https with the certificate of the Secret.
+    JupyterLab answers, a kernel's websocket opens, and session cookies are marked Secure.
     """
     host = "localhost"
     certificate = entrance.secret(hub.kubectl, "hub-tls", host)
     file = paths.ROOT / "k8s" / "overlays" / "hub-ingress" / "ingress.yaml"
     made = yaml.safe_load(file.read_text())
-    made["metadata"]["name"] = "hub-with-tls"  # beside the one by which other tests come
+    made["metadata"]["name"] = "hub-with-tls"  # another Ingress serves other tests
     made["spec"]["ingressClassName"] = cluster.description.ingress_class
     made["spec"]["tls"] = [{"hosts": [host], "secretName": "hub-tls"}]
     (rule,) = made["spec"]["rules"]
@@ -207,7 +213,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
         own = f"user/{alice.name}"
         assert "JupyterLab" in visitor.get(f"{own}/lab").text
         assert visitor.run(own, "print(6 * 7)") == "42\n"
-        # JupyterHub's _xsrf cookies are for both; without the others they open nothing.
+        # JupyterHub's _xsrf cookies may go over plain HTTP; they grant nothing without the others.
         cookies = [each for each in visitor.session.cookies if each.name != "_xsrf"]
         named = {each.name for each in cookies}
         assert {
@@ -221,7 +227,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
 
 
 def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
-    """The command that makes the hub's secrets changes none that the cluster has."""
+    """The command that creates the hub's Secrets keeps those that the cluster has."""
     before = hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"]
     said = bring_secrets(cluster)
     assert "kept proxy, cookie, crypt, tenancy, console" in said
@@ -229,8 +235,8 @@ def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
 
 
 def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor) -> None:
-    """A notebook is ended when it was unused for as long as the policy says of a group; a running
-    cluster is no use of it, and goes on to its success.
+    """A notebook that its user does not use ends after the group's idle time in the policy, and its
+    cluster runs on to its success. A running cluster does not count as use.
     """
     inside = hub.namespace(alice.name)
     said = alice.run(f"user/{alice.name}", LONG)
@@ -239,7 +245,7 @@ def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor)
         return str((inside.get("tfcluster", "long-1").get("status") or {}).get("phase"))
 
     wait_until(lambda: phase() == "Running", f"the cluster runs: {said}", seconds=120)
-    hub.api("POST", "groups/brief")  # of the policy: unused for seconds is unused
+    hub.api("POST", "groups/brief")  # this group's idle time in the policy is seconds
     assert hub.api("POST", "groups/brief/users", {"users": [alice.name]}).status_code == 200
     wait_until(lambda: hub.server(alice.name) is None, "the notebook is ended", seconds=120)
     assert f"Culling server {alice.name}" in hub.log()
@@ -252,8 +258,8 @@ def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor)
 
 
 def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
-    """When a user is deleted, their namespace says so to tenancy, and keeps its data; a new user of
-    that name has it again.
+    """A deleted user's namespace is marked as removed and keeps its data; a new user of that name
+    gets it back.
     """
     user = alice.name
     hub.stop(user)
@@ -270,13 +276,13 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
     hub.stop(user)
 
 
-@pytest.mark.long  # test_hub_openid.py has it below /
+@pytest.mark.long  # test_hub_openid.py covers "/"
 @pytest.mark.parametrize("prefix", ["/", "/a/b/"])
 def test_the_base_url_is_anywhere(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str
 ) -> None:
-    """Below `/` and below two levels the hub answers as below one; one word of the overlay says
-    which.
+    """The hub answers below `/` and below a path of two levels; one setting of the overlay selects
+    the path.
     """
     hub.alone()
     try:

@@ -1,5 +1,5 @@
-"""What goes wrong around the hub on Kubernetes: each is said where a user looks, and heals. Nobody
-who works there notices a newer hub, nor one whose state was lost and put back.
+"""Faults around the hub on Kubernetes: users are told the cause, and the hub recovers. An upgrade
+of the hub, and a restore of its lost state, interrupt nobody's work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 
 @pytest.fixture(scope="module")
 def carol(hub: Hub) -> Visitor:
-    """Somebody who has signed in, and whose notebook answers."""
+    """A signed-in user whose notebook answers."""
     carol = hub.newcomer("carol")
     carol.spawn()
     return carol
@@ -35,13 +35,15 @@ def carol(hub: Hub) -> Visitor:
 
 @pytest.fixture(scope="module")
 def standing(hub: Hub, carol: Visitor) -> Standing:
-    """What Carol works with: a kernel, and a cluster that runs."""
+    """Carol's work: a kernel, and a running cluster."""
     return hub_standing.begin(hub, carol)
 
 
 def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
-    """A size that no node has and an image that does not exist are told on the progress page as
-    soon as Kubernetes knows, and what cannot come up is given up with what to do.
+    """The progress page says why a server cannot start as soon as Kubernetes knows.
+
+    One server asks for a size that no node has. The other asks for a missing image; it is given up,
+    and the user is told what to do.
     """
     large, lost = hub.new_user("large"), hub.new_user("lost")
     hub.spawn(large, profile="huge")
@@ -62,7 +64,9 @@ def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
 
 
 def test_what_is_not_offered_is_refused(hub: Hub) -> None:
-    """A size or an image that the policy does not grant is refused, however it is asked for."""
+    """A size or an image that the policy does not grant is refused, even if a user sends it
+    directly.
+    """
     user = hub.new_user("greedy")
     for options in ({"profile": "enormous"}, {"profile": "small", "image": "evil.example/root"}):
         hub.spawn(user, **options)
@@ -72,8 +76,8 @@ def test_what_is_not_offered_is_refused(hub: Hub) -> None:
 
 
 def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
-    """Where a namespace of that name exists and is not the user's, nothing is made or changed in
-    it, and the user is told so.
+    """If a user's namespace name is taken by someone else's namespace, the spawn fails with that
+    reason and changes nothing in it.
     """
     user = hub.new_user("squatted")
     name = hub.namespace(user).namespace
@@ -90,9 +94,10 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
 
 
 def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
-    """When the proxy's pod is killed, pages answer again by themselves, with nobody signing in; to
-    the hub requests come by its secret path even before it has given the new proxy its routes, so
-    that each is known by its own address.
+    """After the proxy's pod is killed, pages answer again without a new sign-in.
+
+    Requests to the hub arrive by its secret path even before the new proxy has its routes, so the
+    hub's log has each client's own address.
     """
     hub.alone()
     _kill(hub, "tfcluster-proxy")
@@ -110,8 +115,8 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
 
 
 def test_a_hub_that_is_killed_finds_what_it_began(hub: Hub, carol: Visitor) -> None:
-    """A hub that is killed while a notebook starts has it, or nothing, when it is back: what it
-    says and what runs agree; sessions and other notebooks go on.
+    """A hub that is killed while a notebook starts agrees with the cluster when it is back. It
+    takes over the starting notebook; sessions and other notebooks go on.
     """
     hub.alone()
     user = hub.new_user("half")
@@ -132,8 +137,8 @@ def test_a_hub_that_is_killed_finds_what_it_began(hub: Hub, carol: Visitor) -> N
 
 
 def test_nobody_notices_a_newer_hub(hub: Hub, standing: Standing) -> None:
-    """When hub, proxy and tenancy are replaced by others, browsers stay signed in, and notebooks,
-    their kernels and clusters go on.
+    """When hub, proxy and tenancy are replaced, browsers stay signed in, and notebooks, kernels and
+    clusters go on.
     """
     hub.alone()
     every = ("deployment/hub", "deployment/proxy", "deployment/tenancy")
@@ -146,9 +151,10 @@ def test_nobody_notices_a_newer_hub(hub: Hub, standing: Standing) -> None:
 def test_a_hub_that_lost_its_state_is_restored(
     hub: Hub, cluster: UnderTest, standing: Standing, tmp_path: Path
 ) -> None:
-    """By the commands of docs/how-to/hub-backup.md users, passwords, rights, groups, sessions,
-    running notebooks and users' namespaces are back after the volume and the Secrets were lost;
-    what was done after the backup is not.
+    """The commands of docs/how-to/hub-backup.md restore a hub that lost its volume and its Secrets.
+
+    Users, passwords, admin rights, groups, sessions, running notebooks and namespaces are back.
+    Changes after the backup are lost.
     """
     hub.alone()
     dora = hub.newcomer("dora", "--admin")
@@ -184,7 +190,9 @@ def test_a_hub_that_lost_its_state_is_restored(
 
 
 def test_a_namespace_that_was_deleted_is_made_again(hub: Hub, carol: Visitor) -> None:
-    """When an administrator deletes a user's namespace, the next spawn makes and furnishes it."""
+    """After an administrator deletes a user's namespace, the next spawn creates it again with its
+    objects.
+    """
     user = carol.name
     name = hub.namespace(user).namespace
     hub.kubectl("delete", "namespace", name, "--wait=false")
@@ -201,7 +209,7 @@ def _status(visitor: Visitor) -> int:
 
 
 def _tenant(hub: Hub, user: str) -> str:
-    """Make and furnish the namespace of a user, as the hub does at their first notebook."""
+    """Create a user's namespace as the hub does at the first notebook, and wait for its objects."""
     name = hub.namespace(user).namespace
     tenant = Tenant(name, user, hub.kubectl.namespace)
     head = {"name": name, "labels": tenant.labels, "annotations": tenant.annotations}
@@ -215,7 +223,7 @@ def _is_furnished(hub: Hub, name: str) -> bool:
 
 
 def _lose_state(hub: Hub, cluster: UnderTest) -> None:
-    """Take volume and Secrets away, and let the hub begin anew with empty ones."""
+    """Delete the hub's volume and Secrets, and start it with an empty volume."""
     assert cluster.own
     hub.kubectl("scale", "deployment/hub", "--replicas=0")
     hub.kubectl("wait", "--for=delete", "pod", "-l", "app=tfcluster-hub", "--timeout=60s")
@@ -225,7 +233,7 @@ def _lose_state(hub: Hub, cluster: UnderTest) -> None:
 
 
 def _kill(hub: Hub, app: str) -> None:
-    """End a pod as a lost machine would, and wait for the next one."""
+    """Kill a pod without a grace period, and wait for its replacement."""
     (pod,) = hub.kubectl.every("pod", f"app={app}")
     hub.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
     uid = pod["metadata"]["uid"]
@@ -238,7 +246,7 @@ def _kill(hub: Hub, app: str) -> None:
 
 
 def _wait_for(condition: Callable[[], bool], what: str, seconds: float) -> None:
-    """Wait for what may answer with an error meanwhile."""
+    """Wait for a condition that may raise errors meanwhile, and print how long it took."""
 
     def is_so() -> bool:
         try:

@@ -1,7 +1,8 @@
-"""The hub on several nodes: who runs on which by policy, a class of storage that is not there, data
-that all read, a node that is lost, and what becomes of the data of somebody who is removed.
+"""The hub on two nodes: placement by policy, a missing storage class, shared data, a lost node, and
+removal of a user with the data.
 
-One person's notebook goes through all of it, in the order of the tests: pods cost their seconds.
+One user's notebook goes through all of it in the order of the tests, because a pod's start takes
+seconds.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ Write = Callable[..., None]
 
 
 def pool(name: str) -> Object:
-    """The nodes of a pool, in the words of both policies and of a pod."""
+    """Return the selector and tolerations of a pool, in the form of both policies and of a pod."""
     allowed = {"key": POOL, "operator": "Equal", "value": name, "effect": "NoSchedule"}
     return {"nodeSelector": {POOL: name}, "tolerations": [allowed]}
 
 
 @contextmanager
 def kept_for(cluster: UnderTest, node: str, name: str) -> Iterator[None]:
-    """Meanwhile none but pods that say so come to a node."""
+    """Reserve a node for the pods of a pool."""
     cluster.kubectl("label", "node", node, f"{POOL}={name}")
     cluster.kubectl("taint", "node", node, f"{POOL}={name}:NoSchedule")
     try:
@@ -71,7 +72,7 @@ def kept_for(cluster: UnderTest, node: str, name: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def nodes(cluster: UnderTest) -> Iterator[tuple[str, str]]:
-    """The first node, and the second, which is kept for notebooks."""
+    """The first node, and the second, which is reserved for notebooks."""
     assert cluster.own
     first, second = cluster.own.first.name, cluster.own.second.name
     with kept_for(cluster, second, PEOPLE):
@@ -80,7 +81,7 @@ def nodes(cluster: UnderTest) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def write(hub: Hub) -> Iterator[Write]:
-    """Writes the hub's policy: where claims come from, and where notebooks run."""
+    """A function that sets the storage class and the nodes of notebooks in the hub's policy."""
     before = hub.kubectl.get("configmap", POLICY)["data"]["policy.yaml"]
 
     def say(text: str) -> None:
@@ -106,7 +107,7 @@ def write(hub: Hub) -> Iterator[Write]:
 
 @pytest.fixture(scope="module")
 def eva(cluster: UnderTest, hub: Hub) -> Iterator[Visitor]:
-    """Somebody whose group reads digits, and who has no notebook yet."""
+    """A user whose group reads the shared data `digits`, without a notebook yet."""
     found = hub.newcomer("eva")
     theirs = hub.namespace(found.name).namespace
     volume = digits(cluster, theirs)
@@ -119,7 +120,9 @@ def eva(cluster: UnderTest, hub: Hub) -> Iterator[Visitor]:
 
 
 def digits(cluster: UnderTest, namespace: str) -> str:
-    """An administrator's volume for one tenant, of a folder that every node has; its name."""
+    """Make an administrator's volume for one tenant from a folder that every node has; return its
+    name.
+    """
     assert cluster.own
     where = gluster.MOUNT / DIGITS
     fill = f"mkdir -p {where} && echo one two >{where}/words && chmod -R a+rX {where}"
@@ -134,7 +137,7 @@ def digits(cluster: UnderTest, namespace: str) -> str:
 
 @pytest.fixture(scope="module")
 def notebook(cluster: UnderTest, nodes: tuple[str, str], write: Write, eva: Visitor) -> Visitor:
-    """Eva, with a notebook that answers on a node for notebooks."""
+    """Eva, with a running notebook on a node for notebooks."""
     write(cluster.description.storage_class, PEOPLE)
     eva.spawn()
     return eva
@@ -148,8 +151,8 @@ def run(
     notebook: Visitor,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Object]]:
-    """What a cell of hers printed that launched a run, and the run's pod; tasks, operator and hub
-    are, by the administrator's overlay, on the first node, which is theirs alone.
+    """The output of Eva's cell that launched a run, and the run's pod. The administrator's overlay
+    puts tasks, operator and hub on the first node, which is reserved for them.
     """
     first, _second = nodes
     try:
@@ -165,8 +168,8 @@ def run(
 def test_a_notebook_waits_for_a_storage_class(
     cluster: UnderTest, hub: Hub, nodes: tuple[str, str], write: Write, eva: Visitor
 ) -> None:
-    """A notebook whose claims ask for a class that does not exist says so while it waits, and
-    starts by itself when the policy names another: the claims are made again.
+    """A notebook whose claims name a missing storage class says so, and starts once the policy
+    names another. The waiting claims are replaced by new ones.
     """
     write(MISSING, PEOPLE)
     hub.spawn(eva.name)
@@ -186,8 +189,8 @@ def test_a_notebook_waits_for_a_storage_class(
 def test_everybody_runs_where_the_policies_say(
     hub: Hub, nodes: tuple[str, str], notebook: Visitor, run: tuple[str, Object]
 ) -> None:
-    """With a taint on every node notebooks run on those of the hub's policy, tasks on those of the
-    operator's, and hub, proxy and tenancy where the overlay puts them.
+    """With a taint on every node, notebooks run where the hub's policy says, tasks where the
+    operator's policy says, and hub, proxy and tenancy where the overlay says.
     """
     first, second = nodes
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
@@ -200,8 +203,8 @@ def test_everybody_runs_where_the_policies_say(
 def test_shared_data_is_read_by_notebook_and_tasks(
     hub: Hub, notebook: Visitor, run: tuple[str, Object]
 ) -> None:
-    """Data that the policy shares is at the same path in a notebook and, unasked, in its tasks;
-    neither can write there.
+    """Shared data of the policy has the same path in a notebook and in its tasks, without an option
+    of the launch, and is read-only in both.
     """
     said, task = run
     inside = hub.namespace(notebook.name)
@@ -217,7 +220,7 @@ def test_shared_data_is_read_by_notebook_and_tasks(
 
 @pytest.fixture
 def lose(cluster: UnderTest, nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
-    """Ends the second node with everything on it; it is back and ready after the test."""
+    """A function that takes the second node down; it is back and ready after the test."""
     own = cluster.own
     assert own
     yield lambda: own.lose(own.second.name)
@@ -234,12 +237,12 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     run: tuple[str, Object],
     lose: Callable[[], None],
 ) -> None:
-    """A notebook whose node went away is given up, and its page says so. Started again it runs on
-    another node with its files; the cluster that it had launched went on.
+    """The hub gives up a notebook whose node is lost, and its page says so. Started again, it runs
+    on another node with its files, and the cluster that it launched has gone on.
     """
     (first, second), own = nodes, f"user/{notebook.name}"
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
-    write(cluster.description.storage_class, WORK)  # no other node is left
+    write(cluster.description.storage_class, WORK)  # leaves only the first node
     lose()
     wait_until(lambda: hub.server(notebook.name) is None, "it is given up", seconds=180)
     page = notebook.get(f"{own}/lab")
@@ -255,8 +258,8 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
 def test_a_user_is_removed_with_the_data(
     hub: Hub, notebook: Visitor, run: tuple[str, Object]
 ) -> None:
-    """`accounts remove --with-data` ends a notebook and a run that go on; the namespace goes with
-    all its claims, and nobody of that name is left.
+    """`accounts remove --with-data` ends the user's notebook and run, and deletes the account and
+    the namespace with its claims.
     """
     inside = hub.namespace(notebook.name)
     for each in (_pod(hub, notebook), inside.get("pod", run[1]["metadata"]["name"])):
@@ -264,7 +267,7 @@ def test_a_user_is_removed_with_the_data(
     said = hub.commanded("accounts", "remove", notebook.name, "--with-data")
     assert f"{notebook.name} is removed." in said
     assert hub.api("GET", f"users/{notebook.name}").status_code == 404
-    hub.kubectl.gone("namespace", inside.namespace, seconds=120)  # when its claims are
+    hub.kubectl.gone("namespace", inside.namespace, seconds=120)  # goes after its claims
 
 
 def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
@@ -275,7 +278,9 @@ def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
 
 
 def _offered(hub: Hub, visitor: Visitor) -> None:
-    """Go on when launches are told of the nodes for tasks: before that a taint kept all away."""
+    """Wait until launches are offered the nodes for tasks; until then their taint excludes all
+    tasks.
+    """
     inside = hub.namespace(visitor.name)
 
     def is_so() -> bool:
@@ -293,7 +298,7 @@ def _pod(hub: Hub, visitor: Visitor) -> Object:
 
 
 def _task(hub: Hub, visitor: Visitor, said: str) -> Object:
-    """The pod of her run, once it is ready."""
+    """Return the pod of Eva's run, once it is ready."""
     inside = hub.namespace(visitor.name)
     chosen = "tfcluster.dev/name=reads-1"
     wait_until(

@@ -1,6 +1,5 @@
-"""Signing in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS.
-
-The hub is below `/` here: it takes half a minute to have other words.
+"""Sign-in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS. These tests
+run the hub below `/`, because a change of its settings takes half a minute.
 """
 
 from __future__ import annotations
@@ -24,42 +23,42 @@ from support.kube.under_test import UnderTest
 pytestmark = pytest.mark.needs("ingress", "network-policy", "registry", "node-inside")
 HOST, PREFIX = "localhost", "/"
 PORT = 5556
-"""Of the provider, on node-1."""
+"""Port of the provider on node-1."""
 PEOPLE = {"mia": ["ml", "staff"], "eve": ["sales"]}
 AUTHORITY = "provider.pem"
-"""A file of the ConfigMap hub-config."""
+"""Key of the ConfigMap hub-config that holds the provider's CA certificate."""
 
 
 class Behind(Provider):
-    """The provider as a process of node-1, which browsers and pods reach by an Ingress alone."""
+    """The provider as a process of node-1, reached by browsers and pods through an Ingress."""
 
     def __init__(self, node: Node, host: str, callback: str) -> None:
         self.node = node
-        folder = node.state / "provider"  # a folder that the node has, too
+        folder = node.state / "provider"  # a folder that is also in the node
         folder.mkdir(exist_ok=True)
         words = {"address": f"{node.ip}:{PORT}", "issuer": f"https://{host}/dex"}
         super().__init__(folder, PEOPLE, callback, **words)
 
     def command(self) -> list[str]:
-        """Enter the node first."""
+        """Return the command with the steps that enter the node first."""
         return self.node.inside(super().command())
 
     def answers(self) -> bool:
-        """Whether its port is open."""
+        """Return whether its port is open."""
         connect = ["bash", "-c", f"exec 3<>/dev/tcp/{self.node.ip}/{PORT}"]
         return succeeds(self.node.inside(connect), seconds=10)
 
 
 @pytest.fixture
 def entrance(cluster: UnderTest) -> Entrance:
-    """The ingress controller's port for TLS."""
+    """The ingress controller's TLS port."""
     assert cluster.own
     return Entrance(cluster.own, "openid")
 
 
 @pytest.fixture
 def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behind]:
-    """A provider whose name leads pods to the ingress controller, and that to the provider."""
+    """A provider whose name leads pods to it through the ingress controller."""
     assert cluster.own
     provider.needs_dex()
     host = f"login.{kube.namespace}.svc"
@@ -90,8 +89,8 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
         def described() -> bool:
             try:
                 return browser.session.get(description, timeout=10).status_code == 200
-            except requests.RequestException:  # the ingress controller shows its own certificate
-                return False  # until it has read ours
+            except requests.RequestException:  # still the default certificate
+                return False  # the controller has not read the Secret yet
 
         wait_until(described, "the provider describes itself behind TLS", seconds=90)
         yield made
@@ -100,7 +99,7 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
 
 
 def leads(name: str, port: int, address: str, target: int) -> list[Object]:
-    """A Service that leads to one address outside of pods."""
+    """Return a Service that leads to one address outside of pods."""
     metadata = {"name": name, "labels": {"kubernetes.io/service-name": name}}
     head = {"metadata": metadata, "addressType": "IPv4", "ports": [{"port": target}]}
     ends = {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}]}
@@ -112,14 +111,14 @@ def leads(name: str, port: int, address: str, target: int) -> list[Object]:
 
 
 def comes(entrance: Entrance, dex: Behind) -> Secure:
-    """A browser that has been nowhere."""
+    """Return a browser without cookies."""
     browser = Secure(f"https://{HOST}:{entrance.door}{PREFIX}", entrance)
     browser.finds(urlsplit(dex.issuer).netloc, entrance)
     return browser
 
 
 def signs_in(entrance: Entrance, dex: Behind, name: str) -> tuple[Secure, requests.Response]:
-    """A browser that went all the way, and the hub's last answer."""
+    """Sign in at the provider; return the browser and the hub's last answer."""
     browser = comes(entrance, dex)
     page = browser.get("hub/oauth_login", params={"next": f"{PREFIX}hub/home"})
     assert page.url.startswith(f"{dex.issuer}/auth"), f"{page.url} {page.text}"
@@ -130,10 +129,11 @@ def signs_in(entrance: Entrance, dex: Behind, name: str) -> tuple[Secure, reques
 def test_sign_in_at_a_provider(
     cluster: UnderTest, hub: Hub, dex: Behind, entrance: Entrance, tmp_path: Path
 ) -> None:
-    """With a provider's words in hub-settings and its secret in hub-sign-in people sign in through
-    the ingress controller; groups of the claim are the hub's, and give what the policy says of
-    them; who is in none that was named is refused, and so is who comes without TLS. Below which
-    path the hub is one word of the overlay says.
+    """Users sign in at the provider of `hub-settings` and `hub-sign-in` through the ingress
+    controller.
+
+    The groups of the claim become the hub's groups, with what the policy grants them. A user in no
+    allowed group is refused, and so is a request without TLS.
     """
     words = {
         "TFCLUSTER_HUB_SIGN_IN": "oidc",

@@ -1,4 +1,4 @@
-"""The images of `images/`: built here as users build them, and pulled by the node's containerd."""
+"""The images of `images/`, built here as users build them, and pulled by the node's containerd."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ python -c 'import made_here; print(made_here.__file__, made_here.WORDS)'
 
 @pytest.fixture
 def pushed(cluster: UnderTest) -> Pushed:
-    """Builds an image of this clone and brings it to the node's registry."""
+    """A function that builds an image of this clone and pushes it to the node's registry."""
 
     def push(name: str) -> Image:
         assert cluster.own
@@ -57,13 +57,13 @@ def pushed(cluster: UnderTest) -> Pushed:
 
 @pytest.mark.parametrize("name", images.PRODUCT)
 def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl, name: str) -> None:
-    """Each image keeps its size, runs as uid 1000 by itself, and its programs start."""
+    """Each image keeps its size limit, runs as uid 1000 by default, and its programs start."""
     image = pushed(name)
     assert images.megabytes(image) <= LARGEST[name]
     started = " && ".join(f"{program} --version" for program in PROGRAMS[name])
     asking = pod(name, image.reference, "sh", "-c", f"id -u && {started}")
     for field in ("runAsUser", "runAsGroup"):
-        del asking["spec"]["securityContext"][field]  # the image's own
+        del asking["spec"]["securityContext"][field]  # use the image's own
     kube.apply(asking)
     ended = kube.wait("pod", name, _ended, "it has ended", seconds=300)
     assert ended["status"]["phase"] == "Succeeded", kube.logs(name)
@@ -71,8 +71,8 @@ def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl,
 
 
 def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl) -> None:
-    """Every module of TensorFlow, Keras, JupyterLab and ours has bytecode that Python accepts.
-    `pip install --user` in a notebook puts a package under the home folder, and it imports.
+    """Every module of TensorFlow, Keras, JupyterLab and this package has valid bytecode. `pip
+    install --user` in a notebook puts a package under the home folder, and Python imports it.
     """
     kube.apply(pod("notebook", pushed("notebook").reference))
     kube.running("notebook", seconds=300)
@@ -90,7 +90,7 @@ def test_a_change_of_code_moves_one_layer(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A changed source gives an image that differs in its last layer alone, and pods run it."""
+    """A changed source changes only the last layer of an image, and pods run the new code."""
     before = pushed("operator")
     _copy_of_the_clone(tmp_path)
     changed = tmp_path / "tfcluster_magic" / "spec" / "names.py"
@@ -106,7 +106,7 @@ def test_a_change_of_code_moves_one_layer(
 
 
 def test_nothing_of_this_machine_is_in_an_image(pushed: Pushed, kube: Kubectl) -> None:
-    """What a build is given of the machine, settings of pip and proxies, is not in the image."""
+    """A build's pip settings and proxies do not end up in the image."""
     kube.apply(pod("plain", pushed("operator").reference))
     kube.running("plain")
     assert not kube.succeeds("plain", "test", "-e", "/etc/pip.conf")
@@ -124,7 +124,7 @@ def _ended(found: Object) -> bool:
 
 
 def _copy_of_the_clone(folder: Path) -> None:
-    """What images are built from, without what a build or a test left."""
+    """Copy the files that images are built from, without build or test outputs."""
     for file in {file for name in images.PRODUCT for file in images.contents(name)}:
         if file != "Dockerfile":
             (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Kubeflow's TFJobs as TFClusters on a real cluster, and manifests in a tenant's namespace."""
+"""Kubeflow's TFJobs imported as TFClusters on a real cluster, and rendered manifests in a tenant's
+namespace.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ told = {name: os.environ[name] for name in names if name in os.environ}
 print(json.dumps([kind, sys.argv[1:], os.getcwd(), told]), flush=True)
 time.sleep(3600 if kind == "ps" else 1)
 """
-"""Says what it was given; a parameter server serves on."""
+"""Prints what the task was given; a parameter server then serves on."""
 
 
 def secret(name: str, **keys: str) -> Object:
@@ -33,7 +35,9 @@ def secret(name: str, **keys: str) -> Object:
 
 
 def types_of(image: str) -> Object:
-    """A chief, a worker and a parameter server, which differ in command, folder and variables."""
+    """Return a chief, a worker and a parameter server with different commands, folders and
+    variables.
+    """
     key = {"secretKeyRef": {"name": "minio", "key": "access-key"}}
     env = [
         {"name": "GREETING", "value": "good day"},
@@ -55,7 +59,7 @@ def types_of(image: str) -> Object:
 def user(
     new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Tenant, Path]:
-    """A tenant's namespace with its user, and their kubeconfig."""
+    """A tenant's namespace, and the kubeconfig of its user."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     tenant.kubectl.apply(secret("minio", **{"access-key": "minio-user"}))
@@ -64,7 +68,7 @@ def user(
 
 
 def tfcluster(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as somebody with this kubeconfig."""
+    """Run `tfcluster` with a kubeconfig."""
     command = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()", *words]
     env = {
         "PATH": "/usr/bin:/bin",
@@ -77,8 +81,10 @@ def tfcluster(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]
 def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
     user: tuple[Tenant, Path], tmp_path: Path
 ) -> None:
-    """Each type runs its command, in its folder, with its variables, also those of a Secret whose
-    keys have other names; the run ends when the chief is done, its parameter server after it.
+    """Each task type of an imported TFJob gets its command, folder and variables, also those of a
+    Secret with other key names.
+
+    The run succeeds when the chief is done, and its parameter server ends after it.
     """
     tenant, kubeconfig = user
     manifest = {
@@ -116,8 +122,10 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
 def test_a_tenant_is_told_what_it_lacks_for_manifests(
     user: tuple[Tenant, Path], tmp_path: Path
 ) -> None:
-    """A user who may create no Jobs is told so before they are printed; with the rights of an
-    administrator the same manifests run there, for they have the policy's priority class.
+    """`tfcluster render` warns a user without the rights to create Jobs.
+
+    Applied by an administrator, the same manifests run in the namespace, because they carry the
+    policy's priority class.
     """
     tenant, kubeconfig = user
     program = tmp_path / "hello.py"

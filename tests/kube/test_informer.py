@@ -1,4 +1,4 @@
-"""The informer before a real API server, through a relay that a test cuts."""
+"""The informer on a real API server, through a relay that tests cut."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tfcluster_magic.kube.api.informer import CacheUpdate, Informer
 
 @pytest.fixture
 def connection(kube: Kubectl, monkeypatch: pytest.MonkeyPatch) -> Api:
-    """A connection to the API server as the tests' kubectl has it."""
+    """A client of the API server with the credentials of the tests' kubectl."""
     monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
     return access.connect()[0]
 
 
 @pytest.fixture
 def relay(connection: Api) -> Iterator[Relay]:
-    """A relay to the API server, over which the connection goes."""
+    """A relay between that client and the API server."""
     server = urlsplit(connection.server)
     assert server.hostname and server.port
     running = Relay(server.hostname, server.port)
@@ -34,7 +34,7 @@ def relay(connection: Api) -> Iterator[Relay]:
 
 
 class Told:
-    """An informer of the config maps of a namespace, and what it told."""
+    """An informer of a namespace's ConfigMaps, and the updates that it reported."""
 
     def __init__(self, connection: Api, namespace: str) -> None:
         self.words: list[str] = []
@@ -61,7 +61,9 @@ def told(connection: Api, relay: Relay, kube: Kubectl) -> Iterator[Told]:
 
 
 def test_a_cut_watch_misses_nothing(relay: Relay, told: Told, kube: Kubectl) -> None:
-    """What is deleted and made while the API server cannot be reached is told afterwards."""
+    """The informer reports deletions and creations that happened while the API server was
+    unreachable.
+    """
     told.wait("new two")
     relay.closed.set()
     relay.cut()
@@ -75,13 +77,13 @@ def test_a_cut_watch_misses_nothing(relay: Relay, told: Told, kube: Kubectl) -> 
 
 
 def test_a_forgotten_version_is_listed_again(relay: Relay, told: Told, kube: Kubectl) -> None:
-    """After 410 Gone of a real API server the new list is compared, and deletions are told."""
+    """After 410 Gone the informer compares a new list, and reports deletions."""
     told.wait("new two")
     relay.closed.set()
     relay.cut()
     kube("delete", "configmap", "two")
     wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
-    told.informer._version = "1"  # from before this server's memory begins
+    told.informer._version = "1"  # older than the server's history
     relay.closed.clear()
     told.wait("gone two")
     kube("create", "configmap", "three")
@@ -92,7 +94,7 @@ def test_a_forgotten_version_is_listed_again(relay: Relay, told: Told, kube: Kub
 def test_a_watch_that_goes_silent_heals(
     connection: Api, relay: Relay, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watch whose packets are lost without a word is taken up again, and nothing is missed."""
+    """A watch that silently loses its packets is restarted and misses nothing."""
     monkeypatch.setattr(client, "WATCH_SECONDS", 2)
     monkeypatch.setattr(client, "SILENCE", 1)
     kube("create", "configmap", "one")

@@ -1,4 +1,4 @@
-"""Who can use a run's TensorFlow servers: asked with TensorFlow itself, from where others are."""
+"""Access to a run's TensorFlow servers, tried by clients in other pods and namespaces."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ host, _colon, port = sys.argv[1].rpartition(":")
 socket.create_connection((host, int(port)))
 print("reached")
 """
-"""The same without TensorFlow, whose start takes seconds of a core: who does not get so far cannot
-ask either.
+"""The same connection without TensorFlow, which takes seconds of a core to start; a client that
+cannot connect cannot send a request either.
 """
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
 PATIENCE, SECONDS = "90", "8"
-"""Seconds for clients that shall reach a server, and for those that shall not."""
+"""Timeouts in seconds for clients that should reach a server, and for those that should not."""
 
 pytestmark = pytest.mark.needs("rwx", "network-policy")
 
 
 def in_graph(workers: int, ps: int) -> Spec:
-    """Bare TensorFlow servers."""
-    size = Resources(memory="1Gi")  # a limit of cores would make TensorFlow's start a minute
+    """Return a spec of bare TensorFlow servers."""
+    size = Resources(memory="1Gi")  # a CPU limit would stretch TensorFlow's start to a minute
     counts = {"worker": workers, "ps": ps}
     replicas = {kind: Replicas(count=count, resources=size) for kind, count in counts.items()}
     return Spec(mode=Mode.IN_GRAPH, replicas=ReplicaSet(**replicas))
 
 
 def client(tenant: Tenant, kube: Kubectl, name: str, **labels: str) -> tuple[Kubectl, str]:
-    """A pod with TensorFlow that waits to be asked."""
+    """Create a pod with TensorFlow in which a test can run a client."""
     made = pod(name, tenant.image, resources={"requests": {"cpu": "10m", "memory": "256Mi"}})
     made["metadata"]["labels"] |= labels
     kube.apply(made)
@@ -62,12 +62,15 @@ def client(tenant: Tenant, kube: Kubectl, name: str, **labels: str) -> tuple[Kub
 def test_only_the_owners_notebook_reaches_the_servers(
     tenant: Tenant, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A TensorFlow client in the owner's notebook uses the servers of a run; another namespace, the
-    hub's, another pod of the owner or a task of the owner's other run does not reach port 2222, not
-    even where it is labelled like a notebook.
+    """A TensorFlow client in the owner's notebook uses the servers of a run; no other pod reaches
+    their port.
+
+    The other pods are in another namespace (even with a notebook's label), in the hub's namespace,
+    another pod of the owner, and a task of the owner's other run.
     """
     kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
-    # As the hub has it: notebooks may go out; tasks and other pods may not.
+    # As in a user's namespace of the hub: notebooks may send traffic out, tasks and other pods may
+    # not.
     kube.apply(
         {
             "apiVersion": "networking.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Jobs: suspending and resuming, by which the product stops and starts a cluster's tasks."""
+"""Suspended and resumed Jobs, with which the operator stops and starts a cluster's tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ COUNT = 2
 
 
 def test_a_job_is_suspended_and_resumed(cluster: UnderTest, kube: Kubectl) -> None:
-    """A suspended Indexed Job has no pods; resumed, the same names, and no failure counted."""
+    """A suspended Indexed Job has no pods; after a resume it has the same host names and counts no
+    failure.
+    """
     kube.apply(job("task", spec(cluster.busybox), COUNT))
     kube.wait("job", "task", _all_ready, "all its pods are ready")
     before = _pods(kube)
@@ -30,7 +32,7 @@ def _suspend(kube: Kubectl, value: str) -> None:
 
 
 def _pods(kube: Kubectl) -> dict[str, str]:
-    """The pods' host names, and who they are."""
+    """Return the pods' host names with their UIDs."""
     pods = kube.every("pod", "app=task")
     return {pod["spec"]["hostname"]: pod["metadata"]["uid"] for pod in pods}
 

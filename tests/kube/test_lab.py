@@ -1,5 +1,5 @@
-"""JupyterLab in front of Kubernetes: the flows of the browser tests pass on it unchanged, and what
-only pods have is shown as it is.
+"""JupyterLab with the Kubernetes backend: the flows of the browser tests, and views that only pods
+have.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from support.ui.page import LabPage
 pytestmark = pytest.mark.needs("rwx")
 
 UNCHANGED = (flows.rerun,)
-"""Flows that tests/ui has too; the tests below launch, follow output and delete, and the whole way
-of a user in test_user_journey.py stops.
+"""Flows shared with tests/ui. The tests below launch, follow output and delete;
+test_user_journey.py stops.
 """
 LONG = (
     flows.stop,
@@ -36,7 +36,7 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""More of them; they make the same calls to the API."""
+"""More of them, for long runs: they make the same API calls."""
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time
@@ -57,7 +57,7 @@ while not os.path.exists("/tmp/enough"):
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """The machine's Chromium; it ends with this file, for it holds an event loop."""
+    """The machine's Chromium; it is closed after this file because it holds an event loop."""
     with pages.chromium(tmp_path_factory.mktemp("profile")) as profile:
         yield profile
 
@@ -66,7 +66,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 def shared_lab(
     new_tenant: Callable[[], Tenant], assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KubernetesLab]:
-    """The one Lab of this file, in front of one tenant."""
+    """The only JupyterLab of this file, for one tenant."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     folder = tmp_path_factory.mktemp("lab")
@@ -81,26 +81,26 @@ def shared_lab(
 
 @pytest.fixture
 def server(shared_lab: KubernetesLab) -> Iterator[KubernetesLab]:
-    """That Lab; what this test started there is ended."""
+    """The shared JupyterLab; it ends what the test started."""
     yield shared_lab
     shared_lab.clean()
 
 
 @pytest.fixture
 def lab(server: KubernetesLab, open_page: Callable[..., LabPage]) -> LabPage:
-    """A page with JupyterLab, its layout as new."""
+    """A page with JupyterLab in its default layout."""
     return open_page(server)
 
 
 @pytest.fixture
 def shots(request: pytest.FixtureRequest) -> Path:
-    """Where this test's pictures go, but for what follows in their names."""
+    """Path and name prefix of this test's screenshots."""
     return pages.picture(request.node, "lab-on-kubernetes")
 
 
 @pytest.fixture
 def narrow(server: KubernetesLab) -> Iterator[None]:
-    """The tenant has room for one small task."""
+    """A quota that leaves the tenant room for one small task."""
     kube = server.tenant.kubectl
     quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"requests.memory": "1280Mi"}}}
     kube.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
@@ -110,13 +110,13 @@ def narrow(server: KubernetesLab) -> Iterator[None]:
 
 
 def tenant_of(lab: LabPage) -> Tenant:
-    """Whose runs a page shows."""
+    """Return the tenant whose runs a page shows."""
     assert isinstance(lab.server, KubernetesLab)
     return lab.server.tenant
 
 
 def phase(lab: LabPage, name: str, wanted: str) -> None:
-    """Wait until the row of a run says this phase."""
+    """Wait until the row of a run shows this phase."""
     expect(flows.row(lab, name)).to_have_attribute("data-phase", wanted)
 
 
@@ -126,13 +126,13 @@ def phase(lab: LabPage, name: str, wanted: str) -> None:
     ids=lambda flow: flow.__name__,
 )
 def test_what_a_person_does_on_this_machine(lab: LabPage, flow: Callable[[LabPage], None]) -> None:
-    """A person works in JupyterLab in the same way where tasks are pods."""
+    """The flows of one machine work unchanged with tasks in pods."""
     flow(lab)
 
 
 def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form: Locator) -> None:
-    """What the section Pods is given is in the pods, and the sidebar shows by itself how the run
-    starts, runs and succeeds.
+    """Options of the form's section Pods reach the pods, and the sidebar follows the run to its
+    success.
     """
     lab.page.evaluate(
         """() => {
@@ -167,8 +167,8 @@ def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form:
 
 
 def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
-    """Below the cell that launched it a run goes from Starting to its end by itself; its button
-    opens the lines of all pods, which stay in the tab when the pods are gone.
+    """The card below the launching cell follows a run from Starting to its end. Its button opens
+    the output of all pods, which stays in the tab when the pods are gone.
     """
     (lab.server.root / "steps.py").write_text(STEPS)
     card = flows.card(lab)
@@ -192,7 +192,7 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
 
 
 def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
-    """A run for which the quota has no room is Queued, says who holds it, and begins by itself."""
+    """A run without room in the quota is Queued, says which run uses it, and starts later."""
     size = {"workers": 1, "ps": 0, "worker_memory": "768Mi"}
     for name in ("first", "second"):
         lab.server.launch("sleep.py", name=name, **size)
@@ -205,7 +205,9 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
 
 
 def test_servers_are_connected_from_inside(lab: LabPage) -> None:
-    """Whoever connects to In-Graph servers from outside is told where that can be done."""
+    """A user who connects to In-Graph servers from outside the cluster is told to connect in a
+    notebook there.
+    """
     lab.server.launch(None, workers=1, ps=0, mode="in-graph", name="drive")
     phase(lab, "drive-1", "Running")
     lab.notebook("1 + 1")
@@ -220,9 +222,11 @@ def test_servers_are_connected_from_inside(lab: LabPage) -> None:
 
 
 def test_what_lies_elsewhere_is_said_to_and_a_run_is_deleted_without_it(lab: LabPage) -> None:
-    """Where the output's volume is not mounted TensorBoard and the lines of pods that are gone say
-    so, and where to ask for them; a delete with the output is refused before it stops anything;
-    one without it takes the run and all its pods.
+    """Where the output's volume is not mounted, TensorBoard and the output of deleted pods say so,
+    and where to read it.
+
+    A delete with the output is refused before it stops anything; a delete without it removes the
+    run and its pods.
     """
     lab.console.allow("api/tensorboards|elsewhere-1/logs|api/clusters")
     flows.launch_sleeping(lab, "elsewhere")

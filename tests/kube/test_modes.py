@@ -1,4 +1,4 @@
-"""What a program can be given and where it can come from, and every kind of task, in pods."""
+"""Programs in pods: what they are given, where they come from, and every task type."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ for name, text in said.items():
 
 @pytest.fixture(scope="module")
 def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
-    """A tenant with a notebook, a secret for tasks and a claim more."""
+    """A tenant with a notebook, a Secret for tasks and one more claim."""
     tenant = new_tenant()
     kube = tenant.kubectl
     s3 = {
@@ -186,9 +186,10 @@ def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
 
 
 def test_what_a_program_is_given(home: Tenant, tmp_path: Path) -> None:
-    """A program from a cell has its variables, a secret as variables and as files with which it is
-    let into a store of objects, the user's packages, claims with their modes, and data of its own,
-    which goes with the run; its pods have the annotation.
+    """A program of a cell gets its variables, Secrets, packages, claims and annotation in its pods.
+
+    The Secret, as variables and as files, opens an object store; each claim has its access mode.
+    The run's own data claim is deleted with the run.
     """
     said = tenants.run_cells(home.kubectl, GIVEN, tmp_path)
     found = re.search(r"TOLD (.*)", said)
@@ -214,7 +215,7 @@ def test_what_a_program_is_given(home: Tenant, tmp_path: Path) -> None:
 def test_a_program_from_a_url_in_another_image(
     cluster: UnderTest, home: Tenant, new_namespace: Callable[[], Kubectl], tmp_path: Path
 ) -> None:
-    """A program that a server in the cluster gives runs in an image that has Python alone."""
+    """A program at a URL inside the cluster runs in an image that has only Python."""
     assert cluster.own
     python = images.Image("python", images.base().rpartition(":")[2])
     buildah(["tag", images.base(), python.reference])
@@ -225,7 +226,7 @@ def test_a_program_from_a_url_in_another_image(
     elsewhere.apply(pod("web", cluster.busybox, "sh", "-c", serve), service("web", "web", 8080))
     elsewhere.running("web")
     url = f"http://web.{elsewhere.namespace}:8080/plain.py"
-    asked = ["wget", "-q", "-O-", url]  # refused as long as the Service leads nowhere
+    asked = ["wget", "-q", "-O-", url]  # fails until the Service has endpoints
     wait_until(lambda: elsewhere.succeeds("web", *asked), f"{url} answers", seconds=60)
     cells = [
         "%load_ext tfcluster_magic",
@@ -238,8 +239,8 @@ def test_a_program_from_a_url_in_another_image(
     assert ran["spec"]["containers"][0]["image"] == python.reference
 
 
-# test_examples.py trains with this strategy in pods and has every kind of task; on one machine an
-# evaluator follows checkpoints in tests/integration/test_training_modes.py.
+# test_examples.py trains with this strategy in pods and covers every task type; an evaluator
+# follows checkpoints on one machine in tests/integration/test_training_modes.py.
 @pytest.mark.long
 def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     """ParameterServerStrategy learns the digits with a chief, an evaluator, workers and a parameter
@@ -253,10 +254,10 @@ def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     assert re.search(r"EVALUATOR [\s\S]*accuracy", said), said
 
 
-@pytest.mark.long  # tests/programs shows the same on one machine
+@pytest.mark.long  # tests/programs covers the same on one machine
 def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
-    """Each has the tasks that it needs, ends in pods as on one machine, and what was inferred is
-    said.
+    """Each program of tests/programs gets the tasks it needs, ends in pods as on one machine, and
+    the launch says what it inferred.
     """
     programs = {each.name: each for each in PROGRAMS if each.in_pods}
     words = {name: each.words for name, each in programs.items()}
@@ -272,10 +273,10 @@ def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
         assert program.step in (None, step), (name, step, texts)
 
 
-@pytest.mark.long  # test_user_journey.py drives In-Graph servers in pods, too
+@pytest.mark.long  # test_user_journey.py also drives In-Graph servers in pods
 def test_a_notebook_coordinates_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
-    """ParameterServerStrategy learns the digits on In-Graph servers in pods, driven by a notebook's
-    coordinator.
+    """ParameterServerStrategy learns the digits on In-Graph servers in pods, coordinated by a
+    notebook.
     """
     said = tenants.run_cells(home.kubectl, DRIVE, tmp_path)
     driven = re.search(r"DRIVEN (0\.\d+|1\.0)", said)

@@ -1,6 +1,5 @@
-"""k8s/monitoring in a real Prometheus: each alert, and each query of the dashboard.
-
-Prometheus is Debian's, unpacked into the cache.
+"""The alerts and the dashboard of k8s/monitoring in a real Prometheus. Prometheus is Debian's
+package, unpacked into the cache.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if os.environ["TFCLUSTER_TASK_TYPE"] == "ps":
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """Where `prometheus` and `promtool` are."""
+    """The folder of `prometheus` and `promtool`."""
     folder = paths.cache() / "debian" / "prometheus"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_suffix(".lock"), waiting_for="Prometheus"):
@@ -46,7 +45,9 @@ def programs() -> Path:
 
 
 def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) -> None:
-    """Every rule is valid, and promtool sees it silent before its cause and firing after it."""
+    """Every rule is valid, and for promtool each alert is silent before its cause and fires after
+    it.
+    """
     for file in (MONITORING / "rules.yaml", ALERTS):
         shutil.copy(file, tmp_path)
     run([programs / "promtool", "check", "rules", "rules.yaml"], cwd=tmp_path)
@@ -62,8 +63,8 @@ def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) ->
 
 
 def test_the_api_server_takes_it_as_it_is(tenant: Tenant) -> None:
-    """`kubectl apply -k k8s/monitoring` makes a Service for the operator and two ConfigMaps, and
-    lets Prometheus in.
+    """`kubectl apply -k k8s/monitoring` makes a Service for the operator, two ConfigMaps and a
+    policy that admits Prometheus.
     """
     told = tenant.kubectl("kustomize", str(MONITORING))
     told = told.replace(f"namespace: {SYSTEM}", f"namespace: {tenant.name}")
@@ -79,7 +80,7 @@ def test_the_api_server_takes_it_as_it_is(tenant: Tenant) -> None:
 def test_every_query_of_the_dashboard_has_data(
     programs: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """With an operator that ran a launch each panel shows a number, and no alert fires."""
+    """With an operator that ran a launch, each panel shows a number and no alert fires."""
     with (
         _operator(tenant, tmp_path) as operator,
         _prometheus(programs, tmp_path, operator) as address,
@@ -99,14 +100,14 @@ def test_every_query_of_the_dashboard_has_data(
 
 
 def _queries() -> list[str]:
-    """What the panels ask, over a time that is longer than any test."""
+    """Return the panels' queries, over a range longer than any test."""
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     asked = [target["expr"] for panel in panels for target in panel["targets"]]
     return [query.replace("$__rate_interval", "1h") for query in asked]
 
 
 def _ask(address: str, query: str) -> list[float]:
-    """The numbers of a query's answer; none where it has no data."""
+    """Return the numbers of a query's answer; empty if it has no data."""
     found = _get(address, f"query?{urllib.parse.urlencode({'query': query})}")["result"]
     values = [float(each["value"][1]) for each in found]
     return [value for value in values if not math.isnan(value)]
@@ -120,7 +121,7 @@ def _get(address: str, what: str) -> Object:
 
 @contextmanager
 def _prometheus(programs: Path, folder: Path, operator: str) -> Iterator[str]:
-    """A Prometheus with our rules that scrapes one address; its own."""
+    """Run a Prometheus with the project's rules that scrapes `operator`; yield its address."""
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(MONITORING / "rules.yaml")],
@@ -139,7 +140,7 @@ def _prometheus(programs: Path, folder: Path, operator: str) -> Iterator[str]:
 
 @contextmanager
 def _operator(tenant: Tenant, folder: Path) -> Iterator[str]:
-    """Where the operator's metrics are read."""
+    """Yield the address of the operator's metrics."""
     if not isinstance(tenant.operator, Installed):
         yield f"127.0.0.1:{tenant.operator.port}"
         return
@@ -162,7 +163,7 @@ def _process(words: list[str], log: Path) -> Iterator[None]:
 
 
 def _told(log: Path, line: str, before: str) -> str:
-    """The port that a program took, from its log."""
+    """Return the port that a program chose, from its log."""
 
     def port() -> str:
         found = [each for each in log.read_text().splitlines() if line in each and before in each]

@@ -1,4 +1,4 @@
-"""Names: the pods of an Indexed Job find one another by a headless Service, and DNS grows."""
+"""DNS names of an Indexed Job's pods, negative caching, and the DNS autoscaler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DNS_AUTOSCALER = paths.ROOT / "k8s" / "overlays" / "dns-autoscaler"
 
 
 def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube: Kubectl) -> None:
-    """A headless Service that publishes unready pods names every pod of an Indexed Job."""
+    """A headless Service that publishes unready pods gives every pod of an Indexed Job a name."""
     template = spec(
         cluster.busybox,
         *("sh", "-c", f"hostname >/tmp/index.html; exec httpd -f -p {WEB} -h /tmp"),
@@ -46,14 +46,14 @@ def test_pods_of_a_job_have_names_before_they_are_ready(cluster: UnderTest, kube
 
 @pytest.fixture
 def keeping(cluster: UnderTest) -> Iterator[str]:
-    """The address of a CoreDNS that keeps for half a minute what it said is not there."""
+    """The address of a CoreDNS that caches missing names for half a minute."""
     assert cluster.own
     with dns.caching(cluster.own.first):
         yield cluster.own.first.ip
 
 
 def exists(kube: Kubectl, name: str, server: str) -> bool | None:
-    """What a task in the pod "asker" hears of a name from that server."""
+    """Return whether the server has a name for a task in the pod "asker"; None if unknown."""
     said = f"nameserver {server}\nsearch {kube.namespace}.svc.cluster.local\n"
     packed = "/tmp/runtime.zip"
     asks = (
@@ -71,7 +71,9 @@ def exists(kube: Kubectl, name: str, server: str) -> bool | None:
 def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
     cluster: UnderTest, kube: Kubectl, keeping: str
 ) -> None:
-    """While the server goes on to say to others that it is not there."""
+    """A task sees a new name at once even if the server still answers others from its cache that it
+    is missing.
+    """
     early = {
         "do": "early",
         "name": f"task-0.tasks.{kube.namespace}.svc.cluster.local",
@@ -90,7 +92,7 @@ def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
 
 
 def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
-    """The API server takes k8s/overlays/dns-autoscaler, which has one CoreDNS for ten nodes."""
+    """The API server accepts k8s/overlays/dns-autoscaler, which runs one CoreDNS for ten nodes."""
     told = cluster.kubectl("kustomize", str(DNS_AUTOSCALER))
     made = cluster.kubectl("apply", "--dry-run=server", "-f", "-", "-o", "name", stdin=told)
     assert sorted(made.split()) == [
@@ -103,7 +105,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
         "serviceaccount/dns-autoscaler",
     ]
     every = {each["kind"]: each for each in yaml.safe_load_all(told)}
-    data = every["ConfigMap"]["data"]  # the program takes one mode alone
+    data = every["ConfigMap"]["data"]  # the program accepts only one mode
     assert {mode: json.loads(text) for mode, text in data.items()} == {
         "linear": {"nodesPerReplica": 10, "min": 1, "max": 50}
     }
@@ -116,10 +118,11 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
 
 @pytest.mark.needs("node-inside")
 def test_the_dns_autoscaler_may_do_what_it_does(cluster: UnderTest) -> None:
-    """Its account counts nodes, reads its ConfigMap and scales CoreDNS, and no other Deployment.
+    """The autoscaler's account may count nodes, read its ConfigMap and scale CoreDNS, but no other
+    Deployment.
 
-    Not the program itself: these are its calls. Our node's CoreDNS is no Deployment, so a paused
-    one stands for it.
+    The test makes the program's API calls instead of running it. The node's CoreDNS is not a
+    Deployment, so a paused one stands in for it.
     """
     told = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DNS_AUTOSCALER))))
     objects = [each for each in told if each["kind"] != "Deployment"]
@@ -145,7 +148,7 @@ def test_the_dns_autoscaler_may_do_what_it_does(cluster: UnderTest) -> None:
 
 
 def paused(name: str, template: Object) -> Object:
-    """A Deployment that makes no pods."""
+    """Return a paused Deployment, which creates no pods."""
     labels = {"app": name}
     pod = {**template, "restartPolicy": "Always"}
     return {
@@ -162,5 +165,5 @@ def paused(name: str, template: Object) -> Object:
 
 
 def running(kube: Kubectl) -> int:
-    """How many of the Job's pods run; none of them is ever ready."""
+    """Return how many of the Job's pods run; none of them becomes ready."""
     return sum(each["status"]["phase"] == "Running" for each in kube.every("pod", "app=task"))

@@ -1,5 +1,5 @@
-"""NetworkPolicies are enforced, and ours keep metadata services, foreign DNS servers and the
-operator closed, whatever an administrator grants.
+"""Enforcement of NetworkPolicies: metadata services, other DNS servers and the operator stay closed
+under every grant.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ OWN_NAMESPACE_ONLY = {
 }
 
 
-@pytest.mark.long  # test_tenancy.py and test_two_nodes.py have policies that block, and that end
+@pytest.mark.long  # test_tenancy.py and test_two_nodes.py cover policies, too
 @pytest.mark.needs("network-policy")
 def test_a_policy_blocks_other_namespaces(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A NetworkPolicy blocks another namespace and allows its own; removed, it allows all."""
+    """A NetworkPolicy blocks another namespace but not its own; without it both get through."""
     ours, others = new_namespace(), new_namespace()
     ours.apply(web("server", cluster.busybox), pod("client", cluster.busybox))
     others.apply(pod("client", cluster.busybox))
@@ -73,8 +73,8 @@ ORDINARY = "198.51.100.7"
 
 @contextmanager
 def answering(node: Node) -> Iterator[None]:
-    """Make a node answer at port WEB of the addresses where clouds serve credentials, and of one
-    unused address; pods reach them through their node, as the real ones.
+    """Let a node answer on port WEB of the clouds' metadata addresses, and of one unused address.
+    Pods reach them through their node, as in a cloud.
     """
     every = (*METADATA, ORDINARY)
     node.run(["sh", "-ec", "; ".join(f"ip address add {each}/32 dev lo" for each in every)])
@@ -92,33 +92,33 @@ Made = tuple[list[Object], dict[str, str]]
 
 
 def of_a_tenant(namespace: str, *networks: str) -> Made:
-    """Return what tenancy makes for a group that may reach networks, and a notebook's labels."""
+    """Return tenancy's policies for a group with these networks, and a notebook's labels."""
     grant = Entitlement(Grant(egress=networks))
     every = tenants_objects(grant, TenantContext("tfcluster-hub"), namespace=namespace)
     return [each for each in every if each["kind"] == "NetworkPolicy"], NOTEBOOK
 
 
 def of_a_run(namespace: str, *networks: str) -> Made:
-    """Return what the operator makes for a run that may reach networks, and a task's labels."""
+    """Return the operator's policies for a run with these networks, and a task's labels."""
     head = Metadata(name="digits-1", cluster="digits", run=1, uid="u1", created_at=0.0)
     run = TFCluster(metadata=head, spec=Spec(mode=Mode.IN_GRAPH))
     every = runs_objects(run, Policy(egress=networks), namespace=namespace)
     made = [each for each in every if each["kind"] == "NetworkPolicy"]
     for each in made:
-        del each["metadata"]["ownerReferences"]  # their record does not exist
+        del each["metadata"]["ownerReferences"]  # the owner does not exist
     return made, labels.pod_labels("digits-1", "u1", TaskType.WORKER)
 
 
 BOTH: dict[str, Callable[..., Made]] = {"notebook": of_a_tenant, "task": of_a_run}
-"""What each kind of pod is held by; each is tried in a namespace of its own."""
+"""Policies by kind of pod; each kind is tested in its own namespace."""
 
 
 @pytest.mark.needs("network-policy", "node-inside")
 def test_no_grant_opens_a_metadata_service(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A notebook, and a task, with egress to 0.0.0.0/0 and ::/0 reaches an unused address, but none
-    where a cloud serves credentials; without our policies it reaches all of them.
+    """With egress to 0.0.0.0/0 and ::/0, a notebook and a task reach an unused address but no
+    metadata address. Without the policies they reach all of them.
     """
     assert cluster.own
     places = {name: new_namespace() for name in BOTH}
@@ -131,7 +131,7 @@ def test_no_grant_opens_a_metadata_service(
         kube.apply(client)
     for kube in places.values():
         kube.running("client")
-    # All at once: a closed address costs its two seconds.
+    # In parallel: each closed address takes two seconds.
     connect = "(timeout 5 nc -w2 {0} {1} </dev/null && echo {0}) &"
     tried = " ".join(connect.format(each, WEB) for each in (*METADATA, ORDINARY))
 
@@ -178,8 +178,10 @@ for address in sys.argv[1:]:
 def test_names_are_asked_of_the_clusters_dns_pods_alone(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A notebook, and a task, gets DNS answers, by TCP and UDP, from kube-system pods with the DNS
-    label; not from pods of another namespace with that label, or of kube-system without it.
+    """A notebook and a task get DNS answers, by TCP and UDP, only from kube-system pods with the
+    DNS label.
+
+    Pods of another namespace with that label, and kube-system pods without it, stay closed.
     """
     image, name = cluster.description.images["notebook"], f"dns-{uuid.uuid4().hex[:6]}"
     places, others = {kind: new_namespace() for kind in BOTH}, new_namespace()
@@ -226,8 +228,8 @@ def test_nobody_but_prometheus_reaches_the_operator(
     installed: Installed | None,
     new_namespace: Callable[[], Kubectl],
 ) -> None:
-    """Port 8080 of the operator is closed to pods, except Prometheus where its policy is applied,
-    and the operator stays ready.
+    """Pods cannot reach port 8080 of the operator, except Prometheus once its policy is applied.
+    The operator stays ready.
     """
     if installed is None:
         pytest.skip("the operator runs beside the tests")

@@ -1,4 +1,4 @@
-"""Our own node begins, ends and fails cleanly: seen on a cluster beside the one under test."""
+"""Start, failure and end of the project's own node, on a spare cluster."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from kubenode.processes import members, namespace_of
 
 pytestmark = pytest.mark.needs("node-inside")
 NAMESPACES = ("pid", "ipc", "uts")
-"""Those that hold nothing when they are kept: no mount, and no network device."""
+"""Namespaces that hold no resources when kept open: neither mounts nor network devices."""
 
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    """Settings of this machine before a cluster of these tests was started."""
+    """Kernel settings of this machine before these tests start a cluster."""
     return machine_settings()
 
 
 @pytest.fixture(scope="module")
 def made(machine: None, settings: dict[str, str]) -> Iterator[Cluster]:
-    """A cluster of a name of its own; afterwards nothing of it is left."""
+    """A cluster with its own name; afterwards nothing of it is left."""
     cluster = Cluster(f"{Cluster().name}-spare")
     cluster.down()
     yield cluster
@@ -40,34 +40,34 @@ def made(machine: None, settings: dict[str, str]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def running(made: Cluster) -> Cluster:
-    """That cluster, which runs: most tests leave it so, for a start costs its seconds."""
+    """That cluster, running: most tests leave it running, because a start takes seconds."""
     made.up()
     return made
 
 
 @pytest.fixture
 def spare(made: Cluster) -> Cluster:
-    """That cluster, which does not run."""
+    """That cluster, stopped."""
     made.down()
     return made
 
 
 class Traces:
-    """All that a running cluster has on this machine, to be looked for after its end."""
+    """Traces of a running cluster on this machine, to check after its end."""
 
     def __init__(self, cluster: Cluster) -> None:
         first = cluster.first.pid
         self.state = cluster.state
         self.cgroup = f"tfcluster-kube-{cluster.name}"
-        # Kept until the look, or the kernel gives their numbers to those of another cluster.
+        # Kept open until the check, else the kernel may reuse their numbers for another cluster.
         self._kept = [os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES]
         self.namespaces = {_namespace(first, kind) for kind in NAMESPACES}
         assert not self.namespaces & {_namespace(os.getpid(), kind) for kind in NAMESPACES}
         self.processes = len(list(members(namespace_of(first))))
 
     def left(self) -> list[str]:
-        """What is still there: processes in its namespaces, mounts, loop devices, cgroups. To be
-        asked once.
+        """Return what is left: processes in its namespaces, mounts, loop devices, cgroups. Call it
+        only once.
         """
         found = [each for each in leftovers.found(self.state, self.cgroup) if "folder" not in each]
         for entry in Path("/proc").glob("[0-9]*"):
@@ -80,7 +80,7 @@ class Traces:
 
 
 def machine_settings() -> dict[str, str]:
-    """Settings of the kernel that are the whole machine's and that kubelet changes."""
+    """Return the machine-wide kernel settings that kubelet changes."""
     names = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom")
     return {name: Path("/proc/sys", name).read_text() for name in names}
 
@@ -93,8 +93,8 @@ def _namespace(pid: int, kind: str) -> str:
 
 
 def test_a_cluster_without_one_of_its_servers(running: Cluster) -> None:
-    """Of a cluster some of whose servers have ended `up` starts these again: its objects, the
-    address of its API and all else stay.
+    """`up` restarts ended servers of a cluster and keeps its objects, its API address and its other
+    servers.
     """
     spare = running
     ended = ("etcd", "kube-apiserver", "kube-scheduler")
@@ -110,9 +110,9 @@ def test_a_cluster_without_one_of_its_servers(running: Cluster) -> None:
     spare.kubectl("get", "configmap", "kept")
 
 
-@pytest.mark.long  # the next test begins one anew, too
+@pytest.mark.long  # the next test also starts a new one
 def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
-    """A cluster of which something has ended that cannot be started again is begun anew."""
+    """If something that cannot be restarted has ended, `up` starts a new cluster."""
     spare = running
     first = spare.first.pid
     os.kill(_pid(spare.first, "door-api"), signal.SIGKILL)
@@ -125,8 +125,8 @@ def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
 def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     running: Cluster, settings: dict[str, str]
 ) -> None:
-    """A second `up` changes nothing; after kill -9 of all its processes a cluster starts anew;
-    `down` leaves no trace of either, and may be repeated.
+    """A second `up` changes nothing; after kill -9 of all processes a new cluster starts. `down`
+    leaves no trace of either, and may be repeated.
     """
     spare = running
     servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
@@ -135,7 +135,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     before = Traces(spare)
     assert before.processes > len(servers)
     for pid in list(members(namespace_of(spare.first.pid))):
-        with suppress(ProcessLookupError):  # it went with process 1
+        with suppress(ProcessLookupError):  # it ended with process 1
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not spare.nodes(), "all of it is dead", seconds=90)
     spare.up()
@@ -149,7 +149,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
 
 
 def test_a_taken_port_is_named(spare: Cluster) -> None:
-    """A cluster whose API port is taken does not start, says which port, and leaves nothing."""
+    """A cluster whose API port is taken does not start, names the port, and leaves nothing."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -159,9 +159,11 @@ def test_a_taken_port_is_named(spare: Cluster) -> None:
     assert spare.leftovers() == []
 
 
-@pytest.mark.long  # test_a_taken_port_is_named shows another start that fails, and leaves nothing
+@pytest.mark.long  # test_a_taken_port_is_named covers another failed start
 def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
-    """A cluster whose API server dies at the start says so with its last lines, and is gone."""
+    """If the API server dies at the start, the error shows its last lines, and the cluster is
+    removed.
+    """
     found: list[Traces] = []
 
     def kill() -> None:
@@ -192,6 +194,6 @@ def _pid(node: Node, server: str) -> int:
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "-x", "A", "x" * 40])
 def test_a_cluster_has_a_plain_name(name: str) -> None:
-    """A name that would lead out of the state folder, which `down` removes, is refused."""
+    """A name that leads out of the state folder, which `down` deletes, is refused."""
     with pytest.raises(NodeError, match="cannot be called"):
         Cluster(name)

@@ -1,4 +1,4 @@
-"""A notebook in the cluster: `%tfcluster` there means Kubernetes, and drives In-Graph servers."""
+"""A notebook in the cluster: `%tfcluster` selects Kubernetes and drives In-Graph servers."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ FULL = [
     "again = %tfcluster launch --workers 1 --name hello hello.py",
     "again.wait(300); print('AGAIN', again.status.phase.value)",
 ]
-"""The claims of these tenants are of 100Mi; what was measured counts for three seconds."""
+"""The tenants' claims have 100Mi; a measurement is cached for three seconds."""
 
 
 @pytest.fixture(scope="module")
 def home(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A tenant with a notebook, in which the package of this clone is."""
+    """A tenant with a notebook that holds this clone's package."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     tenant.kubectl.apply(tenants.notebook(tenant.image))
@@ -65,10 +65,10 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
     return tenant
 
 
-@pytest.mark.long  # test_user_journey.py drives In-Graph servers in pods, in a notebook of the hub
+@pytest.mark.long  # test_user_journey.py drives In-Graph servers in a notebook of the hub
 def test_a_notebook_drives_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
-    """In a notebook pod `%tfcluster` launches pods unasked, and a session computes on them, through
-    the policies that keep everybody else out.
+    """In a notebook pod `%tfcluster` launches pods by default, and a session computes on them. The
+    NetworkPolicies that exclude all others are in force.
     """
     said = tenants.run_cells(home.kubectl, IN_GRAPH, tmp_path)
     assert "TARGET grpc://drive-1-worker-0.drive-1:2222" in said
@@ -77,15 +77,17 @@ def test_a_notebook_drives_servers_in_pods(home: Tenant, tmp_path: Path) -> None
 
 
 def test_a_large_program_lies_in_the_workspace(home: Tenant, tmp_path: Path) -> None:
-    """A program above 64 KiB reaches its tasks over the workspace, and its output the notebook."""
+    """A program above 64 KiB reaches its tasks through the workspace, and its output is readable in
+    the notebook.
+    """
     said = tenants.run_cells(home.kubectl, LARGE, tmp_path)
     assert re.search(r"PRINTED.*\b70000\b", said)
     assert "HERE 70000" in said
 
 
 def test_nothing_starts_when_a_claim_is_full(home: Tenant, tmp_path: Path) -> None:
-    """In a notebook whose log claim is nearly full a launch is warned, and refused when it is full;
-    when there is room again it goes on.
+    """A launch warns when the log claim is nearly full, and is refused when it is full; with free
+    space it works again.
     """
     said = tenants.run_cells(home.kubectl, FULL, tmp_path)
     assert re.search(r"WARNED .*your log folder holds 85Mi of 100Mi", said)

@@ -1,4 +1,4 @@
-"""The operator on a real cluster: what becomes of runs while it works, is away, and comes back."""
+"""The operator on a real cluster: what happens to runs while it works, is away, and returns."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ if name.startswith("worker-"):
 else:
     time.sleep(3600)
 """
-"""Workers work for argv[1] s or until /tmp/enough; all take argv[2] s to end; worker-1 may fail."""
+"""Workers run for argv[1] s or until /tmp/enough exists; every task takes argv[2] s to end; with
+argv[3], worker-1 fails.
+"""
 LONG = "3600"
 SHORT = Lifecycle(reclaim_after=2.0, grace=6.0)
 
 
 class Watched:
-    """When each pod of a namespace was first seen to be asked to end, and what all were."""
+    """The pods of a namespace, and when each was first asked to end."""
 
     def __init__(self, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KUBECONFIG", tenant.kubectl.kubeconfig)
@@ -61,12 +63,14 @@ class Watched:
                 self.asked.setdefault(head["name"], time.time())
 
     def reclaimed(self, run: str) -> float:
-        """When the parameter server of a run was asked to end."""
+        """Return when the run's parameter server was asked to end."""
         (found,) = (at for name, at in self.asked.items() if name.startswith(f"{run}-ps-"))
         return found
 
     def last_end(self, run: str) -> float:
-        """When the last worker's container ended, by the node; whole seconds, rounded up."""
+        """Return when the last worker's container ended, by the node's clock; rounded up to a
+        second.
+        """
         ends = []
         for pod in self.pods.values():
             if pod["metadata"]["name"].startswith(f"{run}-worker-"):
@@ -92,7 +96,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
-    """All runs of these tests, begun together: they last as long as the longest."""
+    """All runs of these tests, launched together, so that they take only as long as the longest."""
     tenant.launch("works-1", spec_of(program, "1", "0", workers=2, ps=1, lifecycle=SHORT))
     fails = ("2", "0", "the shapes do not match")
     tenant.launch("fails-1", spec_of(program, *fails, workers=2, ps=1, lifecycle=SHORT))
@@ -107,8 +111,8 @@ def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
 
 @pytest.fixture(scope="module")
 def hurt(launched: Tenant) -> dict[str, list[Object]]:
-    """The workers of two runs as they were before somebody deleted the first of each: at once, and
-    before the other tests, for Kubernetes waits ten seconds until it replaces one.
+    """The workers of two runs before the first worker of each was deleted. They are deleted before
+    the other tests, because Kubernetes takes ten seconds to replace a pod.
     """
     before = {}
     for name in ("heals-1", "group-1"):
@@ -121,8 +125,8 @@ def hurt(launched: Tenant) -> dict[str, list[Object]]:
 
 @pytest.mark.usefixtures("hurt")
 def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
-    """A run whose program fails is Failed, says which task and with what, and frees its ps; what
-    waits for a Job's condition gets it.
+    """A run whose program fails is Failed, names the task and its error, and frees its parameter
+    server. `kubectl wait` for the condition Failed returns.
     """
     status = launched.phase("fails-1", "Failed")
     launched.kubectl("wait", "tfc/fails-1", "--for=condition=Failed", "--timeout=60s")
@@ -134,7 +138,7 @@ def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
 
 
 def test_a_stop_ends_every_task(launched: Tenant) -> None:
-    """`spec.stop` ends all tasks of a run, which is Stopped with the reason that was given."""
+    """`spec.stop` ends all tasks of a run; it is Stopped with the given reason."""
     launched.phase("stops-1", "Running")
     asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","time":"2026-01-31T12:00:00Z"}}}'
     launched.kubectl("patch", "tfcluster", "stops-1", "--type=merge", "-p", asked)
@@ -146,7 +150,7 @@ def test_a_stop_ends_every_task(launched: Tenant) -> None:
 
 
 def test_a_deleted_run_leaves_nothing(launched: Tenant) -> None:
-    """A run that is deleted while it runs takes its pods and all its objects with it."""
+    """Deleting a running run also deletes its pods and all its objects."""
     launched.phase("goes-1", "Running")
     launched.kubectl("delete", "tfcluster", "goes-1")
     wait_until(lambda: not launched.left_of("goes-1"), "nothing of it is left", seconds=120)
@@ -154,7 +158,7 @@ def test_a_deleted_run_leaves_nothing(launched: Tenant) -> None:
 
 
 def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Object]]) -> None:
-    """A worker's pod that somebody deletes is told as such and replaced; the other stays."""
+    """A deleted worker pod is replaced and the status says so; the other worker stays."""
     (victim, other) = hurt["heals-1"]
 
     def is_healed(status: Object) -> bool:
@@ -171,7 +175,7 @@ def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Obj
 def test_workers_without_parameter_servers_restart_together(
     launched: Tenant, hurt: dict[str, list[Object]]
 ) -> None:
-    """Without parameter servers a lost worker restarts all of them, as the next attempt."""
+    """Without parameter servers, a lost worker restarts all workers as the next attempt."""
     before = {pod["metadata"]["uid"] for pod in hurt["group-1"]}
 
     def is_restarted(status: Object) -> bool:
@@ -186,13 +190,15 @@ def test_workers_without_parameter_servers_restart_together(
 
 
 def test_the_same_name_waits_for_what_still_ends(launched: Tenant, program: Path) -> None:
-    """A run made again while pods of the deleted one end is Queued and says so, then starts."""
+    """A run with a deleted run's name is Queued until that run's pods have ended, says so, and then
+    starts.
+    """
     launched.phase("again-1", "Running")
     (ends,) = launched.pods("again-1")
     old = {ends["metadata"]["uid"]}
-    # Its output goes, too: a run never writes between the files of an earlier one.
+    # Delete its output, too: a run never writes among the files of an earlier one.
     launched.kubectl.exec(ends["metadata"]["name"], "rm", "-rf", "/log/again/1")
-    kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'  # until it was looked at
+    kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'  # until it is checked
     launched.kubectl("patch", "pod", ends["metadata"]["name"], "-p", kept)
     launched.kubectl("delete", "tfcluster", "again-1")
     launched.launch("again-1", spec_of(program, LONG, "0", lifecycle=SHORT))
@@ -208,10 +214,10 @@ def test_the_same_name_waits_for_what_still_ends(launched: Tenant, program: Path
 def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant: Tenant, cluster: UnderTest, tmp_path: Path
 ) -> None:
-    """A run never gets the program of a deleted one of its name, also on a node that has it still.
+    """A run never gets the program of a deleted run of its name, even on a node that still has it.
 
-    Kubelet keeps the files of a run as long as any pod names them, and those of a run that has
-    just ended for a moment longer than the API shows its pods.
+    Kubelet keeps the files of a run while any pod names them, and those of an ended run slightly
+    longer than the API shows its pods.
     """
     file = tmp_path / "say.py"
     file.write_text("print('the first')")
@@ -225,7 +231,7 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant.kubectl.apply(reads)
     tenant.kubectl.running("reads-twice-1")
     tenant.kubectl("delete", "tfcluster", "twice-1")
-    # Its output goes, too: a run never writes between the files of an earlier one.
+    # Delete its output, too: a run never writes among the files of an earlier one.
     tenant.kubectl.exec("reads-twice-1", "rm", "-rf", "/log/twice/1")
     wait_until(lambda: not tenant.left_of("twice-1"), "nothing of it is left", seconds=120)
     file.write_text("print('the second')")
@@ -237,7 +243,7 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
 
 
 def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: Path) -> None:
-    """A task whose log volume takes no copy of its output trains on; the status says so once."""
+    """A task whose log volume stops accepting its output trains on; the status warns once."""
     file = tmp_path / "full.py"
     file.write_text(
         "import os\n"
@@ -259,14 +265,14 @@ def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: 
 
 
 def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
-    """A record is deleted keepFor after the run's end, with all that it owned."""
+    """A record is deleted keepFor after the run's end, with all its objects."""
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
 
 
 def test_a_success_is_that_of_the_workers_and_the_ps_is_reclaimed(
     launched: Tenant, watched: Watched
 ) -> None:
-    """A run succeeds with its workers, and its ps is asked to end when reclaimAfter is over."""
+    """A run succeeds with its workers; reclaimAfter later its parameter server is asked to end."""
     status = launched.phase("works-1", "Succeeded")
     launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
@@ -278,7 +284,9 @@ def test_a_success_is_that_of_the_workers_and_the_ps_is_reclaimed(
 
 
 def _without_standstill(status: Object) -> Object:
-    """A status without its words: of a silent program they say after a minute that it is silent."""
+    """Return a status without its messages, because after a minute these report that a silent
+    program is silent.
+    """
     words = ("events", "message", "messages", "reason", "conditions")
     return {key: value for key, value in status.items() if key not in words}
 
@@ -286,8 +294,8 @@ def _without_standstill(status: Object) -> Object:
 def test_an_operator_that_was_away_makes_up_for_it(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
-    """A run whose workers end while no operator is there: its ps goes when one is back, the success
-    is dated from the worker's exit, and other runs do not notice.
+    """An operator that returns catches up with a run whose workers ended meanwhile. It reclaims the
+    parameter server, dates the success from the worker's exit, and leaves other runs alone.
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")
@@ -301,7 +309,7 @@ def test_an_operator_that_was_away_makes_up_for_it(
     launched.kubectl.wait(
         "pod", worker, lambda pod: pod["status"]["phase"] == "Succeeded", "the worker has ended"
     )
-    time.sleep(SHORT.reclaim_after)  # its time is over, and nobody is there
+    time.sleep(SHORT.reclaim_after)  # reclaimAfter passes while no operator runs
     (server,) = launched.pods("away-1", "ps")
     assert server["metadata"].get("deletionTimestamp") is None
     launched.operator.start()

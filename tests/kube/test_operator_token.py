@@ -1,4 +1,4 @@
-"""The rights of a stolen operator token, and how a namespace lets the operator in."""
+"""The rights of a stolen operator token, and how a namespace admits the operator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUN = "tried-1"
 NO_RIGHT = "cannot"
 LABELS = "the operator may only touch what has the labels of a run"
 DENIED = "denied request"
-"""By either of two policies."""
+"""Either of two policies says this."""
 OPEN = "may only write in namespaces labelled tfcluster.dev/tenant=true"
 HOME = "may only write its Lease, its ledgers and its check"
 WAITS = "import time\ntime.sleep(600)\n"
@@ -43,7 +43,7 @@ WAITS = "import time\ntime.sleep(600)\n"
 def thief(
     cluster: UnderTest, installed: Installed | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Kubectl:
-    """The command line with a token of the installed operator's account."""
+    """A kubectl with a token of the installed operator's account."""
     assert installed, "these tests are about the installed operator"
     home, account = OPERATOR
     where = tmp_path_factory.mktemp("thief") / "kubeconfig"
@@ -53,7 +53,7 @@ def thief(
 
 @pytest.fixture(scope="module")
 def alices(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory) -> Tenant:
-    """A tenant with a run that runs, a run that never can, and objects of somebody else."""
+    """A tenant with a running run, a run that cannot start, and objects that belong to no run."""
     tenant = new_tenant()
     program = tmp_path_factory.mktemp("program") / "waits.py"
     program.write_text(WAITS)
@@ -81,7 +81,7 @@ def _impossible(program: Path) -> Spec:
 
 @pytest.fixture(scope="module")
 def parts(alices: Tenant) -> dict[str, Object]:
-    """The objects that the operator would create for that run, by kind."""
+    """The objects that the operator would create for the run that cannot start, by kind."""
     found = custom_resource.read(alices.kubectl.get("tfcluster", RUN))
     policy = Policy(priority_class="tfcluster-task", data_claim="data", log_claim="log")
     made = run_objects.objects_of_run(found, policy, namespace=alices.name)
@@ -89,14 +89,14 @@ def parts(alices: Tenant) -> dict[str, Object]:
 
 
 def created(thief: Kubectl, namespace: str, made: Object) -> str:
-    """Return the refusal when the thief creates an object by a dry run; empty if accepted."""
+    """Create an object as the thief in a dry run; return the refusal, or "" if accepted."""
     body = copy.deepcopy(made)
     body["metadata"].pop("namespace", None)
     return done(thief, namespace, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
 
 
 def done(thief: Kubectl, namespace: str, *words: str, stdin: str = "") -> str:
-    """Return the refusal when the thief runs a command; empty if it worked."""
+    """Run a command as the thief; return the refusal, or "" if it worked."""
     try:
         thief.within(namespace)(*words, stdin=stdin)
     except NodeError as error:
@@ -108,7 +108,7 @@ def test_nothing_foreign_is_read_or_touched(
     thief: Kubectl, alices: Tenant, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
     """Outside of tenants' namespaces the token creates no Job and reads no log, ConfigMap, event or
-    Secret. In a tenant's namespace it changes no Service, ConfigMap, Job or pod of anybody else.
+    Secret. In a tenant's namespace it changes no Service, ConfigMap, Job or pod of others.
     """
     kube.apply(workloads.pod("foreign", alices.image))
     for where in ("kube-system", "default", SYSTEM, kube.namespace):
@@ -240,8 +240,8 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
 def test_a_job_has_the_shape_of_a_runs(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
-    """In a tenant's namespace the token creates Jobs of an existing run. It creates none with an
-    account, a token, privileges, access to the node or files of somebody else.
+    """In a tenant's namespace the token can only create Jobs of an existing run. It can create none
+    with an account, a token, privileges, access to the node, or files of others.
     """
     assert created(thief, alices.name, parts["Job"]) == ""
     of_secret = copy.deepcopy(parts["Job"])
@@ -262,8 +262,8 @@ def test_a_job_has_the_shape_of_a_runs(
 
 
 def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices: Tenant) -> None:
-    """The token writes the phase and the conditions of a run's pods. It cannot change their labels,
-    annotations, finalizers or addresses with them.
+    """The token can write the phase and the conditions of a run's pods, but neither their labels,
+    annotations, finalizers nor addresses.
     """
     (pod,) = [
         each["metadata"]["name"]
@@ -289,14 +289,14 @@ def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices
 def test_images_are_those_that_an_administrator_names(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object], cluster: UnderTest
 ) -> None:
-    """If the ConfigMap tfcluster-images has patterns, the image of the operator's Job must match
-    one of them from end to end. The operator's account cannot write that ConfigMap.
+    """If the ConfigMap tfcluster-images has patterns, the image of a run's Job must fully match one
+    of them. The operator's account cannot write that ConfigMap.
     """
     other = copy.deepcopy(parts["Job"])
     _container(other)["image"] = "quarantine.example.com/registry.example.com/team/a"
     allowed = copy.deepcopy(parts["Job"])
     _container(allowed)["image"] = "registry.example.com/team/a"
-    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"  # what other tests launch, too
+    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"  # and other tests' images
     images: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -417,8 +417,8 @@ def _every_network_policy(made: Object) -> list[Object]:
 def test_what_a_run_has_beside_its_jobs(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
-    """The token creates Services, NetworkPolicies and ConfigMaps for the pods of their own run
-    alone, and claims that are new and empty.
+    """The token creates Services, NetworkPolicies and ConfigMaps only for the pods of their own
+    run, and only new, empty claims.
     """
     for kind in ("Service", "NetworkPolicy", "ConfigMap"):
         assert created(thief, alices.name, parts[kind]) == "", kind
@@ -445,8 +445,8 @@ def test_what_a_run_has_beside_its_jobs(
 def test_a_binding_alone_opens_no_namespace(
     cluster: UnderTest, thief: Kubectl, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
-    """The token creates nothing in a namespace that lacks the label, although the operator's role
-    is bound there, nor in a namespace of the cluster itself that has both.
+    """The token creates nothing in a namespace without the tenant label, even if the operator's
+    role is bound there. The same holds for a namespace of the cluster itself that has both.
     """
     names = (kube.namespace, f"kube-tests-{uuid.uuid4().hex[:8]}")
     marks = {"tfcluster.dev/tenant": "true", "tfcluster-tests": "true"}
@@ -468,8 +468,8 @@ def bind(inside: Kubectl) -> None:
 
 
 def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> None:
-    """In the operator's namespace the token changes neither the policy nor another Lease, creates
-    no pod with a secret or a token, and opens no network.
+    """In its own namespace the token changes neither the policy nor another Lease. It creates no
+    pod with a secret or a token, and opens no network.
     """
     system = cluster.kubectl.within(SYSTEM)
     policy = next(
@@ -509,8 +509,8 @@ def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> 
 def test_a_namespace_opts_in_by_one_command(
     cluster: UnderTest, installed: Installed | None, tmp_path: Path
 ) -> None:
-    """In a namespace that has not let the operator in, a run is Queued without objects and its
-    status has the command that lets the operator in. After that command the run succeeds.
+    """In a namespace that has not admitted the operator, a run is Queued without objects, and its
+    status shows the command that admits it. After that command the run succeeds.
     """
     assert installed
     name = f"team-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,6 @@
-"""Options of our own node, built and started when asked for: make test-kube WITH=kwok,volcano."""
+"""Options of the project's own node, built and started on request: make test-kube
+WITH=kwok,volcano.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ TOLERATIONS = [{"key": kwok.KEY, "operator": "Exists"}]
 
 
 def on_fake_nodes(template: Object) -> Object:
-    """A pod's spec that takes it to fake nodes alone."""
+    """Return a pod's spec restricted to fake nodes."""
     return {**template, "nodeSelector": {"type": "kwok"}, "tolerations": TOLERATIONS}
 
 
 @pytest.fixture
 def fake_nodes(cluster: UnderTest) -> Iterator[int]:
-    """Forty fake nodes of 8 CPUs, for the time of a test."""
+    """Forty fake nodes of 8 CPUs during a test."""
     assert cluster.own
     kwok.fake_nodes(cluster.own.first, 40, "8", "32Gi")
     yield 40
@@ -32,7 +34,7 @@ def fake_nodes(cluster: UnderTest) -> Iterator[int]:
 
 @pytest.mark.needs("kwok", "node-inside")
 def test_fake_nodes_run_many_pods(cluster: UnderTest, kube: Kubectl, fake_nodes: int) -> None:
-    """A Job of 200 runs on 40 fake nodes, ends as its pods are told, and goes when deleted."""
+    """A Job of 200 pods runs on 40 fake nodes, ends as its annotations say, and is deleted."""
     nodes = cluster.kubectl.every("node", kwok.LABEL)
     assert [each["status"]["capacity"]["cpu"] for each in nodes] == ["8"] * fake_nodes
     kube.apply(job("many", on_fake_nodes(spec(cluster.busybox)), 200))
@@ -52,7 +54,7 @@ def test_fake_nodes_run_many_pods(cluster: UnderTest, kube: Kubectl, fake_nodes:
 def test_volcano_starts_a_gang_whole_or_not_at_all(
     cluster: UnderTest, kube: Kubectl, fake_nodes: int
 ) -> None:
-    """Of two gangs that fit only one by one, Volcano starts one whole and nothing of the other."""
+    """Of two gangs that do not fit together, Volcano starts one whole and none of the other."""
 
     def gang(name: str) -> list[Object]:
         group = {
@@ -74,7 +76,7 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
         )
 
     def phase(name: str) -> str:
-        return str(kube.get("podgroup", name).get("status", {}).get("phase"))  # none at first
+        return str(kube.get("podgroup", name).get("status", {}).get("phase"))  # empty at first
 
     kube.apply(*gang("one"))
     wait_until(lambda: running("one") == 30, "one gang runs", seconds=120)
@@ -94,7 +96,7 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
 
 @pytest.mark.needs("volcano", "node-inside")
 def test_volcano_refuses_a_wrong_queue(cluster: UnderTest) -> None:
-    """Volcano's admission refuses a queue whose weight is negative, and says why."""
+    """Volcano's admission refuses a queue with a negative weight, and says why."""
     queue = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",

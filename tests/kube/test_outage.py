@@ -1,4 +1,4 @@
-"""What users are told when the operator stops, with no more rights than users have."""
+"""Messages to users while the operator is down, with no more rights than users have."""
 
 from __future__ import annotations
 
@@ -36,13 +36,12 @@ def test_users_hear_of_an_outage_and_of_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """While the operator answers no notice is shown, even if a run takes its time to end. When it
-    is killed or stopped, `list` and `status` show a notice until it is back; requests made
-    meanwhile are carried out then.
+    """`list` and `status` show a notice only while the operator is killed or stopped. A run that
+    ends slowly shows none. Requests made during the outage are carried out afterwards.
     """
     tenant = new_tenant()
-    # In tests the Lease is in the served namespace; k8s/base lets users read that of an installed
-    # operator.
+    # The tests' own operator has its Lease in the tenant's namespace; k8s/base lets users read the
+    # Lease of an installed one.
     more = [HEARTBEAT] if isinstance(tenant.operator, Process) else []
     tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tenant.kubectl, tmp_path / "user")))

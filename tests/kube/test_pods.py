@@ -1,4 +1,4 @@
-"""Pods on the node: who they may run as, and how it shows when they cannot run on."""
+"""Pods on the node: their user, and how their failures appear."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.kube.workloads import USER, pod
 
 
 def test_a_restricted_pod_runs_as_its_user(cluster: UnderTest, kube: Kubectl) -> None:
-    """A pod under Pod Security "restricted" runs as the user it names, with no capability."""
+    """Under Pod Security "restricted" a pod runs as its user, without capabilities."""
     kube.apply(pod("plain", cluster.busybox))
     kube.running("plain")
     assert kube.exec("plain", "id", "-u").strip() == str(USER)
@@ -18,7 +18,7 @@ def test_a_restricted_pod_runs_as_its_user(cluster: UnderTest, kube: Kubectl) ->
 
 
 def test_a_pod_that_asks_for_root_is_refused(cluster: UnderTest, kube: Kubectl) -> None:
-    """A pod that asks for root is refused with the rule's name and the fields that break it."""
+    """A pod that asks for root is refused, with the rule and the fields that break it."""
     asking = pod("root", cluster.busybox)
     asking["spec"]["securityContext"].update(runAsNonRoot=False, runAsUser=0)
     said = kube.refused(asking)
@@ -28,7 +28,7 @@ def test_a_pod_that_asks_for_root_is_refused(cluster: UnderTest, kube: Kubectl) 
 
 
 def test_a_pod_beyond_its_memory_is_killed(cluster: UnderTest, kube: Kubectl) -> None:
-    """A container that takes more memory than its limit ends as OOMKilled."""
+    """A container that exceeds its memory limit ends as OOMKilled."""
     limits = {"limits": {"memory": "32Mi"}}
     kube.apply(pod("hungry", cluster.busybox, "tail", "/dev/zero", resources=limits))
     ended = kube.wait("pod", "hungry", _terminated, "its container has ended")
@@ -36,9 +36,11 @@ def test_a_pod_beyond_its_memory_is_killed(cluster: UnderTest, kube: Kubectl) ->
     assert _terminated(ended)["exitCode"] == 137
 
 
-@pytest.mark.long  # test_explain.py has what a run says of it, which begins here
+@pytest.mark.long  # test_explain.py covers the run's message about it
 def test_a_missing_image_shows(cluster: UnderTest, kube: Kubectl) -> None:
-    """A pod whose image is not in the registry waits in ImagePullBackOff, with its name."""
+    """A pod whose image is not in the registry waits in ImagePullBackOff, and the message names the
+    image.
+    """
     missing = f"{cluster.busybox.rpartition(':')[0]}:no-such-tag"
     kube.apply(pod("lost", missing))
     waiting = kube.wait("pod", "lost", _backs_off, "it backs off from pulling")

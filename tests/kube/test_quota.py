@@ -1,4 +1,4 @@
-"""ResourceQuota: what it refuses, and where that shows when a Job is the one who asks."""
+"""ResourceQuota: its refusals, and where they appear if a Job creates the pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONE_CPU = {"requests": {"cpu": "1"}}
 
 @pytest.fixture
 def limited(kube: Kubectl) -> Kubectl:
-    """A namespace whose pods may ask for half a CPU together."""
+    """A namespace whose pods may request half a CPU in total."""
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -30,7 +30,7 @@ def _is_counted(quota: Object) -> bool:
 
 
 def test_a_pod_beyond_the_quota_is_refused(cluster: UnderTest, limited: Kubectl) -> None:
-    """A pod that asks for more than the quota leaves is refused with both numbers."""
+    """A pod that requests more than the quota leaves is refused with both numbers."""
     said = limited.refused(pod("large", cluster.busybox, resources=ONE_CPU))
     assert "exceeded quota: small" in said
     assert "requested: requests.cpu=1" in said
@@ -40,7 +40,7 @@ def test_a_pod_beyond_the_quota_is_refused(cluster: UnderTest, limited: Kubectl)
 def test_a_job_beyond_the_quota_shows_why_it_has_no_pods(
     cluster: UnderTest, limited: Kubectl
 ) -> None:
-    """A Job is accepted though a quota forbids its pods; FailedCreate then says which quota."""
+    """A Job is accepted even if a quota forbids its pods; an event then names the quota."""
     limited.apply(job("large", spec(cluster.busybox, resources=ONE_CPU)))
     limited("wait", "job/large", "--for=jsonpath={.status.startTime}", "--timeout=30s")
 

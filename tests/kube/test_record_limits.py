@@ -1,4 +1,4 @@
-"""The API server bounds the size of a tenant's records, and their number."""
+"""Limits of the API server on the size and the number of a tenant's records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tfcluster_magic.spec import API_VERSION, Spec, resource_form
 from tfcluster_magic.spec.record_size import OWNER_BYTES, RECORD_BYTES, STATUS_BYTES
 
 MOST = 10
-"""TFClusters that the tenant of these tests may have."""
+"""Quota of TFClusters in the tenant of these tests."""
 
 
 @pytest.fixture(scope="module")
 def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A user's namespace with a quota of TFClusters, which counts."""
+    """A user's namespace with a quota of TFClusters that is in force."""
     tenant = new_tenant()
     quota = {
         "apiVersion": "v1",
@@ -37,7 +37,7 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
     }
 
     def counts() -> bool:
-        """Create the quota anew: one that is older than the CRD counts minutes later."""
+        """Replace the quota, because one that is older than the CRD takes minutes to count."""
         tenant.kubectl("delete", "resourcequota", "records", "--ignore-not-found")
         tenant.kubectl.apply(quota)
         return _counts(tenant.kubectl)
@@ -57,7 +57,7 @@ def _counts(kubectl: Kubectl) -> bool:
 
 @pytest.fixture(scope="module")
 def api(bounded: Tenant) -> Iterator[Api]:
-    """The product's own way to the same API server."""
+    """The package's own client of the same API server."""
     from kubernetes.client.configuration import Configuration
     from kubernetes.config import load_kube_config
 
@@ -69,13 +69,13 @@ def api(bounded: Tenant) -> Iterator[Api]:
 
 
 def record(name: str, spec: Object, **head: Any) -> Object:
-    """Return a TFCluster as written by hand, from a spec with its names in Python."""
+    """Return a TFCluster as a user writes it, from a spec with the names in Python."""
     metadata, spec = {"name": name, **head}, resource_form.write(Spec, spec)
     return {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": metadata, "spec": spec}
 
 
 def over(name: str) -> Object:
-    """Return a run that ends at once, because its record already asks it to stop."""
+    """Return a run that ends at once, because its record already requests a stop."""
     return record(name, running(stop={"reason": "a test"}))
 
 
@@ -92,8 +92,8 @@ LARGE = {
 
 @pytest.mark.parametrize("what", LARGE)
 def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
-    """The API server refuses a large record, whichever field is large, and says how much a record
-    may have and where to keep larger things.
+    """The API server refuses a record with any field too large, and says how large it may be and
+    where to put larger data.
     """
     spec, head = LARGE[what]
     with pytest.raises(ApiError) as refused:
@@ -107,7 +107,7 @@ def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
 
 
 def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) -> None:
-    """The API server accepts a record of the largest size that a launch accepts, by a dry run."""
+    """The API server accepts a record of the largest size that a launch accepts."""
     spec = running(env={"A": "x" * 60_000, "B": "字" * 1_000})
     api.create(path("tfclusters", bounded.name), record("small-1", spec), dryRun="All")
 
@@ -116,8 +116,8 @@ def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) 
 def test_the_border_is_at_the_same_byte_as_in_a_launch(
     bounded: Tenant, api: Api, what: str
 ) -> None:
-    """Whatever field texts are in, the API server takes 64 KiB of them, as a launch does, and
-    refuses one byte more.
+    """For every text field the API server accepts 64 KiB, as a launch does, and refuses one byte
+    more.
     """
     where = path("tfclusters", bounded.name)
     api.create(where, record("border-1", filled(SPECS[what])), dryRun="All")
@@ -126,8 +126,11 @@ def test_the_border_is_at_the_same_byte_as_in_a_launch(
 
 
 def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Tenant) -> None:
-    """Texts of a spec are counted at launch, and labels and annotations where they grow: what was
-    taken under other bounds, here by an account that the policy leaves alone, is no trap.
+    """A record above today's limits, as from an earlier release, can still be stopped and
+    annotated.
+
+    A spec's texts are checked only at creation, and labels and annotations only where they grow.
+    The test creates the record by an account that the policy exempts.
     """
     spec, marks = running(env={"A": "<" * 20_000}), {"a": "x" * 40_000, "b": ""}
     text = json.dumps(record("early-1", spec, annotations=marks))
@@ -143,8 +146,10 @@ def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Te
 
 
 def test_the_largest_record_takes_what_is_said(bounded: Tenant, api: Api) -> None:
-    """A program and annotations as large as they may be, in characters that take six bytes, and as
-    many who wrote it as may: the record has no more bytes than the budget of etcd counts.
+    """The largest possible record stays within the bytes that etcd's budget counts for it.
+
+    It has the largest program and annotations, in characters that take six bytes, and the most
+    field managers.
     """
     where, content = path("tfclusters", bounded.name), "A" * 87_000
     spec = running()
@@ -161,7 +166,7 @@ def test_the_largest_record_takes_what_is_said(bounded: Tenant, api: Api) -> Non
 
 
 def test_the_oldest_records_go_before_the_quota_is_reached(bounded: Tenant, api: Api) -> None:
-    """The operator deletes ended runs, the oldest first, before the quota is reached."""
+    """The operator deletes the oldest ended runs before the quota is reached."""
     where = path("tfclusters", bounded.name)
     for number in range(1, MOST + 6):
         api.create(where, over(f"old-{number}"))
@@ -188,7 +193,9 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
 
 
 def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
-    """A record may have few field managers, and Kubernetes stores no key of the environment."""
+    """The number of a record's field managers is limited, and Kubernetes does not store the
+    environment's keys for them.
+    """
     spec = running(env={f"A{i:0250}": "" for i in range(100)})
     text = json.dumps(record("owned-1", spec))
 

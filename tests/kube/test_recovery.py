@@ -1,4 +1,4 @@
-"""Recovery of TensorFlow training: a parameter server is deleted, a node is lost and comes back."""
+"""Recovery of TensorFlow training after a deleted parameter server and after a lost node."""
 
 from __future__ import annotations
 
@@ -93,46 +93,46 @@ while True:  # each epoch needs both
         saved.with_suffix(".new").replace(saved)
     time.sleep(0.5)
 """
-"""Workers in step, as those of MultiWorkerMirroredStrategy: one without its peer stands still."""
+"""Synchronous workers, as in MultiWorkerMirroredStrategy: each needs its peer in every epoch."""
 STEP = re.compile(r"^at ([\d.]+) step (\d+)$", re.MULTILINE)
 EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Training that went on after an interruption."""
+    """Training that went on after a fault."""
 
     after: float
     """Seconds from the fault to the first step of any worker."""
     last: int
-    """The step that it had reached."""
+    """Last step before all replacement pods were up."""
     first: int
-    """The step with which it went on."""
+    """First step after that."""
 
 
 @dataclass
 class Training:
-    """A run whose output is read in the volume, where it stays when pods and nodes go."""
+    """A run whose output is read from the volume, where it outlives pods and nodes."""
 
     tenant: Tenant
     name: str
 
     def log(self, task: str) -> str:
-        """What a task has printed in all its attempts."""
+        """Return what a task has printed in all its attempts."""
         return self._read(f"cat {self._folder}/{task}.log")
 
     def checkpoint(self) -> int:
-        """The step of the newest checkpoint; -1 without any."""
+        """Return the step of the newest checkpoint; -1 without any."""
         found = re.findall(r"model\.ckpt-(\d+)\.index", self._read(f"ls {self._folder}"))
         return max(map(int, found), default=-1)
 
     def steps(self) -> list[tuple[float, int]]:
-        """When any worker did which step."""
+        """Return the times and numbers of all workers' steps, sorted."""
         both = STEP.findall(self.log("worker-0")) + STEP.findall(self.log("worker-1"))
         return sorted((float(at), int(step)) for at, step in both)
 
     def resumed(self, fault: float) -> Resumed | None:
-        """How it went on when all pods in the place of lost ones were up, once it has."""
+        """Return how training went on once all replacement pods were up; None until then."""
         new = [pod for pod in self.tenant.pods(self.name) if _made(pod) > fault - 1.0]
         if not new or not all(map(is_ready, new)):
             return None
@@ -142,7 +142,7 @@ class Training:
         return next((Resumed(at - fault, last, step) for at, step in steps if at > up), None)
 
     def told(self) -> str:
-        """What the record says of restarts."""
+        """Return the record's messages about restarts."""
         events = self.tenant.status(self.name)["events"]
         return "\n".join(each["message"] for each in events if each["reason"] == "Healing")
 
@@ -156,7 +156,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
-    """Ends the second node with everything on it; it is back and ready after these tests."""
+    """A function that takes the second node down; it is back and ready after these tests."""
     assert cluster.own
     own = cluster.own
     yield lambda: own.lose(own.second.name)
@@ -168,8 +168,8 @@ def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
 def trainings(
     cluster: UnderTest, tenant: Tenant, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Training, Training]]:
-    """With a parameter server, all on the second node; and in step, one worker on each node. The
-    operator is on the second node, too.
+    """Two running trainings: one with a parameter server, all on the second node, and a synchronous
+    one with a worker on each node. The operator is on the second node, too.
     """
     assert cluster.own
     first, second = cluster.own.first.name, cluster.own.second.name
@@ -186,7 +186,7 @@ def trainings(
     tenant.kubectl.apply(reader)
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
-    try:  # the operator as well: who heals what a lost node took, must not be lost with it for long
+    try:  # Moves the operator to the node that will be lost, too; its absence must stay short.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
@@ -206,7 +206,9 @@ def trainings(
 
 @contextmanager
 def _room_for_one_task_each(cluster: UnderTest, nodes: Sequence[str]) -> Iterator[None]:
-    """Nothing more fits on these nodes: tasks of a run go together where they can."""
+    """Fill these nodes up to one more task each, because tasks of a run share a node where they
+    can.
+    """
     kubectl = cluster.kubectl.within("default")
     kubectl.wait_until_furnished()
     task = parse_quantity(SMALL.memory)
@@ -234,8 +236,8 @@ def _nodes(tenant: Tenant, name: str) -> list[str]:
 def test_training_goes_on_after_its_parameter_server_was_deleted(
     tenant: Tenant, trainings: tuple[Training, Training]
 ) -> None:
-    """A parameter server that somebody deletes comes back, workers step from the last
-    checkpoint as soon as it is up, and the record says what happened.
+    """A deleted parameter server comes back, workers continue from the last checkpoint, and the
+    record says what happened.
     """
     training, _group = trainings
     wait_until(lambda: training.checkpoint() >= 40, "checkpoints", seconds=120, every=2.0)
@@ -254,9 +256,10 @@ def test_training_goes_on_after_its_parameter_server_was_deleted(
 def test_training_goes_on_after_a_node_was_lost(
     tenant: Tenant, trainings: tuple[Training, Training], lose: Callable[[], None]
 ) -> None:
-    """When a node goes with tasks on it, and with the operator, others are made on another one, and
-    training steps when they are up: at most what came after the last checkpoint is lost, and the
-    record says that the node was.
+    """After a node with tasks and the operator is lost, new pods on the other node continue the
+    training.
+
+    Only steps after the last checkpoint are lost, and the record names the lost node as the cause.
     """
     training, group = trainings
     wait_until(lambda: _epochs(group), "an epoch", seconds=120, every=2.0)
@@ -281,10 +284,10 @@ def test_training_goes_on_after_a_node_was_lost(
 def test_a_node_that_lost_power_comes_back(
     cluster: UnderTest, kube: Kubectl, lose: Callable[[], None]
 ) -> None:
-    """A node that ended with all its processes was noticed as lost; it comes back and runs pods."""
+    """A lost node comes back and runs pods."""
     assert cluster.own
     lost = cluster.own.second.name
-    if is_ready(cluster.kubectl.get("node", lost)):  # this test is run alone
+    if is_ready(cluster.kubectl.get("node", lost)):  # when this test runs alone
         lose()
     cluster.kubectl.wait("node", lost, lambda n: condition(n, "Ready") == "Unknown", "it is lost")
     cluster.own.up(second=True)
@@ -299,19 +302,19 @@ def test_a_node_that_lost_power_comes_back(
 
 
 def _tell(tenant: Tenant, training: Training, fault: float, resumed: Resumed) -> None:
-    """Print when the pods that were made after the fault were there, were up, and stepped."""
+    """Print when the replacement pods were created, were up, and made a step."""
     new = [pod for pod in tenant.pods(training.name) if _made(pod) > fault - 1.0]
     made, up = max(map(_made, new)) - fault, max(map(_up, new)) - fault
     print(f"pods after {made:.0f} s, up after {up:.0f} s, steps after {resumed.after:.0f} s")
 
 
 def _made(pod: Object) -> float:
-    """When a pod was made."""
+    """Return when a pod was created."""
     return epoch_seconds(pod["metadata"]["creationTimestamp"]) or 0.0
 
 
 def _up(pod: Object) -> float:
-    """When a pod that is ready became so."""
+    """Return when a ready pod became ready."""
     ready = (c for c in pod["status"]["conditions"] if c["type"] == "ContainersReady")
     return epoch_seconds(next(ready)["lastTransitionTime"]) or 0.0
 

@@ -1,4 +1,6 @@
-"""What `tfcluster render` prints, applied by kubectl alone: no operator, no custom resource."""
+"""Manifests of `tfcluster render`, applied by kubectl on a cluster without operator and custom
+resource.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LAYOUTS = {
     "native": ("digits-1-worker",),
     "per-task": ("classic-1-worker-0", "classic-1-worker-1"),
 }
-"""The Jobs of the workers in either layout."""
+"""The workers' Jobs in each layout."""
 COUNTS = """
 import json, os, pathlib, socket, time
 
@@ -57,7 +59,7 @@ pathlib.Path(folder, task + ".counted").write_text(total)
 
 
 def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
-    """What `tfcluster render` prints."""
+    """Return the output of `tfcluster render`."""
     policy = folder / "policy.yaml"
     image = cluster.description.images["notebook"]
     said = {"defaultImage": image, "workspaceClaim": "", "defaultCpu": 0.01, **dns(cluster)}
@@ -73,7 +75,7 @@ def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
 
 @pytest.fixture
 def kube_with_claims(cluster: UnderTest, kube: Kubectl) -> Kubectl:
-    """A namespace with the volumes of tasks, and a pod that reads them."""
+    """A namespace with the tasks' volumes, and a pod that reads them."""
     claims = Template(CLAIMS.read_text())
     kube.apply(claims.substitute(storage_class=cluster.description.storage_class))
     kube.apply(_reader(cluster))
@@ -81,7 +83,7 @@ def kube_with_claims(cluster: UnderTest, kube: Kubectl) -> Kubectl:
 
 
 def ended(kube: Kubectl, layout: str) -> str:
-    """Wait for the workers, and for who reads; the folder of what they wrote."""
+    """Wait for the workers' end and for the reader; return the folder of their output."""
     for job in LAYOUTS[layout]:
         kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
     kube.running("reader")
@@ -89,7 +91,7 @@ def ended(kube: Kubectl, layout: str) -> str:
 
 
 def ends_with_its_manifests(kube: Kubectl, manifests: str) -> None:
-    """The parameter server goes on, until somebody deletes what was applied."""
+    """The parameter server runs on until the applied manifests are deleted."""
     (server,) = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
     assert server["status"]["phase"] == "Running"
     kube("delete", "-f", "-", "--wait=false", stdin=manifests)
@@ -101,8 +103,8 @@ def ends_with_its_manifests(kube: Kubectl, manifests: str) -> None:
 def test_a_program_runs_by_kubectl_alone(
     cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path
 ) -> None:
-    """Where nothing of ours is installed workers reach their parameter server, and output and files
-    are in the log volume; the parameter server that goes on ends with its manifests.
+    """On a cluster without TFCluster, workers reach their parameter server and write output and
+    files to the log volume. The parameter server runs on until its manifests are deleted.
     """
     kube, program = kube_with_claims, tmp_path / "counts.py"
     program.write_text(COUNTS)
@@ -117,14 +119,14 @@ def test_a_program_runs_by_kubectl_alone(
     ends_with_its_manifests(kube, manifests)
 
 
-@pytest.mark.long  # test_user_journey.py learns in pods of the same template
+@pytest.mark.long  # test_user_journey.py trains in pods of the same template
 @pytest.mark.needs("rwx", "network-policy")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_digits_are_learned_by_kubectl_alone(
     cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path, layout: str
 ) -> None:
-    """A layout trains to the end where nothing of ours is installed; output and checkpoints
-    are in the log volume, and the parameter server that goes on ends with its manifests.
+    """Both layouts train to the end on a cluster without TFCluster, with output and checkpoints in
+    the log volume. The parameter server runs on until its manifests are deleted.
     """
     kube = kube_with_claims
     name = LAYOUTS[layout][0].partition("-")[0]
@@ -143,7 +145,7 @@ def test_digits_are_learned_by_kubectl_alone(
 
 
 def _reader(cluster: UnderTest) -> Object:
-    """A pod of another image that sees the log volume."""
+    """Return a pod of another image that mounts the log volume."""
     reader = pod("reader", cluster.busybox, volumeMounts=[{"name": "log", "mountPath": "/log"}])
     reader["spec"]["volumes"] = [{"name": "log", "persistentVolumeClaim": {"claimName": "log"}}]
     return reader
@@ -154,7 +156,7 @@ def _reader(cluster: UnderTest) -> Object:
 def test_kubectl_applies_what_is_printed(
     cluster: UnderTest, kube: Kubectl, tmp_path: Path, layout: str, mode: str
 ) -> None:
-    """Kubectl takes every object of either layout as it is printed."""
+    """The API server accepts every object of both layouts as printed."""
     program = [] if mode == "in-graph" else [str(DIGITS)]
     words = [f"--layout={layout}", f"--mode={mode}", "--workers=2", "--ps=1", *program]
     manifests = rendered(tmp_path, cluster, *words)

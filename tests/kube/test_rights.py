@@ -1,4 +1,4 @@
-"""What a user's account may do: every verb on every resource of the API, asked one by one."""
+"""The rights of a user's account: every verb on every resource of the API, checked one by one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ANYBODY = {
     *("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"),
     "localsubjectaccessreviews",
 }
-"""What every account may ask about itself."""
+"""Resources that every account may create to ask about itself."""
 ELSEWHERE = {"tfclusters", "pods", "pods/log", "pods/exec", "secrets", "configmaps", "events"}
-"""What is asked for in another namespace, too."""
+"""Resources that are also checked in another namespace."""
 
 
 @pytest.fixture
 def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A namespace of a user."""
+    """A user's namespace."""
     tenant = new_tenant()
     tenant.let(USER)
     return tenant
@@ -39,7 +39,7 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture
 def api(alices: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """The API as the tests' own account."""
+    """A client of the API with the tests' own account."""
     monkeypatch.setenv("KUBECONFIG", alices.kubectl.kubeconfig)
     connection, _namespace = access.connect()
     yield connection
@@ -47,7 +47,7 @@ def api(alices: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 
 def every_resource(api: Api) -> list[tuple[str, str]]:
-    """Group and resource of all that this API server has, parts of objects included."""
+    """Return group and resource of everything on this API server, subresources included."""
     groups = api.get("/apis")["groups"]
     versions = ["/api/v1"] + [f"/apis/{v['groupVersion']}" for g in groups for v in g["versions"]]
     found = {
@@ -59,8 +59,8 @@ def every_resource(api: Api) -> list[tuple[str, str]]:
 
 
 def test_a_user_may_do_what_the_role_says_and_nothing_else(alices: Tenant, api: Api) -> None:
-    """Of every verb on every resource of the API, in their namespace and in any other, a user's
-    account has the few on their runs, and to read pods, logs and events.
+    """A user's account may use its runs and read pods, logs and events in its own namespace, and
+    nothing else of the API.
     """
     asked = [
         (group, resource, verb, namespace)

@@ -1,4 +1,4 @@
-"""Ways in from outside: Ingress and HTTPRoute lead to a pod by the first part of the path."""
+"""Ingress and HTTPRoute on this cluster: both lead to a pod by the first part of the path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.kube.workloads import ingress, service, web
 
 
 def route(path: str, kind: str) -> list[Object]:
-    """An HTTPRoute for a path, and the Gateway it belongs to."""
+    """Return an HTTPRoute for a path, and its Gateway."""
     api = {"apiVersion": "gateway.networking.k8s.io/v1", "metadata": {"name": "web"}}
     listener = {"name": "web", "port": 80, "protocol": "HTTP"}
     rule = {
@@ -28,20 +28,20 @@ def route(path: str, kind: str) -> list[Object]:
 
 @pytest.mark.needs("ingress")
 def test_an_ingress_reaches_a_pod(cluster: UnderTest, kube: Kubectl) -> None:
-    """An Ingress with a path leads to its pod, which sees the whole path."""
+    """An Ingress with a path leads to its pod, which receives the full path."""
     path = f"/{kube.namespace}/by-ingress"
     _leads_to_its_pod(cluster, kube, path, ingress(path, cluster.description.ingress_class))
 
 
 @pytest.mark.needs("gateway")
 def test_an_http_route_reaches_a_pod(cluster: UnderTest, kube: Kubectl) -> None:
-    """An HTTPRoute with a path leads to its pod, which sees the whole path."""
+    """An HTTPRoute with a path leads to its pod, which receives the full path."""
     path = f"/{kube.namespace}/by-route"
     _leads_to_its_pod(cluster, kube, path, route(path, cluster.description.gateway_class))
 
 
 def _leads_to_its_pod(cluster: UnderTest, kube: Kubectl, path: str, way: list[Object]) -> None:
-    """The controller answers with the pod's words once there is a way, and not before."""
+    """Check that the controller returns the pod's answer once the route exists, and not before."""
     url = f"{cluster.description.ingress_address}{path}/"
     assert _get(url) != "here"
     kube.apply(web("web", cluster.busybox, path, "here"), service("web", "web", 80), *way)
@@ -50,7 +50,7 @@ def _leads_to_its_pod(cluster: UnderTest, kube: Kubectl, path: str, way: list[Ob
 
 
 def _get(url: str) -> str:
-    """The answer's text; without the proxies of this machine, which cannot know the cluster."""
+    """Return the answer's text, without this machine's proxies, which cannot reach the cluster."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=10) as answer:

@@ -1,6 +1,5 @@
-"""600 tasks on fake nodes, and one of them on a real node: it finds the names of all.
-
-Run by `make test-kube WITH=kwok`. Its fake nodes are not those of another file, which removes them.
+"""600 tasks on fake nodes, and one of them on a real node, which resolves the names of all. Run it
+by `make test-kube WITH=kwok`. It makes its own fake nodes, because another file removes its own.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.needs("kwok", "node-inside"), pytest.mark.alone]
 
 @pytest.fixture
 def fake_nodes(cluster: UnderTest) -> Iterator[int]:
-    """Sixty fake nodes, for the time of a test."""
+    """Sixty fake nodes during a test."""
     assert cluster.own
     kwok.fake_nodes(cluster.own.first, 60, "32", "128Gi")
     yield 60
@@ -34,8 +33,8 @@ def fake_nodes(cluster: UnderTest) -> Iterator[int]:
 def test_a_task_finds_the_names_of_all_of_600(
     cluster: UnderTest, kube: Kubectl, fake_nodes: int
 ) -> None:
-    """A task that asked before any name was there finds all 600 and starts; its own program then
-    resolves them all.
+    """A task that started before any name existed resolves all 600 and runs its program, which
+    resolves them again.
     """
     assert cluster.own
     posts = _objects(cluster.description.images["notebook"])
@@ -61,7 +60,7 @@ def test_a_task_finds_the_names_of_all_of_600(
 
 
 def _objects(image: str) -> list[Object]:
-    """What the operator would make of a run whose program looks all tasks up."""
+    """Return the operator's objects for a run whose program looks up all tasks."""
     said = {
         "defaultImage": image,
         "defaultCpu": 0.01,

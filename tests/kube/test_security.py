@@ -1,4 +1,4 @@
-"""What a user's account cannot do, cannot make the operator do, and what is in a task's pod."""
+"""Limits of a user's account, of what a user can make the operator do, and of a task's pod."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A namespace of a user, with secrets that are none of theirs."""
+    """A user's namespace, with Secrets that the user may not read."""
     tenant = new_tenant()
     tenant.let(USER)
     secret: Object = {"apiVersion": "v1", "kind": "Secret", "stringData": {"KEY": "hush"}}
@@ -68,7 +68,7 @@ def alices(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 
 def refused(tenant: Tenant, *words: str, stdin: str = "") -> str:
-    """Do something as the user, which has to fail, and return why."""
+    """Run kubectl as the user, which must fail; return the error."""
     try:
         said = tenant.kubectl(AS_USER, *words, stdin=stdin)
     except NodeError as error:
@@ -77,8 +77,8 @@ def refused(tenant: Tenant, *words: str, stdin: str = "") -> str:
 
 
 def test_what_a_user_tries_is_forbidden(alices: Tenant) -> None:
-    """By impersonation: no pod, no Job, no secret, no exec, no token, no right, no other namespace,
-    no status of their own runs.
+    """A user can create no pod, Job, token or binding, read no Secret and no other namespace, and
+    not write the status of runs. The test impersonates the user.
     """
     made = json.dumps(pod("mine", alices.image))
     alices.kubectl.apply(pod("there", alices.image))
@@ -105,7 +105,7 @@ def test_what_a_user_tries_is_forbidden(alices: Tenant) -> None:
 
 
 def launch(tenant: Tenant, name: str, spec: Spec | Object, *options: str) -> None:
-    """POST a run as the user."""
+    """Create a run as the user."""
     cluster, _dash, run = name.rpartition("-")
     body = custom_resource.write(cluster, int(run), spec) if isinstance(spec, Spec) else spec
     tenant.kubectl(AS_USER, "create", *options, "-f", "-", stdin=json.dumps(body))
@@ -127,8 +127,8 @@ FORBIDDEN = {
 
 
 def test_the_operator_does_not_do_it_either(alices: Tenant, tmp_path: Any) -> None:
-    """A run that names a secret, a claim, a class or an annotation that it may not is Failed with
-    the reason, and nothing of it was made.
+    """A run with a forbidden Secret, claim, storage class or annotation is Failed with the reason,
+    and without objects.
     """
     program = tmp_path / "p.py"
     program.write_text("print(1)\n")
@@ -162,8 +162,8 @@ PLACES = ((), ("pods",), ("replicas", "worker"), ("replicas", "worker", "resourc
 
 
 def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
-    """A service account, a node, a host path or a privilege at any place of a spec is refused by
-    name; a client that asks the API server not to look has them dropped, and the pod is as any.
+    """A service account, node, host path or privilege anywhere in a spec is refused by name.
+    Without validation the API server drops these fields, and the pod is like any other.
     """
     program = tmp_path / "look.py"
     program.write_text(LOOK)
@@ -213,8 +213,8 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
 def test_a_nodes_cache_gives_nobody_a_private_image(
     alices: Tenant, cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A run that names a private image without a secret is told that the image is private, and
-    starts nothing, although its node has pulled the image with another user's secret.
+    """A run with a private image and no Secret is refused the image, even if its node has it from
+    another user's pull.
     """
     private = cluster.busybox.replace(REGISTRY, PRIVATE)
     owners = new_namespace()
@@ -232,9 +232,7 @@ def test_a_nodes_cache_gives_nobody_a_private_image(
 
 
 def test_a_run_cannot_be_changed_into_another(alices: Tenant, tmp_path: Any) -> None:
-    """A user can ask for the end of their run, and change nothing else of it: neither its image,
-    nor its status, nor whom it belongs to.
-    """
+    """A user can stop or delete a run, but not change its image or its status."""
     program = tmp_path / "p.py"
     program.write_text("import time\ntime.sleep(600)\n")
     launch(alices, "kept-1", spec_of(program, replicas=SMALL))

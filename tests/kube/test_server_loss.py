@@ -1,4 +1,6 @@
-"""Lost servers: the API server keeps every object, and a node without kubelet is noticed."""
+"""Killed servers of the cluster: objects survive an API server, and a node without kubelet is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.under_test import UnderTest
 from support.kube.workloads import pod, spec
 
-pytestmark = [pytest.mark.alone, pytest.mark.long]  # test_upgrade.py and test_recovery.py lose both
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # test_upgrade.py and test_recovery.py kill both
 
 KINDS = "configmaps,pods,serviceaccounts,clusterroles,nodes"
 AFTER = {"effect": "NoExecute", "tolerationSeconds": 1}
@@ -26,7 +28,7 @@ AT_ONCE = [
 def test_an_api_server_that_was_killed_keeps_every_object(
     cluster: UnderTest, kube: Kubectl
 ) -> None:
-    """An API server that is killed and started again has every object, and no pod was restarted."""
+    """After a kill and a restart, the API server has every object, and no pod was restarted."""
     assert cluster.own
     node = cluster.own.first
     kube("create", "configmap", "kept", "--from-literal=word=before")
@@ -48,13 +50,15 @@ def test_an_api_server_that_was_killed_keeps_every_object(
 
 
 def _uids(kube: Kubectl) -> set[str]:
-    """Objects of the test's own namespace and of the cluster; in others there is still work."""
+    """Return the UIDs of objects of the test's namespace and of the cluster; other namespaces are
+    still changing.
+    """
     return set(kube("get", KINDS, "-o=jsonpath={.items[*].metadata.uid}").split())
 
 
 @pytest.fixture
 def without_kubelet(cluster: UnderTest) -> Iterator[Node]:
-    """The second node, which may lose its kubelet; it has it again afterwards, and is ready."""
+    """The second node, whose kubelet a test may kill; it runs again afterwards."""
     assert cluster.own
     node = cluster.own.second
     yield node
@@ -65,7 +69,7 @@ def without_kubelet(cluster: UnderTest) -> Iterator[Node]:
 
 @pytest.mark.needs("two-nodes", "node-inside")
 def test_a_lost_node_is_noticed(cluster: UnderTest, kube: Kubectl, without_kubelet: Node) -> None:
-    """A node whose kubelet dies is lost; its pods are replaced, and end once it is back."""
+    """A node whose kubelet dies is noticed; its pods are replaced, and end once it is back."""
     lost = without_kubelet.name
     kube.apply(_preferring(lost, cluster.busybox))
     kube.wait("deployment", "web", _is_available, "its pod is available")
@@ -88,7 +92,7 @@ def test_a_lost_node_is_noticed(cluster: UnderTest, kube: Kubectl, without_kubel
 
 
 def _preferring(node: str, image: str) -> Object:
-    """A Deployment of one pod that goes to `node` as long as it can."""
+    """Return a Deployment of one pod that prefers `node`."""
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     preference = {"weight": 100, "preference": {"matchExpressions": [here]}}
     template = spec(image) | {"restartPolicy": "Always", "tolerations": AT_ONCE}

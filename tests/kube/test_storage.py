@@ -1,4 +1,4 @@
-"""Claims that many pods share, and what becomes of their files: on GlusterFS, by k8s/storage."""
+"""Shared claims on GlusterFS by k8s/storage, and the safety of their files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from support.kube.under_test import UnderTest
 from support.kube.workloads import USER, pod
 
 CLAIM = "shared"
-LOST = 2  # the replica that is killed
+LOST = 2  # the replica to kill
 TEARDOWN = ROOT / "k8s" / "storage" / "glusterfs" / "teardown.sh"
 
-# Files with their checksums, each written and counted before the next.
+# Writes files and their checksums one after the other.
 WRITE = """
 cd /data; number=0; more=50  # so many after it was told of the loss
 while [ $more -gt 0 ]; do
@@ -29,7 +29,7 @@ while [ $more -gt 0 ]; do
 done
 """
 
-# As TensorFlow writes the file `checkpoint`: another file, then a rename.
+# Replaces a file by a rename, as TensorFlow does with the file `checkpoint`.
 REPLACE = """
 cd /data; number=0
 while [ $number -lt 100 ]; do
@@ -42,7 +42,7 @@ READ = 'while text=$(cat /data/note) && [ "$text" != end ]; do :; done; [ "$text
 
 
 def claim(name: str, storage_class: str) -> Object:
-    """A claim that pods on any node read and write."""
+    """Return a claim that pods on any node read and write."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -56,7 +56,7 @@ def claim(name: str, storage_class: str) -> Object:
 
 
 def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
-    """A pod with a claim at /data, on a certain node if one is named."""
+    """Return a pod with a claim at /data, on the given node if any."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
     found["spec"].update(volumes=[volume])
     if node:
@@ -66,24 +66,24 @@ def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
 
 
 def has_ended(found: Object) -> bool:
-    """Whether a pod has come to its end."""
+    """Return whether a pod has ended."""
     return found["status"]["phase"] in {"Succeeded", "Failed"}
 
 
 def folder(kube: Kubectl, name: str = CLAIM) -> Path:
-    """Where a claim's files lie on every node."""
+    """Return the path of a claim's files, which is the same on every node."""
     bound = kube.wait("pvc", name, lambda it: it["status"]["phase"] == "Bound", "it is bound")
     return Path(kube.get("pv", bound["spec"]["volumeName"])["spec"]["hostPath"]["path"])
 
 
 def own_node(cluster: UnderTest) -> Node:
-    """The node that serves the volume."""
+    """Return the node that serves the volume."""
     assert cluster.own
     return cluster.own.first
 
 
 def is_read(kube: Kubectl, name: str, text: str) -> None:
-    """Wait until a pod reads a text in the claim's note: shared storage may take a second."""
+    """Wait until a pod reads a text in the claim's note; shared storage may take a second."""
     wait_until(
         lambda: kube.exec(name, "sh", "-c", "cat /data/note || true") == text,
         f"{name} reads {text!r}",
@@ -93,7 +93,7 @@ def is_read(kube: Kubectl, name: str, text: str) -> None:
 
 @pytest.mark.needs("rwx")
 def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
-    """What one pod writes to a claim, another reads and changes, both as the users' uid."""
+    """Two pods read and change each other's files in a claim, both as the users' uid."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     for name in ("first", "second"):
         kube.apply(using(pod(name, cluster.busybox)))
@@ -107,7 +107,7 @@ def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
 
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> None:
-    """What a pod writes on one node, a pod on another node reads within seconds."""
+    """A pod reads within seconds what a pod on another node wrote."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     nodes = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     for node in nodes:
@@ -120,7 +120,7 @@ def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> N
 
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -> None:
-    """A file that one node replaces again and again is at no time missing or broken on another."""
+    """A file that one node replaces again and again is never missing or broken on another."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     reading, writing = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     first = "until [ -e /data/note ]; do :; done; touch /data/reading; "
@@ -134,7 +134,9 @@ def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -
 
 @pytest.mark.needs("rwx", "node-inside")
 def test_a_claim_belongs_to_the_users_group(cluster: UnderTest, kube: Kubectl) -> None:
-    """A claim's folder, and what is made in it, belongs to group 100, whoever made it."""
+    """A claim's folder and its files belong to group 100, whatever the primary group of their
+    writer.
+    """
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     asked = using(pod("user", cluster.busybox))
     asked["spec"]["securityContext"].update(runAsGroup=4242, supplementalGroups=[100])
@@ -170,7 +172,7 @@ def test_a_deleted_claim_takes_its_own_folder(cluster: UnderTest, kube: Kubectl)
 def test_files_outlive_a_lost_replica(
     cluster: UnderTest, kube: Kubectl, whole_volume: Node
 ) -> None:
-    """A replica lost while a pod writes costs no file, and has every file once it is healed."""
+    """Losing a replica during a write loses no file, and the healed replica has all files."""
     node = whole_volume
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     files = folder(kube)
@@ -194,7 +196,7 @@ def test_files_outlive_a_lost_replica(
     gluster.revive_bricks(node)
     healed = dict.fromkeys(gluster.BRICKS, 0)
     wait_until(lambda: gluster.heal_info(node) == healed, "nothing left to heal", seconds=120)
-    # Read from the replica's own disk: through the volume another replica might answer.
+    # On the replica's own disk, because another replica might answer through the volume.
     on_brick = gluster.brick(LOST) / files.relative_to(gluster.MOUNT)
     node.run(["sh", "-c", 'cd "$0" && sha256sum --check --status sums', on_brick])
     assert len(node.run(["ls", on_brick]).splitlines()) == written() + len(("sums", "lost"))
@@ -221,7 +223,7 @@ def whole_volume(cluster: UnderTest) -> Iterator[Node]:
     ],
 )
 def test_teardown_refuses(tmp_path: Path, asked: str, words: str) -> None:
-    """The provisioner's script removes nothing but a claim's folder on the mounted volume."""
+    """The provisioner's script deletes only a claim's folder on the mounted volume."""
     for name in ("other/pvc-1_a_b", "claims/pvc-1_a_b/inner", "claims/backup"):
         (tmp_path / name).mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))

@@ -1,6 +1,5 @@
-"""Tenancy on a real cluster: what a user's namespace gets, and who reaches whom in it.
-
-Two tenants are furnished once, by the installed service, and shared by all checks.
+"""Tenancy on a real cluster: the objects of a user's namespace, and the network between its pods.
+The installed service sets up two tenants once, for all tests.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ QUOTA = {
 
 
 def write_policy(hub: Hub, group: Object | None) -> None:
-    """Say what the group of these tests has; the rest of the policy stays."""
+    """Set what the group of these tests is granted; the rest of the policy stays."""
     found = hub.kubectl.get("configmap", "tfcluster-hub-policy")
     said = yaml.safe_load(found["data"]["policy.yaml"])
     said.setdefault("groups", {}).pop(GROUP, None)
@@ -49,7 +48,7 @@ def write_policy(hub: Hub, group: Object | None) -> None:
 
 @pytest.fixture(scope="module")
 def alice(hub: Hub) -> Iterator[Furnished]:
-    """A member of the group of these tests, whose tasks may be three pods."""
+    """A member of the tests' group, whose tasks may have three pods."""
     hub.kubectl.apply({**ACCESS_SECRET, "metadata": {"name": "registry"}})
     write_policy(hub, QUOTA)
     user = hub.new_user("alice")
@@ -66,7 +65,7 @@ def alice(hub: Hub) -> Iterator[Furnished]:
 
 @pytest.fixture(scope="module")
 def bob(hub: Hub) -> Iterator[Furnished]:
-    """A neighbour, who is removed in the end."""
+    """Another user, who is removed at the end."""
     found = move_in(hub, hub.new_user("bob"))
     yield found
     hub.kubectl("delete", "namespace", found.name, "--wait=false", "--ignore-not-found")
@@ -74,7 +73,7 @@ def bob(hub: Hub) -> Iterator[Furnished]:
 
 @pytest.fixture(scope="module")
 def notebooks(cluster: UnderTest, alice: Furnished, bob: Furnished) -> tuple[Object, Object]:
-    """A notebook pod of each, made by the hub's account; both run."""
+    """A running notebook pod of each user, created by the hub's account."""
     for each in (alice, bob):
         made = json.dumps(of_user(cluster.busybox))
         each.kubectl("create", "-f", "-", as_(HUB), stdin=made)
@@ -83,7 +82,7 @@ def notebooks(cluster: UnderTest, alice: Furnished, bob: Furnished) -> tuple[Obj
 
 @pytest.fixture(scope="module")
 def run(alice: Furnished, installed: Installed | None, cluster: UnderTest) -> Object:
-    """A task of a real cluster in the furnished namespace."""
+    """A task of a running cluster in Alice's namespace."""
     assert installed is not None
     tenant = Tenant(alice.kubectl, installed, cluster.description.images["notebook"])
     workers = ReplicaSet(worker=Replicas(count=1, resources=SMALL))
@@ -94,7 +93,7 @@ def run(alice: Furnished, installed: Installed | None, cluster: UnderTest) -> Ob
 
 
 def test_a_new_user_has_everything(alice: Furnished, bob: Furnished) -> None:
-    """A namespace that the hub makes is filled, and no trouble is told."""
+    """A new namespace of the hub gets its objects without trouble."""
     print(f"furnished in {alice.seconds:.1f} s and {bob.seconds:.1f} s")
     assert "trouble" not in alice.marks()
     hard = alice.kubectl.get("resourcequota", "tasks")["spec"]["hard"]
@@ -103,7 +102,7 @@ def test_a_new_user_has_everything(alice: Furnished, bob: Furnished) -> None:
 
 @pytest.mark.parametrize("what", ["rolebinding/tfcluster-user", "networkpolicy/default-deny"])
 def test_what_is_deleted_by_hand_comes_back(bob: Furnished, what: str) -> None:
-    """An object of a tenant that somebody deletes is there again within seconds."""
+    """A deleted object of a tenant is back within seconds."""
     kind, name = what.split("/")
     was = bob.kubectl.get(kind, name)
     bob.kubectl.delete(kind, name)
@@ -118,7 +117,7 @@ def test_what_is_deleted_by_hand_comes_back(bob: Furnished, what: str) -> None:
 
 
 def test_what_is_altered_by_hand_is_put_right(bob: Furnished) -> None:
-    """A policy that somebody opens is closed again."""
+    """A NetworkPolicy that somebody opens is closed again."""
     change = {"spec": {"ingress": [{}]}}
     words = ["patch", "networkpolicy", "default-deny", "--type=merge", "-p", json.dumps(change)]
     bob.kubectl(*words)
@@ -130,7 +129,9 @@ def test_what_is_altered_by_hand_is_put_right(bob: Furnished) -> None:
 
 
 def test_a_changed_policy_is_live_within_ten_seconds(hub: Hub, alice: Furnished) -> None:
-    """Another quota is in the namespace without any restart; a mistake is told and changes none."""
+    """A changed quota reaches the namespace without a restart; a mistake is reported and changes
+    nothing.
+    """
 
     def pods() -> str:
         return str(alice.kubectl.get("resourcequota", "tasks")["spec"]["hard"]["pods"])
@@ -150,7 +151,7 @@ def test_a_changed_policy_is_live_within_ten_seconds(hub: Hub, alice: Furnished)
 
 
 def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> None:
-    """Its account may launch and look, in its own namespace alone."""
+    """The notebook's account can launch and read, in its own namespace only."""
     account = as_(f"system:serviceaccount:{alice.name}:notebook")
 
     def may(*words: str) -> bool:
@@ -174,7 +175,7 @@ def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> 
 
 
 def test_pods_must_be_restricted_and_of_a_class(cluster: UnderTest, bob: Furnished) -> None:
-    """Pod Security refuses privilege, the quota a pod that is neither notebook nor task."""
+    """Pod Security refuses a privileged pod, and the quota one that is no notebook or task."""
     privileged = pod("privileged", cluster.busybox)
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     assert "violates PodSecurity" in bob.kubectl.refused(privileged)
@@ -184,7 +185,9 @@ def test_pods_must_be_restricted_and_of_a_class(cluster: UnderTest, bob: Furnish
 def test_a_run_fits_in_its_quota_beside_the_notebook(
     alice: Furnished, notebooks: tuple[Object, Object], run: Object
 ) -> None:
-    """Tasks are counted and the notebook is not; what can never fit is refused with the number."""
+    """The quota counts tasks but not the notebook, and refuses a run that can never fit, with the
+    limit.
+    """
     used = alice.kubectl.get("resourcequota", "tasks")["status"]["used"]
     assert used["pods"] == "1"
     assert run["spec"]["priorityClassName"] == "tfcluster-task"
@@ -205,7 +208,9 @@ def test_who_reaches_whom(
     notebooks: tuple[Object, Object],
     run: Object,
 ) -> None:
-    """A notebook is reached by the proxy and its own tasks' clients, tasks by their notebook."""
+    """The network allows a notebook to reach its task, the hub and the API, the proxy its notebook,
+    and a task its client; nothing else.
+    """
     own, _others = (each["status"]["podIP"] for each in notebooks)
     task = run["status"]["podIP"]
 
@@ -245,15 +250,17 @@ def test_who_reaches_whom(
 def test_a_private_image_is_pulled_by_the_policys_secret(
     cluster: UnderTest, alice: Furnished, bob: Furnished, run: Object
 ) -> None:
-    """Pods of a notebook's account and of tasks' pull from a registry with a password by the secret
-    that the policy names for a group, which no pod says; a pod of somebody else is refused.
+    """Pods of the notebook's account and of tasks pull a private image with the Secret that the
+    policy names for their group.
+
+    No pod names the Secret. A user outside the group is refused the image.
     """
     private = cluster.busybox.replace(REGISTRY, PRIVATE)
 
     def pulls(account: str) -> Object:
         made = of_user(private, f"pulls-{account}")
         made["spec"] |= {"serviceAccountName": account, "priorityClassName": "tfcluster-task"}
-        made["spec"]["containers"][0]["imagePullPolicy"] = "Always"  # an earlier run has it
+        made["spec"]["containers"][0]["imagePullPolicy"] = "Always"  # the node may have it
         return made
 
     def is_refused(found: Object) -> bool:
@@ -273,7 +280,7 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
 
 
 def test_a_removed_user_keeps_the_data_until_it_shall_go(hub: Hub, bob: Furnished) -> None:
-    """Rights go at once; the namespace goes when the hub says so, and not before."""
+    """A removed user loses the rights at once, and the data only when the hub asks for that."""
     bob.annotate("removed=2026-01-01T00:00:00Z")
 
     def bound() -> bool:

@@ -1,4 +1,4 @@
-"""Stolen tokens: what the accounts of hub and tenancy may write, and that it is no more."""
+"""The rights of stolen tokens of the hub's and tenancy's accounts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bob(hub: Hub) -> Iterator[Furnished]:
 
 
 def binding(role: str, account: str, where: str) -> Object:
-    """A RoleBinding of a ClusterRole to a service account."""
+    """Return a RoleBinding of a ClusterRole to a service account."""
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
@@ -50,7 +50,7 @@ def binding(role: str, account: str, where: str) -> Object:
 
 
 def created(kube: Kubectl, account: str, made: Object) -> str:
-    """What is said to somebody who tries to create an object; empty when it worked."""
+    """Create an object as an account; return the refusal, or "" if it worked."""
     try:
         kube("create", "-f", "-", as_(account), stdin=json.dumps(made))
     except NodeError as error:
@@ -59,7 +59,7 @@ def created(kube: Kubectl, account: str, made: Object) -> str:
 
 
 def done(kube: Kubectl, account: str, *words: str) -> str:
-    """What is said to somebody who tries a command; empty when it worked."""
+    """Run kubectl as an account; return the refusal, or "" if it worked."""
     try:
         kube(*words, as_(account))
     except NodeError as error:
@@ -70,11 +70,11 @@ def done(kube: Kubectl, account: str, *words: str) -> str:
 def test_the_hubs_token_reaches_tenants_and_nothing_else(
     cluster: UnderTest, hub: Hub, bob: Furnished, kube: Kubectl
 ) -> None:
-    """The hub makes notebook pods in namespaces that it made as tenants', and nothing elsewhere."""
+    """The hub's token creates notebook pods only in namespaces that it made for tenants."""
     system, image = hub.kubectl.within("kube-system"), cluster.busybox
     elsewhere = "the hub may only touch pods in namespaces of its tenants"
     other = of_user(image, "other")
-    other["spec"]["serviceAccountName"] = "default"  # one that is everywhere
+    other["spec"]["serviceAccountName"] = "default"  # an account of every namespace
     for where in (system, kube, hub.kubectl):
         assert elsewhere in created(where, HUB, other)
     assert "have the service account notebook" in created(bob.kubectl, HUB, other)
@@ -123,8 +123,8 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
 def test_tenancys_token_binds_the_tenant_roles_alone(
     cluster: UnderTest, bob: Furnished, kube: Kubectl
 ) -> None:
-    """Tenancy writes in tenants alone, binds three roles to one account each, and reads no
-    secret.
+    """Tenancy's token writes only in tenants, binds the tenant role only to the notebook's account,
+    and reads no Secret.
     """
     no_right = "is attempting to grant RBAC permissions not currently held"
     assert no_right in created(bob.kubectl, TENANCY, binding("tfcluster-hub", "notebook", bob.name))
@@ -168,7 +168,7 @@ def test_tenancys_token_binds_the_tenant_roles_alone(
 
 
 def patched(kube: Kubectl, account: str, where: str, change: str) -> str:
-    """What is said to a patch that is sent as it is, without the reads that kubectl makes first."""
+    """Send a patch without the reads that kubectl makes first; return the refusal, or ""."""
     configuration = Configuration()
     load_kube_config(kube.kubeconfig, client_configuration=configuration)
     token = kube.within(HOME)("create", "token", account.rpartition(":")[2]).strip()

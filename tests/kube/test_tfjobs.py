@@ -1,7 +1,7 @@
-"""TFJobs beside Kubeflow's live training operator, and the TFClusters that are made of them.
+"""TFJobs under Kubeflow's training operator, compared with the TFClusters imported from them.
 
 The manifests are those of tests/data/tfjobs. Their programs are replaced by one that starts, ends
-and fails as a case says, and writes that down on a volume. More cases are about one field each.
+and fails as its case says, and notes that on a volume. More cases test single fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.needs("rwx")]
 
 JOBS = TESTS / "data" / "tfjobs"
 THEIRS = "tfjobs"
-"""Their namespaces begin so."""
+"""Prefix of the namespaces with TFJobs."""
 CLAIM = "PersistentVolumeClaim"
 ENDS = "/mnt/ends"
 DEADLINE, TTL = 75, 30
@@ -40,7 +40,7 @@ SERVES = "serve"
 SUCCEEDED, FAILED, RUNNING = "Succeeded", "Failed", "Running"
 NEVER, ON_FAILURE, EXIT_CODE = "Never", "OnFailure", "ExitCode"
 SECONDS = 900
-"""For all jobs together to end."""
+"""Time limit until all jobs have ended."""
 
 PROGRAM = r"""
 import json, os, re, signal, time
@@ -92,34 +92,36 @@ if code == "kill":
 note("exit " + code)
 os._exit(int(code))
 """
-"""A step is a code, `serve` or `kill`; `0+15` waits before, `0@ps-0=3` until that task exited 3."""
+"""A step is an exit code, `serve` or `kill`; `0+15` waits 15 s first, and `0@ps-0=3` waits until
+that task has exited with 3.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A small job: the steps of its tasks, one for each start, and the end that it should have."""
+    """A small job: its tasks' steps, one for each start, and its expected end."""
 
     tasks: str
     steps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By task; the last step is repeated, and other tasks exit 0."""
+    """By task; the last step is repeated, and tasks without steps exit with 0."""
     end: str = SUCCEEDED
     starts: Mapping[str, int] = field(default_factory=dict)
-    """Expected number of starts, by task, of the tasks that start more than once."""
+    """Expected starts of the tasks that start more than once."""
     run_policy: Mapping[str, object] = field(default_factory=dict)
     """Fields that replace those of the manifest."""
     here: str = ""
-    """The end of the TFCluster, where it is another one."""
+    """Expected end of the TFCluster, if it differs from the TFJob's."""
     starts_here: Mapping[str, int] | None = None
     named: str = ""
-    """The field by which the import says so."""
+    """Field with which the import announces that difference."""
 
     @property
     def names(self) -> list[str]:
-        """Its tasks."""
+        """Names of the tasks."""
         return self.tasks.split()
 
     def expected(self, *, here: bool) -> dict[str, tuple[int, str]]:
-        """For each task how often it starts, and the last thing that it does by itself."""
+        """Return, for each task, the number of starts and how it ends by itself."""
         starts = self.starts if not here or self.starts_here is None else self.starts_here
         return {name: self._last(name, starts.get(name, 1)) for name in self.names}
 
@@ -170,20 +172,22 @@ TWELVE = {
     ),
     "volumes": Case("worker-0 worker-1", {"worker-1": [SERVES], "worker-0": ["7"]}, end=FAILED),
 }
-"""The manifests. A job without a chief succeeds with its worker 0, unless it says AllWorkers."""
+"""Cases of the manifests. A job without a chief succeeds with its worker 0, unless it says
+AllWorkers.
+"""
 
 
 @dataclass(frozen=True)
 class Small(Case):
-    """A case of its own, with this restart policy for all types."""
+    """A case without a manifest, with one restart policy for all task types."""
 
     restart: str = NEVER
     of_servers: str = ""
-    """Their restart policy, where it is another one."""
+    """Restart policy of the parameter servers, if it differs."""
     clean: str = "All"
 
     def manifest(self, name: str, image: str) -> Object:
-        """The TFJob."""
+        """Return the TFJob."""
         counts: dict[str, int] = {}
         for each in self.names:
             kind = {"ps": "PS"}.get(each[:-2], each[:-2].capitalize())
@@ -226,7 +230,7 @@ ALONE = {
     "retried-servers": Small(
         "ps-0 worker-0", {"ps-0": [SERVES], "worker-0": ["1"]}, FAILED, of_servers=ON_FAILURE
     ),
-    # What ends in another way, and is named.
+    # Cases that end differently as TFClusters; the import names the field.
     "killed": Small(
         "worker-0",
         {"worker-0": ["kill", "0"]},
@@ -270,38 +274,38 @@ ALONE = {
     ),
 }
 CUT = {"gives-up", "last-retry", "evaluator-fails", "early-server"}
-"""Where one of the operators ends tasks that would have exited by themselves."""
+"""Cases in which one of the operators ends tasks before they would exit."""
 AT_ITS_LIMIT = {"gives-up", "last-retry"}
-"""TFJobs that fail when the last retry begins, be it before the program's first line or after."""
+"""TFJobs that fail when the last retry starts, before or after the program's first line."""
 IN_TIME = {"run-policy"}
-"""Jobs that fail when their time is over, be it before the program's first line or after."""
+"""Jobs that fail at their deadline, before or after the program's first line."""
 CASES: dict[str, Case] = {**TWELVE, **ALONE}
 
 
-# -- the manifests, as this node can run them ------------------------------------------------------
+# -- manifests adapted to this node ----------------------------------------------------------------
 
 
 def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
-    """A manifest with our program, without the nodes, GPUs, queues, servers and folders that are
-    not here.
+    """Return a manifest with the tests' program, without the nodes, GPUs, queues, servers and
+    folders that this cluster lacks.
     """
-    made: Object = json.loads(json.dumps(manifest))  # types share parts by YAML's aliases
+    made: Object = json.loads(json.dumps(manifest))  # task types share parts by YAML's aliases
     made["metadata"] = {"name": name}
     made.pop("status", None)
     policy = made["spec"].setdefault("runPolicy", {})
-    # The old shape of a TFJob, which a live operator's API refuses: the same below runPolicy.
+    # The API of a live operator accepts this field only below runPolicy.
     if (old := made["spec"].pop("cleanPodPolicy", None)) is not None:
         policy["cleanPodPolicy"] = old
-    for key in ("managedBy", "suspend", "schedulingPolicy"):  # or it never starts here
+    for key in ("managedBy", "suspend", "schedulingPolicy"):  # with these it would never start here
         policy.pop(key, None)
     policy.update(case.run_policy)
     for replicas in made["spec"]["tfReplicaSpecs"].values():
-        # The policy of these tests allows no annotation of a mesh, and the run would be refused.
+        # The policy of these tests allows no annotation of a service mesh.
         replicas["template"].get("metadata", {}).get("annotations", {}).pop(MESH, None)
         pod = replicas["template"]["spec"]
         for key in (
             *("schedulerName", "priorityClassName", "nodeSelector", "tolerations", "affinity"),
-            "hostNetwork",  # its port is taken by the next worker: there is one node
+            "hostNetwork",  # on one node, the port is taken by the first worker
         ):
             pod.pop(key, None)
         pod.setdefault("securityContext", {"runAsUser": workloads.USER, "fsGroup": 100})
@@ -330,7 +334,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
                 *({"name": key, "value": value} for key, value in env.items()),
                 *container.get("env", ()),
             ]
-            if any("subPathExpr" in each for each in mounts):  # or its container never starts
+            if any("subPathExpr" in each for each in mounts):  # else its container never starts
                 pod_name = {"fieldRef": {"fieldPath": "metadata.name"}}
                 container["env"].append({"name": "POD_NAME", "valueFrom": pod_name})
             container["resources"] = {"limits": {"memory": "128Mi"}}
@@ -340,7 +344,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
 
 
 def manifests(cases: Mapping[str, Case], image: str) -> dict[str, Object]:
-    """The TFJobs of cases."""
+    """Return the TFJobs of cases, by name."""
     made = {}
     for name, case in cases.items():
         if isinstance(case, Small):
@@ -352,7 +356,7 @@ def manifests(cases: Mapping[str, Case], image: str) -> dict[str, Object]:
 
 
 def secret(name: str, **keys: str) -> Object:
-    """A Secret that tasks may use."""
+    """Return a Secret that tasks may use."""
     head = {"name": name, "labels": {"tfcluster.dev/for-tasks": "true"}}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": head, "stringData": keys}
 
@@ -381,11 +385,11 @@ def surroundings(storage_class: str) -> list[Object]:
     ]
 
 
-# -- what became of them ---------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def reader(busybox: str) -> Object:
-    """A pod that reads what the programs wrote down."""
+    """Return a pod that reads the programs' notes."""
     mount = {"name": "ends", "mountPath": ENDS}
     made = workloads.pod("reader", busybox, volumeMounts=[mount])
     claim = {"name": "ends", "persistentVolumeClaim": {"claimName": "ends"}}
@@ -394,7 +398,7 @@ def reader(busybox: str) -> Object:
 
 
 def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
-    """The lines of each task of each job."""
+    """Return the noted lines, by job and task."""
     text = kubectl.exec("reader", "sh", "-c", f"cd {ENDS} && grep -r . * || true")
     found: dict[str, dict[str, list[str]]] = {}
     for line in text.splitlines():
@@ -405,28 +409,28 @@ def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
 
 
 def own_ends(lines: Sequence[str]) -> tuple[int, str]:
-    """How often a task started, and how it ended by itself."""
+    """Return how often a task started, and how it ended by itself."""
     last = lines[-1].split()[-1]
     own = {"killed": "kill", "start": SERVES, "asked": SERVES}.get(last, last)
     return lines.count("start"), own
 
 
 def ended(job: Object) -> str:
-    """How a TFJob ended; empty while it has not."""
+    """Return how a TFJob ended, or "" while it has not."""
     found = (job.get("status") or {}).get("conditions") or ()
     ends = [c["type"] for c in found if c["type"] in (SUCCEEDED, FAILED) and c["status"] == "True"]
     return ends[-1] if ends else ""
 
 
 def task_of(pod: Object) -> tuple[str, str]:
-    """The job and the task of a pod of a TFJob."""
+    """Return the job and the task of a TFJob's pod."""
     of = {key.rpartition("/")[2]: text for key, text in pod["metadata"]["labels"].items()}
     kind = {"master": "chief"}.get(of["replica-type"], of["replica-type"])
     return of["job-name"], f"{kind}-{of['replica-index']}"
 
 
 def pods_of(pods: Iterable[Object]) -> dict[str, dict[str, str]]:
-    """For each TFJob the phases of its pods, by task."""
+    """Return the phases of the TFJobs' pods, by job and task."""
     found: dict[str, dict[str, str]] = {}
     for pod in pods:
         if "training.kubeflow.org/job-name" in pod["metadata"]["labels"]:
@@ -437,7 +441,7 @@ def pods_of(pods: Iterable[Object]) -> dict[str, dict[str, str]]:
 
 @dataclass
 class TFJobs:
-    """The TFJobs under the live operator."""
+    """The TFJobs under the training operator."""
 
     kubectl: Kubectl
     jobs: Mapping[str, Object]
@@ -445,18 +449,18 @@ class TFJobs:
 
     @property
     def where(self) -> str:
-        """Their address."""
+        """API path of the TFJobs."""
         return training_operator.TFJOBS.format(self.kubectl.namespace)
 
     def look(self) -> bool:
-        """Note the ends of those that have ended; whether all have."""
+        """Record the ends of jobs; return whether all have ended."""
         api = self.kubectl.api
         for job in api.every(self.where).items:
             name = job["metadata"]["name"]
             if end := ended(job):
                 self.ends.setdefault(name, end)
             elif (job.get("status") or {}).get("startTime") and self._limit(name):
-                # It has no clock for this: it looks at a job when something happens to it.
+                # The operator checks the deadline only when a job changes.
                 mark = {"metadata": {"annotations": {"tests/looked": str(time.time())}}}
                 api.merge(f"{self.where}/{name}", mark)
         return self.ends.keys() == self.jobs.keys()
@@ -465,11 +469,11 @@ class TFJobs:
         return self.jobs[name]["spec"]["runPolicy"].get("activeDeadlineSeconds")
 
     def is_deleted(self, name: str) -> bool:
-        """Whether a job shall be deleted some time after its end."""
+        """Return whether a job should be deleted some time after its end."""
         return "ttlSecondsAfterFinished" in self.jobs[name]["spec"]["runPolicy"]
 
     def left(self) -> dict[str, tuple[set[str], set[str]]]:
-        """For each job the tasks whose pods are there, and of these those that run."""
+        """Return for each job the tasks that still have pods, and those of them that run."""
         found = pods_of(self.kubectl.every("pods"))
         return {
             name: (
@@ -480,7 +484,7 @@ class TFJobs:
         }
 
     def expected_left(self) -> dict[str, tuple[set[str], set[str]]]:
-        """The same, as cleanPodPolicy says: None is the default."""
+        """Return the expected result of `left` by cleanPodPolicy, whose default is None."""
         found = {}
         for name, job in self.jobs.items():
             tasks = CASES[name].expected(here=False)
@@ -516,14 +520,14 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[s
 
 
 def settled(look: Callable[[], Mapping[str, Any]], expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The differences that are left when all was waited for."""
+    """Wait for the expected values; return the remaining differences."""
     with suppress(NodeError):
         wait_until(lambda: not differences(look(), expected), "as expected", seconds=90, every=1)
     return differences(look(), expected)
 
 
 def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]:
-    """How often each task started, and how it ended by itself."""
+    """Return, by job and task, the number of starts and how the task ended by itself."""
     ends = {
         name: {task: own_ends(lines) for task, lines in tasks.items()}
         for name, tasks in found.items()
@@ -532,7 +536,7 @@ def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]
 
 
 def without_cut(ends: Mapping[str, Mapping[str, tuple[int, str]]]) -> dict[str, Any]:
-    """The same, with starts alone where one of the operators ends what would have ended."""
+    """Reduce cases that an operator cuts short to the number of starts."""
     return {
         name: {task: count for task, (count, _last) in tasks.items()} if name in CUT else tasks
         for name, tasks in ends.items()
@@ -546,9 +550,11 @@ def test_jobs_end_as_beside_kubeflows_operator(
     tmp_path: Path,
     cases: Mapping[str, Case],
 ) -> None:
-    """A TFJob and the TFCluster that is made of it end in the same way: success or failure, how
-    often each task started and how it ended, and when the record goes. Of a TFCluster nothing runs
-    on. Where they differ, the import names the field.
+    """A TFJob and the TFCluster imported from it end in the same way, or the import names the field
+    that differs.
+
+    They have the same success or failure, the same starts and ends of tasks, and the same deletion
+    of the record. No task of a TFCluster runs on.
     """
     tenant = new_tenant()
     jobs = manifests(cases, tenant.image)
@@ -563,7 +569,9 @@ def test_jobs_end_as_beside_kubeflows_operator(
 
 
 def furnished(cluster: UnderTest, tenant: Tenant) -> Kubectl:
-    """Make what the jobs need in the tenant's namespace and in one for TFJobs; kubectl of that."""
+    """Make the objects that the jobs need in the tenant's namespace and in one for TFJobs; return
+    kubectl for the latter.
+    """
     tenants.move_in(tenant.kubectl)
     theirs = cluster.kubectl.within(f"{THEIRS}-{tenant.name}")
     theirs.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": theirs.namespace}})
@@ -582,7 +590,7 @@ def furnished(cluster: UnderTest, tenant: Tenant) -> Kubectl:
 
 
 def beside_theirs(kubectl: Kubectl, jobs: Mapping[str, Object]) -> dict[str, Any]:
-    """Run the TFJobs under the live operator; what is not as the cases say."""
+    """Run the TFJobs under the training operator; return the differences from their cases."""
     live = TFJobs(kubectl, jobs)
     with training_operator.running(kubectl):
         kubectl.apply(*jobs.values())
@@ -601,7 +609,7 @@ def beside_theirs(kubectl: Kubectl, jobs: Mapping[str, Object]) -> dict[str, Any
 
 
 def as_tfclusters(tenant: Tenant, text: str, cases: Mapping[str, Case]) -> dict[str, Any]:
-    """Run the TFClusters; what is not as the cases say."""
+    """Run the TFClusters; return the differences from their cases."""
     ends: dict[str, str] = {}
 
     def look() -> bool:
@@ -634,7 +642,7 @@ def as_tfclusters(tenant: Tenant, text: str, cases: Mapping[str, Case]) -> dict[
 def test_the_api_of_tfjobs_refuses_their_old_shape(
     cluster: UnderTest, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """A live API takes `cleanPodPolicy` below `runPolicy` alone, where the jobs above have it."""
+    """The TFJob API accepts `cleanPodPolicy` only below `runPolicy`, as in the jobs above."""
     tenant = new_tenant()
     training_operator.install(tenant.kubectl)
     (job,) = manifests({"run-policy": TWELVE["run-policy"]}, tenant.image).values()

@@ -1,4 +1,4 @@
-"""Two nodes: pods reach each other, and policies hold on both."""
+"""Two nodes: their pods reach each other, and NetworkPolicies are enforced on both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING_IN: Object = {
     "metadata": {"name": "policy"},
     "spec": {"podSelector": {"matchLabels": CLOSED}, "policyTypes": ["Ingress"]},
 }
-# Names are asked for on port 53; the API server, say, is not reached.
+# Allows DNS queries only; the API server, for example, is out of reach.
 ONLY_NAMES_OUT: Object = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
@@ -32,19 +32,19 @@ ONLY_NAMES_OUT: Object = {
 
 
 def on(node: str, manifest: Object) -> Object:
-    """The pod, on that node."""
+    """Return the pod, assigned to a node."""
     selector = {"kubernetes.io/hostname": node}
     return {**manifest, "spec": {**manifest["spec"], "nodeSelector": selector}}
 
 
 def reached(kube: Kubectl, client: str, host: str) -> bool:
-    """Whether a pod gets a page from there."""
+    """Return whether a pod gets a page from a host."""
     return kube.succeeds(client, *fetch(host))
 
 
 @pytest.fixture
 def two(cluster: UnderTest) -> tuple[str, str]:
-    """The names of two nodes that are ready."""
+    """The names of two ready nodes."""
     names = [each["metadata"]["name"] for each in cluster.kubectl.every("node") if is_ready(each)]
     assert len(names) >= 2, names
     return names[0], names[1]
@@ -54,7 +54,7 @@ def two(cluster: UnderTest) -> tuple[str, str]:
 def test_pods_of_two_nodes_reach_each_other(
     cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
 ) -> None:
-    """A pod reaches one on another node, by its address and by the name of its Service."""
+    """A pod reaches a pod on the other node by its address and by the name of its Service."""
     for here, there in (two, two[::-1]):
         server, client = f"server-{there}", f"client-{here}"
         kube.apply(on(there, web(server, cluster.busybox)), service(server, server, WEB))
@@ -69,7 +69,7 @@ def test_pods_of_two_nodes_reach_each_other(
 def test_policies_hold_on_every_node(
     cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
 ) -> None:
-    """A closed pod of either node is reached neither from its own node nor from the other."""
+    """A NetworkPolicy closes pods on both nodes to clients on the same node and on the other."""
     for node in two:
         server = on(node, web(f"server-{node}", cluster.busybox))
         server["metadata"]["labels"] |= CLOSED
@@ -84,7 +84,7 @@ def test_policies_hold_on_every_node(
         def is_so(client: str, address: str) -> bool:
             return reached(kube, client, address) is is_reached
 
-        with ThreadPoolExecutor(len(pairs)) as pool:  # who is refused waits two seconds
+        with ThreadPoolExecutor(len(pairs)) as pool:  # a blocked client waits two seconds
             every = [
                 pool.submit(wait_until, partial(is_so, *pair), f"{pair} {what}", seconds=90)
                 for pair in pairs
@@ -101,7 +101,7 @@ def test_policies_hold_on_every_node(
 
 @pytest.mark.needs("network-policy")
 def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube: Kubectl) -> None:
-    """A pod that may only ask for names does so, and does not reach the API server."""
+    """A pod that may only send DNS queries resolves names, but does not reach the API server."""
     kube.apply(pod("client", cluster.busybox))
     kube.running("client")
 

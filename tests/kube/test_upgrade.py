@@ -1,4 +1,4 @@
-"""Control plane and nodes fail and change while runs work: these never notice."""
+"""Faults and upgrades of control plane and nodes, which leave running runs alone."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ while not os.path.exists("/tmp/enough"):
     time.sleep(0.2)
 """
 AWAY = 22.0
-"""Seconds without an API server: longer than a Lease lasts and than a node may be silent."""
+"""Seconds without an API server: longer than a Lease lasts, and than a node may be silent."""
 
 
 @pytest.fixture(scope="module")
 def operator(cluster: UnderTest, installed: Installed | None) -> Installed:
-    """The operator as people install it."""
+    """The operator, installed as users install it."""
     assert installed, "these tests are about the installed operator"
     return installed
 
@@ -46,7 +46,7 @@ def operator(cluster: UnderTest, installed: Installed | None) -> Installed:
 def ticking(
     new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tenant]:
-    """A run that works all the time."""
+    """A run that prints the time all the time."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     program = tmp_path_factory.mktemp("program") / "tick.py"
@@ -60,7 +60,7 @@ def ticking(
 
 @pytest.fixture
 def undisturbed(ticking: Tenant) -> Iterator[None]:
-    """Whatever the test does: pods and record of the run are the same, and it goes on."""
+    """Check that a test changes neither pods nor record of the run, and that the run goes on."""
     before, pods = ticking.status("ticks-1"), _uids(ticking)
     yield
     ended = time.time()
@@ -72,7 +72,7 @@ def undisturbed(ticking: Tenant) -> Iterator[None]:
 
 
 def _ticked(tenant: Tenant, pod: str) -> float:
-    """When a task printed its last line."""
+    """Return when a task printed its last line."""
     times = re.findall(r"^at ([\d.]+)$", tenant.kubectl.logs(pod), re.MULTILINE)
     return max(map(float, times), default=0.0)
 
@@ -82,7 +82,7 @@ def _uids(tenant: Tenant) -> set[str]:
 
 
 def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
-    """Launch a run, and wait until the operator lets it start; when it did."""
+    """Launch a run and wait until the operator admits it; return when it did."""
     program = tmp_path / "brief.py"
     program.write_text("print(1)\n")
     tenant.launch(name, spec_of(program, lifecycle=Lifecycle(grace=1.0)))
@@ -95,8 +95,8 @@ def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
 def test_an_operator_that_is_killed_is_back_at_once(
     operator: Installed, ticking: Tenant, tmp_path: Path
 ) -> None:
-    """An operator that is killed with SIGKILL is started again in its pod, takes up the Lease that
-    it had without waiting for its end, and serves a launch; runs do not notice.
+    """An operator killed with SIGKILL restarts in its pod, takes its own Lease back without waiting
+    for its expiry, and serves a launch.
     """
     (before,) = operator.kubectl.every("pod", "app=tfcluster-operator")
     name = before["metadata"]["name"]
@@ -117,8 +117,8 @@ def test_an_operator_that_is_killed_is_back_at_once(
 def test_the_next_version_keeps_what_runs(
     cluster: UnderTest, operator: Installed, ticking: Tenant, tmp_path: Path
 ) -> None:
-    """`kubectl apply -k` with another image of the operator replaces it alone: pods and record of a
-    run stay as they were, and the next launch is served.
+    """`kubectl apply -k` with another image replaces only the operator: pods and record of a run
+    stay the same, and the next launch is served.
     """
     assert cluster.own
     image = images.build("operator")
@@ -133,7 +133,7 @@ def test_the_next_version_keeps_what_runs(
 
 @pytest.fixture
 def without_api(cluster: UnderTest, operator: Installed) -> Iterator[Callable[[], None]]:
-    """Starts the API server again that the test has killed."""
+    """A function that restarts the API server, which this fixture has killed."""
     assert cluster.own
     node = cluster.own.first
 
@@ -154,15 +154,15 @@ def test_a_run_goes_on_without_an_api_server(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the API server is away a run goes on and clients say so; when it is back nothing of the
-    run has changed, and operator and clients work again.
+    """Without an API server a run goes on, and clients say so. After its return nothing of the run
+    has changed, and operator and clients work again.
     """
     monkeypatch.setenv("KUBECONFIG", ticking.kubectl.kubeconfig)
     went = time.monotonic()
     told = _refusal(KubernetesBackend(namespace=ticking.name).list)
     assert isinstance(told, BackendUnavailable)
     assert "what runs goes on" in str(told)
-    time.sleep(max(0.0, AWAY - (time.monotonic() - went)))  # as long as it is said to be away
+    time.sleep(max(0.0, AWAY - (time.monotonic() - went)))  # stays away for the whole time
     without_api()
     back = time.time()
     (run,) = KubernetesBackend(namespace=ticking.name).list()
@@ -174,7 +174,7 @@ def test_a_run_goes_on_without_an_api_server(
 
 
 def test_the_run_ends_well(ticking: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After all this the run ends in its first attempt, and whoever waited for it hears that."""
+    """After all these faults the run ends in its first attempt, and a waiting client sees it."""
     monkeypatch.setenv("KUBECONFIG", ticking.kubectl.kubeconfig)
     manager = ClusterManager(KubernetesBackend(namespace=ticking.name))
     with ThreadPoolExecutor(1) as waiting:
@@ -196,14 +196,16 @@ def _refusal(call: Callable[[], object]) -> TFClusterError | None:
 
 @pytest.fixture
 def again(cluster: UnderTest, operator: Installed, tmp_path: Path) -> Iterator[None]:
-    """Everything is installed afterwards, as it was: also the image, for a new one is a new pod."""
+    """Install everything again after the test, with the same image, so that no other operator pod
+    starts.
+    """
     pod = operator.kubectl.get("deployment", "operator")["spec"]["template"]["spec"]
     yield
     install(cluster, pod["containers"][0]["image"], tmp_path / "again")
 
 
 def _replace(operator: Installed) -> str:
-    """Let the operator start anew, where it will not get ready; the new pod's name."""
+    """Replace the operator's pod by one that cannot become ready; return its name."""
     operator.kubectl("delete", "pod", "-l", "app=tfcluster-operator")
 
     def running() -> list[Object]:
@@ -222,8 +224,10 @@ def test_an_operator_that_lacks_something_says_what(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without the custom resource, or without rights, the operator is not ready and its log says
-    what to apply; a client says that TFCluster is not installed. When it is there it works.
+    """Without the custom resource or without its rights, the operator is not ready and its log says
+    what to apply.
+
+    A client says that TFCluster is not installed. Once both are back, the operator works.
     """
     tenant = new_tenant()
     crd = cluster.kubectl.get("crd", "tfclusters.tfcluster.dev")
@@ -249,7 +253,7 @@ def test_an_operator_that_lacks_something_says_what(
 
 
 def _again(found: Object) -> Object:
-    """An object as it can be applied again."""
+    """Return an object in a form that can be applied again."""
     head = {key: found["metadata"][key] for key in ("name", "labels") if key in found["metadata"]}
     rest = {key: value for key, value in found.items() if key not in ("metadata", "status")}
     return {**rest, "metadata": head}

@@ -1,5 +1,5 @@
-"""The whole way of a user in a real browser: from an administrator's link, through the ingress
-controller, to clusters of both modes, TensorBoard, and out again.
+"""A user's full journey in a real browser: from an invite link through the ingress controller to
+clusters of both modes, TensorBoard, and sign-out.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from support.ui.workspace import EVENT_WRITER, TRAIN
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 FONTS = r"\.woff2"
-"""TensorBoard asks for fonts that its package does not have."""
+"""Fonts that TensorBoard requests but its package lacks."""
 SLOW = 240_000
-"""Milliseconds for what starts TensorFlow in several pods of one node."""
+"""Timeout in milliseconds where TensorFlow starts in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
 STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
-"""The program that the sidebar follows; TensorFlow is in the examples that come before."""
+"""The program for the sidebar; it needs no TensorFlow, which the examples before it use."""
 context = pages.context
 
 
 class Way(LabPage):
-    """A page with the JupyterLab of a user of the hub, which has no server of the tests."""
+    """A page with the JupyterLab of a hub user, without a server of the tests."""
 
     def __init__(self, page: Page, shots: Path) -> None:
         super().__init__(page, None, shots)  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ class Way(LabPage):
         self._number = 0
 
     def keep(self, name: str) -> None:
-        """A picture, by its place on the way."""
+        """Take a screenshot, numbered by its place in the journey."""
         self._number += 1
         self.screenshot(f"{self._number:02}-{name}")
 
@@ -48,8 +48,8 @@ class Way(LabPage):
         return found
 
     def run_until(self, text: str | re.Pattern[str], cells: int) -> None:
-        """Run cells one after the other from the selected one, text cells too, and wait for what
-        the last prints.
+        """Run `cells` cells from the selected one, text cells included, and wait for the last one's
+        output.
         """
         for _cell in range(cells):
             self.execute("notebook:run-cell-and-select-next")
@@ -59,37 +59,37 @@ class Way(LabPage):
         )
 
     def row(self, name: str) -> Locator:
-        """A run in the sidebar."""
+        """Return a run's row in the sidebar."""
         return self.sidebar.locator(f".tfc-RunRow[data-run='{name}']")
 
     def board(self) -> FrameLocator:
-        """The page of TensorBoard in the tab in front."""
+        """Return the TensorBoard page in the active tab."""
         return self.page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe")
 
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """The machine's Chromium; it ends with this file, for it holds an event loop."""
+    """The machine's Chromium; it is closed after this file because it holds an event loop."""
     with pages.chromium(tmp_path_factory.mktemp("profile")) as profile:
         yield profile
 
 
 @pytest.fixture
 def shots(request: pytest.FixtureRequest) -> Path:
-    """Where this test's pictures go, but for what follows in their names."""
+    """Path and name prefix of this test's screenshots."""
     return pages.picture(request.node, "whole-way")
 
 
 @pytest.fixture
 def way(context: BrowserContext, shots: Path) -> Iterator[Way]:
-    """A browser that knows nobody; the last picture is kept."""
+    """A browser without cookies; a last screenshot is kept."""
     made = Way(context.new_page(), shots)
     yield made
     made.screenshot("end")
 
 
 def comes_in(hub: Hub, way: Way) -> str:
-    """Use an administrator's link and start a notebook; gives the user's name."""
+    """Use an invite link and start a notebook; return the user's name."""
     page = way.page
     name, code = hub.invited("walker")
     page.goto(hub.url(f"hub/set-password?code={code}"))
@@ -111,7 +111,7 @@ def comes_in(hub: Hub, way: Way) -> str:
 
 
 def runs_both_examples(way: Way) -> None:
-    """The cells of the first two examples, as they stand; the In-Graph servers go on."""
+    """Run the cells of the first two examples unchanged; the In-Graph servers run on."""
     way.idle()
     way.run_until(re.compile("digits-1"), cells=4)
     expect(way.row("digits-1")).to_have_attribute("data-phase", "Running", timeout=SLOW)
@@ -129,7 +129,7 @@ def runs_both_examples(way: Way) -> None:
 
 
 def launches_from_the_sidebar(hub: Hub, way: Way, name: str) -> None:
-    """A cluster from the form, followed in the sidebar."""
+    """Launch a cluster from the form, and follow it in the sidebar."""
     inside = hub.namespace(name)
     (pod,) = inside.every("pod", "tfcluster.dev/notebook=true")
     write = "cat >/home/jovyan/steps.py"
@@ -150,7 +150,7 @@ def launches_from_the_sidebar(hub: Hub, way: Way, name: str) -> None:
 
 
 def stops(way: Way, *runs: str) -> None:
-    """Stop runs, each after the question."""
+    """Stop runs, and confirm each stop."""
     for run in runs:
         way.execute_later("tfcluster:stop", name=run)
         way.dialog.get_by_role("button", name="Stop").click()
@@ -159,7 +159,7 @@ def stops(way: Way, *runs: str) -> None:
 
 
 def volumes(hub: Hub, name: str) -> dict[str, str]:
-    """What kind of file system the notebook of a user has at each path."""
+    """Return the type of the file system at each of the notebook's VOLUMES."""
     inside = hub.namespace(name)
     (pod,) = inside.every("pod", "tfcluster.dev/notebook=true")
     mounts = inside.exec(pod["metadata"]["name"], "cat", "/proc/mounts").splitlines()
@@ -168,7 +168,7 @@ def volumes(hub: Hub, name: str) -> dict[str, str]:
 
 
 def signs_out(hub: Hub, way: Way, name: str) -> None:
-    """Sign out; the notebook then asks who one is."""
+    """Sign out; the notebook then asks for a sign-in."""
     page = way.page
     page.goto(hub.url("hub/home"))
     page.get_by_role("button", name="Logout").click()
@@ -179,8 +179,10 @@ def signs_out(hub: Hub, way: Way, name: str) -> None:
 
 
 def test_from_a_link_to_clusters_and_out(hub: Hub, way: Way) -> None:
-    """A new user sets a password, gets a notebook, runs both first examples, sees curves in
-    TensorBoard, launches and stops from the sidebar, and signs out; the volumes are GlusterFS.
+    """A new user sets a password, gets a notebook, runs the first two examples, sees curves in
+    TensorBoard, launches and stops from the sidebar, and signs out.
+
+    The notebook's volumes are on GlusterFS.
     """
     name = comes_in(hub, way)
     runs_both_examples(way)

@@ -11,7 +11,7 @@ from support.kube.kubectl import Kubectl
 from support.kube.under_test import UnderTest
 from support.kube.workloads import WEB, ingress, pod, service
 
-# A server of one shell: it reads the lines of a request, agrees to an upgrade, and echoes bytes.
+# A server in one shell: it reads the lines of a request, accepts the upgrade, and echoes bytes.
 ECHO = rf"""
 cat >/tmp/echo <<'END'
 while read -r line && [ "${{line%?}}" ]; do :; done
@@ -28,7 +28,7 @@ REQUEST = (
 
 @pytest.mark.needs("ingress")
 def test_a_websocket_goes_both_ways(cluster: UnderTest, kube: Kubectl) -> None:
-    """A websocket through an Ingress is open both ways: the pod gets each message and answers."""
+    """A websocket through an Ingress works both ways: the pod gets each message and answers."""
     path = f"/{kube.namespace}"
     kube.apply(pod("web", cluster.busybox, "sh", "-c", ECHO), service("web", "web", 80))
     kube.apply(*ingress(path, cluster.description.ingress_class))
@@ -37,7 +37,7 @@ def test_a_websocket_goes_both_ways(cluster: UnderTest, kube: Kubectl) -> None:
 
 
 def _talk(cluster: UnderTest, path: str) -> bool:
-    """Whether an upgrade is agreed to; then three messages must come back, one after the other."""
+    """Return whether the upgrade is accepted; then each of three messages must come back."""
     address = urlsplit(cluster.description.ingress_address)
     assert address.hostname
     with socket.create_connection((address.hostname, address.port or 80), timeout=20) as connection:
@@ -48,7 +48,7 @@ def _talk(cluster: UnderTest, path: str) -> bool:
                 return False
             answer += more
         if not answer.startswith(b"HTTP/1.1 101"):
-            return False  # the controller does not know the way yet
+            return False  # the controller does not have the route yet
         for number in range(3):
             message = b"message %d" % number
             connection.sendall(message)

@@ -12,7 +12,7 @@ from .errors import NodeError
 
 
 def main() -> int:
-    """Run one command; every failure is one message, never a traceback."""
+    """Run one command; report every failure as one message, never as a traceback."""
     parser = words_of_the_command_line()
     asked = parser.parse_args()
     try:
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentParser) -> None:
-    """Do what was asked for.
+    """Run the command.
 
     Raises:
         NodeError: it cannot be done.
@@ -43,7 +43,7 @@ def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentP
             if asked.modules:
                 build.build(asked.modules)
             else:
-                sandbox.check_machine()  # now, not after half an hour of building
+                sandbox.check_machine()  # fails here, not after half an hour of building
                 prepare.everything()
         case "up":
             options = [word for word in asked.options.split(",") if word]
@@ -66,7 +66,7 @@ def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentP
 
 
 def words_of_the_command_line() -> argparse.ArgumentParser:
-    """The commands and their options."""
+    """Return the parser of the commands and their options."""
     parser = argparse.ArgumentParser(prog="kubenode", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     builds = commands.add_parser(
@@ -97,7 +97,7 @@ def words_of_the_command_line() -> argparse.ArgumentParser:
 
 
 def enter(cluster: Cluster, words: list[str]) -> None:
-    """Replace this process by a shell or a command that finds kubectl and the cluster."""
+    """Replace this process by a shell or a command with kubectl and the cluster's kubeconfig."""
     if not cluster.kubeconfig.exists():
         raise NodeError(f"The cluster {cluster.name} does not run. Do: make kube-up")
     kubectl = build.binary("kubectl").parent

@@ -1,8 +1,9 @@
-"""Build the node's servers from their Go modules, once: the cache holds a folder for each digest.
+"""Build the node's servers from their Go modules; the cache holds a folder for each digest.
 
-A folder appears under its name only when it is whole, with a stamp of its files' sizes, so neither
-a half-made nor a damaged one is used; an interrupted build resumes in Go's own cache. Building in
-the background and starting a node share a lock for each module, so nothing is built twice.
+A folder gets its final name only when it is complete, with a stamp of its files' sizes, so that
+neither a partial nor a damaged one is used; an interrupted build resumes from Go's own cache. A
+build in the background and the start of a node share a lock for each module, so that nothing is
+built twice.
 
     PYTHONPATH=tests/kube python3 -m kubenode.build [module ...]
 """
@@ -26,7 +27,7 @@ from .errors import NodeError
 from .modules import Module
 
 STAMP = "built.json"
-UNUSED = 24 * 3600.0  # seconds after which an older version may leave the cache
+UNUSED = 24 * 3600.0  # seconds after which an unused older version may be deleted
 
 
 def build(
@@ -41,19 +42,19 @@ def build(
     chosen = [_named(name, known) for name in (modules.DEFAULT if names is None else names)]
     missing = [module for module in chosen if not is_built(module)]
     if missing:
-        go.check(missing)  # before the first of them: the last may need the newest Go
+        go.check(missing)  # before the first build, because the last module may need the newest Go
     elif not quiet:
         say(f"Go servers: {', '.join(module.name for module in chosen)}: in the cache")
     for module in missing:
         make(module, quiet=quiet)
     for module in chosen:
-        with suppress(OSError):  # a cache that others own is as good
-            os.utime(module.entry / STAMP)  # it is in use: see `remove_older`
+        with suppress(OSError):  # a cache of another user works as well
+            os.utime(module.entry / STAMP)  # marks it as in use for `remove_older`
     return {name: module.entry / name for module in chosen for name in module.programs.values()}
 
 
 def binary(name: str, *, folder: Path = paths.MODULES) -> Path:
-    """The program called `name`, built before.
+    """Return the path of the program called `name`, which must be built.
 
     Raises:
         NodeError: there is no such program, or it is not built.
@@ -65,7 +66,8 @@ def binary(name: str, *, folder: Path = paths.MODULES) -> Path:
 
 
 def resources(module: str, kind: str, *, folder: Path = paths.MODULES) -> list[Path]:
-    """The files called `kind` that came with a module, as `resources("traefik", "gateway-api")`.
+    """Return the files of a module's resource `kind`, such as `resources("traefik",
+    "gateway-api")`.
 
     Raises:
         NodeError: the module is not built, or has no such files.
@@ -77,7 +79,7 @@ def resources(module: str, kind: str, *, folder: Path = paths.MODULES) -> list[P
 
 
 def entry(name: str, *, folder: Path = paths.MODULES) -> Path:
-    """The folder in the cache where the module's programs lie.
+    """Return the cache folder of the module's programs.
 
     Raises:
         NodeError: it is not built.
@@ -91,7 +93,9 @@ def entry(name: str, *, folder: Path = paths.MODULES) -> Path:
 
 
 def is_built(module: Module) -> bool:
-    """Whether the cache holds all of it: the stamp is there, and every file as long as it says."""
+    """Return whether the cache holds the whole module: its stamp, and each file with the stamp's
+    size.
+    """
     try:
         stamp = json.loads((module.entry / STAMP).read_text())
         return all((module.entry / k).stat().st_size == v for k, v in stamp["sizes"].items())
@@ -111,11 +115,11 @@ def make(module: Module, *, quiet: bool = False) -> None:
             if is_built(module):
                 return
             for killed in paths.binaries().glob(f"{module.name}-*.making-*"):
-                shutil.rmtree(killed, ignore_errors=True)  # nobody makes it: we hold the lock
+                shutil.rmtree(killed, ignore_errors=True)  # this process holds the lock
             making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
             try:
                 _fill(making, module, quiet)
-                if target.exists():  # damaged: `is_built` said so
+                if target.exists():  # damaged, by `is_built`
                     shutil.rmtree(target)
                 making.rename(target)
             finally:
@@ -131,12 +135,12 @@ def make(module: Module, *, quiet: bool = False) -> None:
 
 
 def _fill(making: Path, module: Module, quiet: bool) -> None:
-    """Programs, resources and, last, the stamp."""
+    """Write the programs, the resources and, last, the stamp."""
     began = time.monotonic()
     if not quiet:
         say(f"building {module}")
     making.mkdir(parents=True)
-    # One call for all packages, so that Go compiles on every core; it names programs by their path.
+    # One call for all packages lets Go compile on every core; Go names the programs by their paths.
     go.run(["build", *module.flags, "-o", f"{making}/", *module.programs], module)
     for package, name in module.programs.items():
         (making / (name if package == "." else _named_by_go(package))).rename(making / name)
@@ -156,13 +160,13 @@ def _fill(making: Path, module: Module, quiet: bool) -> None:
 
 
 def _named_by_go(package: str) -> str:
-    """The name that `go build` gives: the last element, or the one before it for `…/v3`."""
+    """Return the name that `go build` gives: the last path element before a `/v3`."""
     *_, before, last = f"/{package}".split("/")
     return before if last[:1] == "v" and last[1:].isdigit() else last
 
 
 def module_dir(module: Module, path: str) -> Path:
-    """The sources of a dependency, which the build has fetched.
+    """Return the sources of a dependency, which the build has fetched.
 
     Raises:
         NodeError: the module does not depend on it.
@@ -171,10 +175,10 @@ def module_dir(module: Module, path: str) -> Path:
 
 
 def remove_older(module: Module) -> None:
-    """Remove other digests of a module that nobody uses.
+    """Delete other, unused digests of a module.
 
-    A process may run from one (a cluster that is up, of this or another clone): never removed. One
-    may be about to be started: `build` marks what it hands out, and that is kept for a day.
+    A digest stays while a process runs from it (a running cluster of this or another clone), and
+    for a day after `build` returned it, because something may be about to start it.
     """
     for older in paths.binaries().glob(f"{module.name}-{'[0-9a-f]' * 12}"):
         if older != module.entry and not _is_young(older) and not _is_running(older):
@@ -189,10 +193,10 @@ def _is_young(older: Path) -> bool:
 
 
 def _is_running(older: Path) -> bool:
-    """Whether a process runs a program of this folder, in whichever mount namespace."""
+    """Return whether a process runs a program of this folder, in any mount namespace."""
     files = {(s.st_dev, s.st_ino) for s in (file.stat() for file in older.rglob("*"))}
     for executable in Path("/proc").glob("[0-9]*/exe"):
-        with suppress(OSError):  # it has ended, is the kernel's, or belongs to another person
+        with suppress(OSError):  # it has ended, is a kernel thread, or belongs to another user
             found = executable.stat()
             if (found.st_dev, found.st_ino) in files:
                 return True
@@ -206,7 +210,7 @@ def _named(name: str, known: dict[str, Module]) -> Module:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build what the command line names; the programs' paths go to stdout."""
+    """Build the modules of the command line; print the programs' paths to stdout."""
     parser = argparse.ArgumentParser(prog="kubenode.build", description="Build the node's servers.")
     options = f"of {', '.join(modules.known())}; without: {', '.join(modules.DEFAULT)}"
     parser.add_argument("modules", nargs="*", help=options)

@@ -1,8 +1,8 @@
-"""Run buildah without installing it: in namespaces of its own, on a Debian tree that has it.
+"""Run buildah without installing it, in its own namespaces on a Debian tree that contains it.
 
-Its storage lies in the cache, so that layers are made once. What builds need of the machine goes in
-with them and never into an image: the certificates it trusts, its proxies, where its pip and its
-npm find packages.
+Its storage is in the cache, so that layers are built once. Builds see the machine's trusted
+certificates, its proxies, and the package sources of its pip and npm, which never end up in an
+image.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, keeps them
+    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and so that of every image here
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
-    *("index-url", "extra-index-url", "no-index", "trusted-host"),  # where packages are
-    *("proxy", "default-timeout", "timeout", "retries"),  # how they are reached
+    *("index-url", "extra-index-url", "no-index", "trusted-host"),  # package sources
+    *("proxy", "default-timeout", "timeout", "retries"),  # connection to them
 )
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
 
 def storage() -> Path:
-    """Where layers and images lie."""
+    """Return the folder of layers and images."""
     return paths.cache() / "containers"
 
 
@@ -42,26 +42,24 @@ def buildah(
     network_of: int = 0,
     hosts: str = "127.0.0.1 localhost",
 ) -> str:
-    """Run `buildah` with `arguments` to its end and return its stdout.
+    """Run `buildah` with `arguments` and return its stdout.
 
     Args:
-        arguments: a buildah command; paths in it are those of its own root.
-        binds: files and folders of the machine, and where they appear there.
+        arguments: a buildah command; its paths are those of buildah's own root.
+        binds: files and folders of the machine, with their paths inside.
         network_of: a process whose network it uses; 0 is the machine's, for package registries.
         hosts: its /etc/hosts.
 
     Raises:
-        NodeError: it failed; the message has what it said last.
+        NodeError: it failed; the message has its last lines.
     """
     folders = {name: storage() / name for name in ("storage", "cache", "tmp", "root")}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
     inside = {
         folders["storage"]: "/var/lib/containers/storage",
-        folders[
-            "cache"
-        ]: "/var/lib/containers/cache",  # which layer a registry has, and under which digest
-        folders["tmp"]: "/var/tmp",  # layers on their way: too large for memory
+        folders["cache"]: "/var/lib/containers/cache",  # the layers and digests known to registries
+        folders["tmp"]: "/var/tmp",  # layers in transit, which are too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),
@@ -84,20 +82,20 @@ def buildah(
 
 
 def environment(*, proxies: bool) -> dict[str, str]:
-    """A plain environment, and the machine's proxies if it is to use its network."""
+    """Return a minimal environment, with the machine's proxies if it uses the machine's network."""
     plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})
 
 
 def certificates() -> Path | None:
-    """The file with the certificate authorities that this machine trusts."""
+    """Return the file of certificate authorities that this machine trusts."""
     known = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, CERTIFICATES)
     return next((Path(each).resolve() for each in known if each and Path(each).is_file()), None)
 
 
 def pip_configuration() -> str:
-    """The machine's settings of pip that say where packages come from, as a pip.conf."""
+    """Return the machine's pip settings for package sources as a pip.conf."""
     parser = configparser.RawConfigParser()
     home = Path.home()
     own = os.environ.get("PIP_CONFIG_FILE", os.devnull)
@@ -113,7 +111,7 @@ def pip_configuration() -> str:
 
 
 def npm_configuration() -> str:
-    """The machine's settings of npm that say where packages come from, as an .npmrc."""
+    """Return the machine's npm settings for package sources as an .npmrc."""
     known = {name.lower(): value for name, value in os.environ.items()}
     registry = known.get("npm_config_registry")
     lines = [f"registry={registry}"] if registry else []

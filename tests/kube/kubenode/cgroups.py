@@ -1,5 +1,6 @@
-"""Control groups of a node, on cgroup v1 (a hierarchy for each controller) and v2 (one):
-cgroups(7).
+"""A node's control groups on cgroup v1 (a hierarchy for each controller) and v2 (a single one).
+
+Ref: cgroups(7)
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from .commands import wait_until
 from .errors import NodeError
 
 ROOT = Path("/sys/fs/cgroup")
-WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}  # four times what a new group gets: v1, v2
+WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}  # four times the default, on v1 and v2
 
 
 def of(cluster: str) -> str:
-    """The control group of a cluster, below each hierarchy."""
+    """Return the path of a cluster's control group in each hierarchy."""
     return f"tfcluster-kube-{cluster}"
 
 
 def hierarchies() -> list[Path]:
-    """The mounted hierarchies: one on cgroup v2, one for each controller on v1."""
+    """Return the mounted hierarchies: one on cgroup v2, one for each controller on v1."""
     if (ROOT / "cgroup.controllers").exists():
         return [ROOT]
     return [
@@ -33,7 +34,7 @@ def hierarchies() -> list[Path]:
 
 
 def join(pid: int, cgroup: str) -> None:
-    """Move a process into `cgroup` of every hierarchy, made where it is missing."""
+    """Move a process into `cgroup` in every hierarchy; missing groups are created."""
     for hierarchy in hierarchies():
         folder = hierarchy
         for part in cgroup.split("/"):
@@ -41,22 +42,22 @@ def join(pid: int, cgroup: str) -> None:
             folder = folder / part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
-                file = folder / name  # v1 leaves it empty in a new group, and then takes no process
+                file = folder / name  # empty in a new v1 group, which then accepts no process
                 if file.exists() and not file.read_text().strip():
                     file.write_text((folder.parent / name).read_text())
         (folder / "cgroup.procs").write_text(str(pid))
-        # All pods of a cluster together would get what one process beside it gets: a server that
-        # starts in 0.5 s did not start in 60 s while others imported TensorFlow.
+        # With the default weight, all pods of a cluster get as much CPU together as one process
+        # beside it: a server that starts in 0.5 s took over 60 s while others imported TensorFlow.
         for name, weight in WEIGHTS.items():
             if (file := hierarchy / cgroup.partition("/")[0] / name).exists():
                 file.write_text(weight)
 
 
 def pass_on(folder: Path) -> None:
-    """On v2 a group has the controllers that the one above passes on; kubelet needs them all."""
+    """Enable every controller of a v2 group for its children, because kubelet needs them all."""
     controllers = folder / "cgroup.controllers"
     for name in controllers.read_text().split() if controllers.exists() else ():
-        with contextlib.suppress(OSError):  # not in the root of a container, which has its own
+        with contextlib.suppress(OSError):  # fails in a container's root group
             (folder / "cgroup.subtree_control").write_text(f"+{name}")
 
 
@@ -82,7 +83,7 @@ def remove(cgroup: str, seconds: float = 90) -> None:
             for folder, _, _ in os.walk(top, topdown=False):
                 with contextlib.suppress(
                     OSError
-                ):  # a dying process is still counted: the next turn
+                ):  # a dying process still counts; the next attempt removes it
                     os.rmdir(folder)
         left = [str(top) for top in tops if top.exists()]
         if left:

@@ -1,7 +1,7 @@
-"""A whole cluster: what `kube-up` starts, in which order, and what `kube-down` takes away.
+"""The whole cluster: starts it for `kube-up` in the right order, and removes it for `kube-down`.
 
-Starting is safe to repeat: what runs is left alone, what a crash left is removed first. Taking away
-is checked: no process, mount, loop device or cgroup may be left.
+A repeated start is safe: running servers are left alone, and a crash's leftovers are removed first.
+The removal is checked: no process, mount, loop device or cgroup may be left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .errors import NodeError
 from .node import Node
 from .pki import Pki
 
-# Built and started only when asked for.
+# Built and started only on request.
 OPTIONS = {"kwok": kwok, "metrics": metrics, "volcano": volcano}
 DESCRIPTION = "cluster.toml"  # written last
 
@@ -63,7 +63,7 @@ class Cluster:
         self.second = Node(self.name, 2)
 
     def nodes(self) -> list[Node]:
-        """The nodes that run."""
+        """Return the running nodes."""
         return [node for node in (self.first, self.second) if node.file.exists() and node.servers()]
 
     def up(self, port: int = 0, *, second: bool = False, options: Sequence[str] = ()) -> None:
@@ -96,7 +96,9 @@ class Cluster:
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
     def _is_whole(self) -> bool:
-        """Whether the cluster was started to the end, and what ended since could be revived."""
+        """Return whether the cluster was started completely and every ended server could be
+        restarted.
+        """
         if not (self.state / DESCRIPTION).exists():
             return False
         try:
@@ -107,11 +109,12 @@ class Cluster:
         return bool(self.first.servers())
 
     def revive(self) -> None:
-        """Start again what ended by itself, as whatever looks after a machine's servers does: a
-        scheduler, say, ends when it bound a pod a second time after the API server was away.
+        """Restart servers that ended by themselves, as a service manager would.
+
+        A scheduler, for example, ends when it binds a pod twice after the API server was away.
 
         Raises:
-            NodeError: something ends at once, or a node has ended.
+            NodeError: a server ends at once, or a node has ended.
         """
         if any(node.ended() for node in (self.first, self.second)):
             with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
@@ -147,12 +150,12 @@ class Cluster:
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
         )
-        # After the rest: the first time it takes both cores for a minute.
+        # Last, because its first build uses both cores for a minute.
         self._push(description.FOR_PODS)
         self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
-        """Start the second node and the options that do not run yet."""
+        """Start the second node and the options unless they are running."""
         if second and not self.second.servers():
             began = time.monotonic()
             self.second.begin()
@@ -164,7 +167,7 @@ class Cluster:
                 OPTIONS[option].start(self.first)
 
     def _push(self, names: Sequence[str]) -> None:
-        """Bring images into the registry, as they are with the code of now."""
+        """Push images to the registry, built from the current code."""
         for name in names:
             registry.push(images.build(name), self.first)
 
@@ -175,14 +178,14 @@ class Cluster:
         (self.state / "ingress").write_text(f"http://127.0.0.1:{door}")
 
     def _describe(self) -> None:
-        """Say in DESCRIPTION what the cluster can do now."""
+        """Write the cluster's current features to DESCRIPTION."""
         more = [option for option in OPTIONS if self.first.alive(OPTIONS[option].SERVER)]
         more += ["two-nodes"] if self.second.servers() else []
         url = (self.state / "ingress").read_text()
         description.write(self.state / DESCRIPTION, ingress=url, more=more)
 
     def _take_pods(self, node: Node, began: float) -> None:
-        """Make a node that is on the network one that pods run on."""
+        """Make a node on the network ready for pods."""
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)
@@ -205,7 +208,7 @@ class Cluster:
             self.second.end()
 
     def regain(self) -> None:
-        """Bring back the second node with its disk, whatever of the first is away just now.
+        """Bring back the second node with its disk, even if servers of the first are down.
 
         Raises:
             NodeError: it does not start; nothing of it runs then, and it may be tried again.
@@ -226,14 +229,14 @@ class Cluster:
         """Run kubectl as the cluster's admin.
 
         Raises:
-            NodeError: it failed; the message has its words.
+            NodeError: it failed; the message has its output.
         """
         return run(
             [build.binary("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments], stdin=stdin
         )
 
     def down(self) -> None:
-        """End the cluster and remove all of it; the cache stays.
+        """End the cluster and remove everything but the cache.
 
         Raises:
             NodeError: something is left; the message names it.
@@ -257,12 +260,12 @@ class Cluster:
         shutil.rmtree(self.state, ignore_errors=True)
 
     def leftovers(self) -> list[str]:
-        """What of this cluster is still on the machine, one line for each."""
+        """Return the cluster's remains on this machine, one line for each."""
         return leftovers.found(self.state, cgroups.of(self.name))
 
 
 def side_by_side(*steps: Callable[[], None]) -> None:
-    """Run steps at the same time; the first failure is raised once all have ended."""
+    """Run steps in parallel; raise the first failure once all have ended."""
     with ThreadPoolExecutor(len(steps)) as pool:
         for done in [pool.submit(step) for step in steps]:
             done.result()

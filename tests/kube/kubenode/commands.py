@@ -1,6 +1,4 @@
-"""Run a command of the machine, and hold a lock: every failure names the command and its last
-lines.
-"""
+"""Helpers to run commands, hold locks and wait; a failed command's last lines are shown."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from .errors import NodeError
 
 LAST_LINES = 15
 REST = 0.5
-"""Seconds at most between two questions that take long: the machine is for what is waited for."""
+"""Longest pause in seconds between two slow checks, which take CPU from the awaited work."""
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def say(text: str) -> None:
-    """Tell progress on stderr: stdout belongs to results."""
+    """Print progress to stderr, because stdout is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -68,7 +66,7 @@ def run(
 def succeeds(
     arguments: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = None
 ) -> bool:
-    """Whether a command ends with 0 within `seconds`."""
+    """Return whether a command exits with 0 within `seconds`."""
     try:
         done = subprocess.run(arguments, capture_output=True, env=env, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -82,8 +80,8 @@ def _and(hint: str) -> str:
 
 @contextmanager
 def locked(path: Path, *, waiting_for: str) -> Iterator[None]:
-    """Hold `path` as a lock; who has to wait for it is told what for. The kernel frees it at any
-    death.
+    """Hold a lock on `path`; a process that has to wait says for what. The kernel releases it when
+    the holder dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
@@ -101,7 +99,7 @@ def wait_until(
     """Wait until `condition()` is true.
 
     Raises:
-        NodeError: it was not within `seconds`; the message holds the last error of `condition`.
+        NodeError: it is not true within `seconds`; the message has the last error of `condition`.
     """
     deadline = time.monotonic() + seconds
     last = ""

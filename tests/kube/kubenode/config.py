@@ -1,4 +1,4 @@
-"""The files of `config/` with their `$names` filled in: configurations, and one flag a line."""
+"""Files of `config/` with their `$names` filled in: configurations, and flags, one a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ CONFIG = paths.KUBE / "config"
 
 
 def filled(file: str, node: Node, **more: str) -> str:
-    """A file of `config/` for a node; it may use $state, $folder, $pki, $node, $ip, and `more`."""
+    """Return a file of `config/` for a node; it may use $state, $folder, $pki, $node, $ip, $cgroup,
+    and `more`.
+    """
     values = {
         "state": str(node.state),
         "folder": str(node.folder),
@@ -24,6 +26,6 @@ def filled(file: str, node: Node, **more: str) -> str:
 
 
 def flags(server: str, node: Node) -> list[str]:
-    """The flags of a server: the lines of `config/<server>.flags` that are not comments."""
+    """Return a server's flags: the lines of `config/<server>.flags` without comments."""
     lines = filled(f"{server}.flags", node).splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -1,7 +1,7 @@
-"""etcd, the API server, the controller manager and the scheduler, as a distribution starts them.
+"""etcd, the API server, the controller manager and the scheduler, started as in a distribution.
 
-Each has its own identity, and controllers act as their own service accounts: a missing RBAC rule
-shows here as it would elsewhere. Their flags are in `config/`.
+Each has its own identity, and controllers use their own service accounts, so that a missing RBAC
+rule fails here, too. Their flags are in `config/`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .config import flags
 from .node import Node
 
 FIRST = ("etcd", "kube-apiserver")
-"""What the others need, in this order."""
+"""Servers that the others need, in this order."""
 
 
 def start(node: Node) -> None:
@@ -30,10 +30,10 @@ def start(node: Node) -> None:
 
 
 def ready(node: Node) -> None:
-    """Wait until the API server of `node` says that it is ready.
+    """Wait until the API server of `node` is ready.
 
     Raises:
-        NodeError: it ended, or etcd did, or 60 seconds have passed.
+        NodeError: it or etcd ended, or 60 seconds have passed.
     """
     admin = f"--kubeconfig={node.state}/pki/admin.kubeconfig"
     question: list[str | Path] = [build.binary("kubectl"), admin, "get", "--raw", "/readyz"]

@@ -1,8 +1,7 @@
-"""Debian trees made by debootstrap, kept in the cache: the root of every node, and the base of the
-images.
+"""Debian trees made by debootstrap and cached: the root of every node, and the base of the images.
 
-A node needs containerd, GlusterFS and iptables; they are installed into the tree, never on the
-machine. A tree is made under another name and renamed, so a half-made one is never used.
+containerd, GlusterFS and iptables are installed into a node's tree, never on the machine. A tree
+gets its final name only when it is complete, so that a partial one is never used.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from .commands import LAST_LINES, locked, run, say
 from .errors import NodeError
 
 SUITE = "bookworm"
-LISTS = paths.KUBE / "debian"  # what is installed into each tree, and why
+LISTS = paths.KUBE / "debian"  # the packages of each tree, with reasons
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def tree(name: str) -> Path:
-    """The Debian tree of `debian/<name>.txt`: made now, in about 90 seconds, if it is not cached.
+    """Return the Debian tree of `debian/<name>.txt`; make it, in about 90 seconds, unless it is
+    cached.
 
     Raises:
         NodeError: debootstrap is missing or failed.
@@ -43,7 +43,7 @@ def tree(name: str) -> Path:
 
 
 def make(target: Path, packages: list[str]) -> None:
-    """Unpack and configure Debian with `packages`; `target` appears only when it is whole."""
+    """Unpack and configure Debian with `packages`; `target` appears only when complete."""
     program = debootstrap()
     for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.making-*"):
         shutil.rmtree(old, ignore_errors=True)
@@ -68,10 +68,10 @@ def make(target: Path, packages: list[str]) -> None:
 
 
 def debootstrap() -> list[str]:
-    """How debootstrap is called: the machine's own, else one unpacked into the cache.
+    """Return the command of debootstrap: the machine's own, or one unpacked into the cache.
 
     Raises:
-        NodeError: there is neither it nor what fetches it: apt, dpkg, and wget, which it uses.
+        NodeError: it is missing, and so is a tool to fetch it: apt, dpkg, or wget, which it needs.
     """
     if shutil.which("debootstrap"):
         return ["debootstrap"]
@@ -87,13 +87,13 @@ def debootstrap() -> list[str]:
 
 
 def unpack(package: str, folder: Path) -> None:
-    """Fetch a Debian package by apt and unpack it, so that nothing is installed on the machine."""
+    """Download a Debian package with apt and unpack it, without installing it."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         here = Path(name)
-        here.chmod(0o755)  # apt fetches as a user of its own
+        here.chmod(0o755)  # apt downloads as another user
         try:
             run(["apt-get", "download", package], cwd=here)
-        except NodeError:  # a fresh machine has no lists yet
+        except NodeError:  # a fresh machine has no package lists
             run(["apt-get", "update", "--quiet"])
             run(["apt-get", "download", package], cwd=here)
         run(["dpkg-deb", "--extract", next(here.glob("*.deb")), here / "files"])
@@ -101,20 +101,20 @@ def unpack(package: str, folder: Path) -> None:
 
 
 def mirror() -> list[str]:
-    """The Debian mirror that this machine's apt uses; debootstrap has one where this is empty."""
+    """Return the Debian mirror of this machine's apt; empty leaves the choice to debootstrap."""
     if not shutil.which("apt-get"):
         return []
     wanted = ["Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}"]
     ask = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
     uris = run(ask).split()
-    if not uris:  # a fresh machine has no lists yet
+    if not uris:  # a fresh machine has no package lists
         run(["apt-get", "update", "--quiet"])
         uris = run(ask).split()
     return uris[:1]
 
 
 def slim(root: Path) -> None:
-    """Remove what no server and no image reads: package files, manuals, translations."""
+    """Delete files that no server and no image reads: package files, manuals, translations."""
     for pattern in ("var/cache/apt/archives/*.deb", "var/lib/apt/lists/*", "usr/share/doc/*"):
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -1,9 +1,9 @@
-"""A door into the nodes: listens on this machine's loopback, and connects inside a node's network
+"""A door into a node: forwards connections from this machine's loopback into the node's network
 namespace.
 
-With it kubectl, pytest and a browser reach the cluster without being root or entering a namespace.
-It is a process of its own (`python -m kubenode.door`): sockets belong to the namespace in which
-they were made, so it listens first and enters the node's network afterwards.
+Through it kubectl, pytest and a browser reach the cluster without root and without entering a
+namespace. It is a separate process (`python -m kubenode.door`): a socket belongs to the namespace
+in which it was created, so it listens first and enters the node's network afterwards.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
     """Open a door into `node` and return its port on 127.0.0.1; it closes with the node.
 
     Args:
-        node: where it leads.
-        name: what its log is called.
+        node: the target.
+        name: the name of its log.
         target_port: the port inside.
         port: the port outside; 0 takes a free one.
 
@@ -61,7 +61,7 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
 
 
 def listening(port: int) -> socket.socket:
-    """A socket that listens on a port of 127.0.0.1; 0 takes a free one.
+    """Return a socket that listens on a port of 127.0.0.1; 0 takes a free one.
 
     Raises:
         NodeError: the port is taken.
@@ -76,7 +76,7 @@ def listening(port: int) -> socket.socket:
 
 
 def enter_network(pid: int) -> None:
-    """Move this process into the network namespace of another.
+    """Move this process into another's network namespace.
 
     Raises:
         OSError: not root, or there is no such process.
@@ -89,7 +89,7 @@ def enter_network(pid: int) -> None:
 
 
 async def serve(listener: socket.socket, pid: int, host: str, port: int) -> None:
-    """Pass connections on until process `pid`, the node, is gone."""
+    """Forward connections until process `pid`, the node, has ended."""
 
     async def passing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -105,7 +105,7 @@ async def serve(listener: socket.socket, pid: int, host: str, port: int) -> None
         try:
             inner_reader, inner_writer = await asyncio.open_connection(host, port)
         except OSError:
-            writer.close()  # the caller sees a closed connection, as from a server that is down
+            writer.close()  # the caller sees a closed connection, as when a server is down
             return
         await asyncio.gather(passing(reader, inner_writer), passing(inner_reader, writer))
         for each in (writer, inner_writer):

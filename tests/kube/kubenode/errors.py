@@ -1,9 +1,9 @@
-"""What goes wrong outside this package's control, said so that a person can act on it."""
+"""Errors outside this package's control, worded so that a user can act on them."""
 
 from __future__ import annotations
 
 
 class NodeError(Exception):
-    """A message for a person: what was tried, what was found, what to do. Never shown with a
+    """A message for a user: what was tried, what was found, what to do. Never shown with a
     traceback.
     """

@@ -1,8 +1,8 @@
-"""A GlusterFS volume for claims that many pods share: three replicas on loop-mounted XFS, and FUSE.
+"""A GlusterFS volume for shared claims: three replicas on loop-mounted XFS, mounted by FUSE.
 
-All of it runs in the nodes' own namespaces and goes with them. The volume has Gluster's defaults,
-and the mount the option that k8s/storage/glusterfs/README.md tells an administrator to set. It
-never knows about Kubernetes: k8s/storage makes claims of folders on the mount.
+Everything runs in the nodes' own namespaces and ends with them. The volume has Gluster's defaults,
+and the mount has the option that k8s/storage/glusterfs/README.md tells administrators to set. This
+module knows nothing of Kubernetes: k8s/storage makes claims from folders on the mount.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from .node import Node
 
 VOLUME = "tfcluster"
 BRICKS = (1, 2, 3)
-BRICK_BYTES = 4 << 30  # sparse: the disk gives only what is written
+BRICK_BYTES = 4 << 30  # sparse: takes only the disk space written
 MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
-CLAIMS = MOUNT / "claims"  # k8s/storage/glusterfs/config.json names it, too
-MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # else a replaced file is at times ESTALE
+CLAIMS = MOUNT / "claims"  # also named in k8s/storage/glusterfs/config.json
+MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # avoids ESTALE on replaced files
 
 GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
-"""Not used here; glusterd asks it ten times for its configuration, which takes four seconds."""
+"""Unused; without it glusterd starts four seconds faster, because it asks this program ten times
+for its configuration.
+"""
 
 MAKE_BRICK = """
 truncate --size="$2" "$1.img"
@@ -48,7 +50,7 @@ def start(node: Node) -> None:
     sources = [f"{node.ip}:{brick(number)}" for number in BRICKS]
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
-    )  # all replicas on one server
+    )  # needed with all replicas on one server
     volume(node, "start")
     wait_for_bricks(node)
     mount(node, node)
@@ -68,7 +70,7 @@ def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:
 
 
 def brick(number: int) -> PurePosixPath:
-    """The folder on the serving node in which a replica keeps its files."""
+    """Return the folder of a replica's files on the serving node."""
     return PurePosixPath(f"/srv/brick-{number}/data")
 
 
@@ -78,22 +80,22 @@ def volume(node: Node, verb: str, *words: str) -> str:
 
 
 def kill_brick(node: Node, number: int) -> None:
-    """End the server of one replica as a crash would; its files stay, out of date from now on."""
+    """Kill the server of one replica; its files stay and are outdated from now on."""
     pid = online(node)[number]
     node.run(["kill", "-KILL", str(pid)])
     wait_until(lambda: number not in online(node), f"the end of brick {number}", seconds=90)
 
 
 def revive_bricks(node: Node) -> None:
-    """Start every replica's server that does not run, and heal what it missed."""
+    """Start every replica's server that is down, and heal what it missed."""
     volume(node, "start", "force")
     wait_for_bricks(node)
-    # Refused while the self-heal daemon starts or still looks for the revived server.
+    # Refused while the self-heal daemon starts or does not see the revived server yet.
     wait_until(lambda: volume(node, "heal"), "the start of healing", seconds=60)
 
 
 def online(node: Node) -> dict[int, int]:
-    """The replicas whose servers run, and their process ids inside the node."""
+    """Return the replicas with running servers, and the servers' process ids inside the node."""
     found = {}
     for line in volume(node, "status").replace("\n", " ").split("Brick ")[1:]:
         match = re.match(r"\S*/brick-\s*(\d)\s*/\s*data\s+\d+\s+\d+\s+Y\s+(\d+)", line)
@@ -108,7 +110,9 @@ def wait_for_bricks(node: Node) -> None:
 
 
 def heal_info(node: Node) -> dict[int, int]:
-    """How many entries each replica still has to pass on; one that does not answer is left out."""
+    """Return the number of entries that each replica has still to heal; a replica that does not
+    answer is missing.
+    """
     text = volume(node, "heal", "info")
     return {
         int(number): int(count)
@@ -119,7 +123,7 @@ def heal_info(node: Node) -> dict[int, int]:
 
 
 def log_to_state_folder(node: Node) -> None:
-    """Let Gluster's many logs lie beside the other servers' logs."""
+    """Put Gluster's logs into the folder of the other servers' logs."""
     folder = node.log("gluster").with_suffix("")
     node.run(
         [

@@ -1,7 +1,7 @@
-"""Run the Go command with settings of our own, and turn its failures into what a person can do.
+"""Run the Go command with fixed settings, and explain its failures to the user.
 
-The person's registry (GOPROXY) and Go's own caches are used as they are; everything that would make
-a build differ between machines is set here. No other Go is ever downloaded.
+The user's registry (GOPROXY) and Go's own caches are used as they are; every setting that would
+make a build differ between machines is fixed here. No other Go version is ever downloaded.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .errors import NodeError
 from .modules import Module
 
 SETTINGS = {
-    "CGO_ENABLED": "0",  # static programs: they run in any Debian tree and image
+    "CGO_ENABLED": "0",  # static programs run in any Debian tree and image
     "GO111MODULE": "on",
-    "GOFLAGS": "-mod=readonly",  # go.mod and go.sum are as committed, or the build fails
+    "GOFLAGS": "-mod=readonly",  # a build fails if go.mod or go.sum would change
     "GOTOOLCHAIN": "local",
     "GOWORK": "off",
 }
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str], module: Module) -> str:
 
 
 def explained(module: Module, said: str) -> str:
-    """What stopped the build of `module`, from what Go said."""
+    """Return the cause of a failed build of `module` from Go's output, and what to do."""
     if _any(FULL, said.lower()):
         return disk_full(module, said)
     if _any(NO_REGISTRY, said):
@@ -63,7 +63,7 @@ def explained(module: Module, said: str) -> str:
 
 
 def disk_full(module: Module, said: str) -> str:
-    """Which folder has how much left, and how to use another one."""
+    """Return the free space of each folder, and how to use another one."""
     lines = [f"The disk is full: the build of {module} stopped. Free space:"]
     for setting, folder in folders().items():
         there = next(path for path in [folder, *folder.parents] if path.exists())
@@ -75,7 +75,7 @@ def disk_full(module: Module, said: str) -> str:
 
 
 def folders() -> dict[str, Path]:
-    """Where a build writes, by the variable that moves it."""
+    """Return the folders that a build writes, by the variable that moves each."""
     names = ["GOCACHE", "GOMODCACHE"]
     found = dict(zip(names, run_command(["go", "env", *names]).splitlines(), strict=True))
     found["GOTMPDIR"] = run_command(["go", "env", "GOTMPDIR"]).strip() or tempfile.gettempdir()
@@ -83,12 +83,12 @@ def folders() -> dict[str, Path]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether writing failed for want of space."""
+    """Return whether a write failed because the disk is full."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def check(modules: Iterable[Module]) -> str:
-    """Go's version, which is enough for all of them.
+    """Return Go's version, which is new enough for all the modules.
 
     Raises:
         NodeError: Go is missing or too old.

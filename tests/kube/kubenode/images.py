@@ -1,7 +1,7 @@
-"""The images that pods of the tests run: each is built once for a content, which names its tag.
+"""Container images of the tests' pods, each built once for its content, whose digest is its tag.
 
-`build` returns at once when nothing that goes into an image has changed. The product's images come
-from the Dockerfiles that users build, on a Debian tree in the place of a public Python image.
+`build` returns at once if nothing in an image has changed. The product's images are built from the
+Dockerfiles that users build, on a Debian tree instead of a public Python image.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRODUCT = ("notebook", "hub", "operator", "proxy")
 GO = ("local-path-provisioner", "pause")  # one Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
 CONTEXT = "/context"
-FILES = (  # what .dockerignore lets into the context; requirements are named by the image
+FILES = (  # files that .dockerignore admits, apart from requirements
     ".dockerignore",
     "LICENSE",
     "README.md",
@@ -53,8 +53,8 @@ BESIDE = (
     "examples",
     "jupyter-config",
     "labextension",
-)  # what the notebook image has beside the package
-MADE = {".ipynb_checkpoints", "__pycache__", "node_modules", "lib", ".yarn"}  # no sources
+)  # part of the notebook image, apart from the package
+MADE = {".ipynb_checkpoints", "__pycache__", "node_modules", "lib", ".yarn"}  # generated files
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,18 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """What a pod's `image` says."""
+        """The image reference in a pod's spec."""
         return f"{REGISTRY}/{self.name}:{self.tag}"
 
 
 def build(name: str) -> Image:
-    """The image `name` of NAMES with the content of now: built if this content never was.
+    """Return the image `name` of NAMES with the current content; build it if it is new.
 
     Raises:
         NodeError: a step of its Dockerfile failed; the message has its last lines.
     """
     image = Image(name, digest(name))
-    built = storage() / "built" / f"{name}-{image.tag}"  # its size; goes with the storage
+    built = storage() / "built" / f"{name}-{image.tag}"  # the size; deleted with the storage
     if built.exists():
         return image
     with locked(storage() / "building", waiting_for=f"it builds images, {name} comes after"):
@@ -85,13 +85,13 @@ def build(name: str) -> Image:
             built.parent.mkdir(exist_ok=True)
             began = time.monotonic()
             say(f"building the image {name}: minutes the first time, then seconds")
-            buildah(["rm", "--all"])  # what a killed build left
+            buildah(["rm", "--all"])  # leftovers of a killed build
             try:
                 make(image)
-            except NodeError as error:  # registries of packages fail at times; layers are kept
+            except NodeError as error:  # package registries fail at times; finished layers are kept
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
-            # A line for each name that the same image has, such as an earlier tag.
+            # One line for each name of the same image, such as an earlier tag.
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).splitlines()[0]
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
@@ -99,25 +99,25 @@ def build(name: str) -> Image:
 
 
 def megabytes(image: Image) -> float:
-    """How large a built image is, unpacked."""
+    """Return the unpacked size of a built image."""
     size, unit = (storage() / "built" / f"{image.name}-{image.tag}").read_text().split()
     return float(size) * {"kB": 1e-3, "MB": 1, "GB": 1e3}[unit]
 
 
 def layers(image: Image) -> list[str]:
-    """The digests of a built image's layers, the lowest first."""
+    """Return the digests of a built image's layers, from the bottom up."""
     found = buildah(["inspect", "--type=image", image.reference])
     digests: list[str] = json.loads(found)["OCIv1"]["rootfs"]["diff_ids"]
     return digests
 
 
 def make(image: Image) -> None:
-    """Build an image from its Dockerfile, every layer at most once."""
+    """Build an image from its Dockerfile; each layer is built once."""
     words = ["bud", "--isolation=chroot", "--network=host", "--layers", f"--tag={image.reference}"]
     folder, dockerfile = sources(image.name)
     inside = f"/run/{image.name}.Dockerfile"
     binds = {folder: CONTEXT, dockerfile: inside}
-    if image.name == "notebook":  # here, where Node and the packages are kept from build to build
+    if image.name == "notebook":  # here, where Node's packages are cached
         run([sys.executable, paths.ROOT / "tools" / "labextension.py", "build"])
     if image.name in PRODUCT:
         words += [f"--build-arg=BASE_IMAGE={base()}", f"--secret=id=pip,src={PIP_CONFIGURATION}"]
@@ -128,7 +128,7 @@ def make(image: Image) -> None:
 
 
 def base() -> str:
-    """The image that stands for a public Python image: Debian's Python, as it was installed."""
+    """Return the image in place of a public Python image: Debian's Python, freshly installed."""
     tree = debian.tree("python")
     name, _, tag = tree.name.rpartition("-")
     reference = f"localhost/{name}:{tag}"
@@ -145,7 +145,7 @@ def base() -> str:
 
 
 def sources(name: str) -> tuple[Path, Path]:
-    """The build context of an image, and its Dockerfile."""
+    """Return the build context and the Dockerfile of an image."""
     if name in PRODUCT:
         return paths.ROOT, paths.ROOT / "images" / name / "Dockerfile"
     dockerfile = paths.KUBE / "images" / name / "Dockerfile"
@@ -157,7 +157,7 @@ def sources(name: str) -> tuple[Path, Path]:
 
 
 def contents(name: str) -> Mapping[str, Path]:
-    """Every file that goes into an image, by the name that its digest counts."""
+    """Return every file of an image, by its name in the digest."""
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:
@@ -172,7 +172,7 @@ def contents(name: str) -> Mapping[str, Path]:
 
 
 def package() -> Iterator[str]:
-    """The files of the package, as they are in a fresh clone."""
+    """Yield the package's files as in a fresh clone."""
     built = paths.ROOT / "tfcluster_magic" / "labextension"
     for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
         made = "__pycache__" in path.parts or ".so" in path.suffixes or built in path.parents
@@ -181,7 +181,9 @@ def package() -> Iterator[str]:
 
 
 def beside() -> Iterator[str]:
-    """The examples, the sources of the JupyterLab extension, and what enables its server."""
+    """Yield the examples, the sources of the JupyterLab extension, and the configuration that
+    enables it.
+    """
     for name in BESIDE:
         for folder, folders, files in os.walk(paths.ROOT / name):
             folders[:] = sorted({*folders} - MADE)
@@ -191,7 +193,7 @@ def beside() -> Iterator[str]:
 
 
 def digest(name: str) -> str:
-    """A tag that changes with anything that goes into an image."""
+    """Return a tag that changes with any content of an image."""
     total = hashlib.sha256()
     if name in PRODUCT:
         total.update(debian.tree("python").name.encode())

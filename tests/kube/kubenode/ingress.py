@@ -1,9 +1,9 @@
-"""The way into the cluster: traefik on node-1 serves Ingress and HTTPRoute objects on port 80, and
+"""The ingress controller: traefik on node-1 serves Ingress and HTTPRoute objects on port 80, and
 with certificates on 443.
 
-Classes are called `traefik`; HTTPRoutes of any namespace attach to the Gateway `traefik` in
-kube-system. It connects to pods from the node's address: a NetworkPolicy of a pod on another node
-has to allow that.
+Its classes are called `traefik`; HTTPRoutes of any namespace attach to the Gateway `traefik` in
+kube-system. It connects to pods from the node's address, which the NetworkPolicy of a pod on
+another node has to allow.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PORT, TLS_PORT = 80, 443
 
 
 def start(node: Node) -> None:
-    """Start traefik on node-1; returns when it serves the Gateway.
+    """Start traefik on node-1; return when it serves the Gateway.
 
     Raises:
-        NodeError: it ended, or did not take the Gateway in time.
+        NodeError: it ended, or did not accept the Gateway in time.
     """
     definitions = [file.read_text() for file in build.resources("traefik", "gateway-api")]
     manifests.apply_texts(node, definitions)

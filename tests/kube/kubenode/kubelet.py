@@ -1,4 +1,4 @@
-"""What makes a node take pods: containerd, the pod network, kubelet and kube-proxy."""
+"""The servers that run a node's pods: containerd with the pod network, kubelet and kube-proxy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def start(node: Node, pause: str) -> None:
 
 
 def start_containerd(node: Node, pause: str) -> None:
-    """Start containerd on the store that is kept between runs, without earlier runs' containers."""
+    """Start containerd on its store, which is kept between runs, without containers of earlier
+    runs.
+    """
     node.write("/etc/containerd/config.toml", filled("containerd.toml", node, pause=pause))
     containers = ["ctr", "--namespace=k8s.io", "containers"]
     for _ in range(2):
@@ -38,17 +40,17 @@ def start_containerd(node: Node, pause: str) -> None:
         if not left:
             return
         node.run([*containers, "rm", *left])
-        node.stop("containerd")  # its CRI part has read them already
+        node.stop("containerd")  # its CRI plugin has already loaded them
 
 
 def _wait_for_cri(node: Node, before: int) -> None:
-    """Wait until containerd serves kubelets, which is when it has read all images, and some time
-    after it answers; a kubelet that asks before ends.
+    """Wait until containerd serves kubelets, because a kubelet that connects earlier exits. It does
+    so some time after it answers, once it has loaded all images.
     """
     wait_until(lambda: _begun(node) > before, f"CRI on {node.name}", seconds=120)
 
 
 def _begun(node: Node) -> int:
-    """How often containerd has begun to serve kubelets."""
+    """Return how often containerd has started to serve kubelets."""
     log = node.log("containerd")
     return log.read_text().count('msg="Start streaming server"') if log.exists() else 0

@@ -1,8 +1,8 @@
-"""Fake nodes, an option: kwok plays the kubelet of nodes and pods that run nowhere.
+"""Fake nodes, an option: kwok acts as the kubelet of nodes and pods that do not run anywhere.
 
-They show what the control plane does with hundreds of pods. A fake node takes only pods that
-tolerate `kwok.x-k8s.io/node=fake`, unless it is made without that taint. Nothing runs in a fake
-pod: it is Running until it is deleted or told to exit (config/kwok-stages.yaml).
+They show how the control plane handles hundreds of pods. A fake node takes only pods that tolerate
+`kwok.x-k8s.io/node=fake`, unless it is made without that taint. Nothing runs in a fake pod: it is
+Running until it is deleted or told to exit (config/kwok-stages.yaml).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .pki import Pki
 SERVER = "kwok"
 LABEL = "type=kwok"
 KEY = "kwok.x-k8s.io/node"
-STAGES = ("node-initialize.yaml", "pod-ready.yaml")  # those of kwok; the others are ours
+STAGES = ("node-initialize.yaml", "pod-ready.yaml")  # from kwok; the others are the project's own
 
 
 def start(node: Node) -> None:
-    """Start kwok on node-1; returns when it has made a fake node Ready, which it removes again.
+    """Start kwok on node-1; return when it has made a fake node Ready, which is then deleted.
 
     Raises:
         NodeError: it ended, or did nothing in time.
@@ -36,13 +36,13 @@ def start(node: Node) -> None:
 
 
 def stages() -> str:
-    """What becomes of fake nodes and pods: kwok's own words and ours.
+    """Return the stages of fake nodes and pods: kwok's own and the project's.
 
     Raises:
-        NodeError: kwok is not built, or its words for a pod that runs are not those we know.
+        NodeError: kwok is not built, or its stage of a running pod has changed.
     """
     found = {f.name: f.read_text() for f in build.resources("kwok", "stages") if f.name in STAGES}
-    # A kubelet says of each container whether it has started, kwok of some init containers alone.
+    # kubelet sets `started` on each container, but kwok only on some init containers.
     before, ready, after = found["pod-ready.yaml"].partition("        ready: true\n")
     if not ready:
         raise NodeError("kwok's stage pod-ready.yaml does not say `ready: true` any more")
@@ -51,7 +51,7 @@ def stages() -> str:
 
 
 def fake_nodes(node: Node, count: int, cpu: str, memory: str, *, taint: bool = True) -> None:
-    """Let there be `count` fake nodes, fake-1 to fake-COUNT, each of that size.
+    """Make sure that fake-1 to fake-COUNT exist; new ones get the given size.
 
     Raises:
         NodeError: kwok did not make them Ready.
@@ -84,7 +84,7 @@ def make(
         }
         for name in names
     ]
-    # Not applied: that would leave out the status, which says how large they are.
+    # Created, because apply would omit the status, which has the nodes' size.
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
     manifests.kubectl(node, "create", "-f-", stdin=text)
     ready = ["--for=condition=Ready", "--timeout=60s"]

@@ -1,7 +1,7 @@
-"""What of a cluster is still on this machine; after `kube-down` there must be nothing.
+"""Remains of a cluster on this machine; after `kube-down` there must be none.
 
-Processes, mounts and loop devices are known by the cluster's state folder, which their command
-line, mount point or backing file names.
+Processes, mounts and loop devices are recognized by the cluster's state folder in their command
+line, mount point or backing file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from . import cgroups
 
 
 def found(state: Path, cgroup: str) -> list[str]:
-    """What is left of the cluster with this state folder and control group, one line for each."""
+    """Return the remains of the cluster with this state folder and control group, one line for
+    each.
+    """
     mark = f"{state}/"
     mounts = Path("/proc/mounts").read_text().splitlines()
     groups = [top / cgroup for top in cgroups.hierarchies()]
@@ -40,7 +42,7 @@ def _loop_devices(mark: str) -> Iterator[str]:
 
 
 def _read(file: Path) -> str:
-    """What a file of the kernel says; nothing when what it was about has just gone."""
+    """Return the text of a kernel file, or "" if its object has just gone."""
     try:
         return file.read_text(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""What pods really use, an option: metrics-server, as a server of node-1, behind `metrics.k8s.io`.
+"""Measured usage of pods, an option: metrics-server on node-1, behind `metrics.k8s.io`.
 
-It asks each kubelet every 15 seconds; what it tells of a pod is the mean between two of these. Its
-roles are those of its own installer.
+It asks each kubelet every 15 seconds; a pod's value is the mean between two readings. Its roles are
+those of its own installer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ SERVER = "metrics-server"
 
 
 def start(node: Node) -> None:
-    """Start it on node-1; returns when the API server tells of a node what it tells.
+    """Start it on node-1; return when the API server serves its values of a node.
 
     Raises:
-        NodeError: it ended, or told nothing in time.
+        NodeError: it ended, or served nothing in time.
     """
     served = "metrics-server.kube-system.svc"
     Pki(node).user(SERVER, f"/CN={SERVER}", [f"DNS:{served}"])

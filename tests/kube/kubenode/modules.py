@@ -1,8 +1,10 @@
-"""The Go servers of a node: a folder for each module, where go.mod is the one place of its version.
+"""The Go modules of a node's servers: one folder each, whose go.mod is the only place of the
+version.
 
-tools.go imports exactly the programs that are built; a folder with main.go is a program itself. A
-newer version is `go get <module>@<version> && go mod tidy` in the folder; go.sum is committed, so a
-build asks no checksum database. This module reads the folders; it never runs Go and writes nothing.
+tools.go imports exactly the programs to build; a folder with main.go is itself a program. To
+upgrade, run `go get <module>@<version> && go mod tidy` in the folder; go.sum is committed, so that
+a build needs no checksum database. This module reads the folders; it never runs Go and writes
+nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from pathlib import Path
 from . import paths
 from .errors import NodeError
 
-# In the order of building: what a node starts first comes first, the longest comes last.
+# In build order: the servers that a node starts first, and the longest build last.
 DEFAULT = ("kubernetes", "etcd", "pause", "coredns", "network-policies", "local-path", "traefik")
 
-# Programs whose last path element is not the name they are known by.
+# Names of programs that differ from the last element of their path.
 NAMES = {
     "github.com/kubeflow/training-operator/cmd/training-operator.v1": "training-operator",
     "go.etcd.io/etcd/server/v3": "etcd",
@@ -30,8 +32,8 @@ NAMES = {
     "volcano.sh/volcano/cmd/webhook-manager": "volcano-webhook-manager",
 }
 
-# What is applied to a cluster and comes with a module, copied beside the programs at build time:
-# folder of the copies: (module path, patterns in that module).
+# Objects for a cluster that come with a module and are copied beside its programs: folder of the
+# copies: (module path, patterns in that module).
 RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     "kwok": {
         "stages": (
@@ -51,31 +53,31 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     },
 }
 
-TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # those of Kubernetes' own release build
-# Kubernetes learns its own version from the linker; without it kubectl and kubelet say v0.0.0.
+TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # as in Kubernetes' own release build
+# Packages whose version the linker sets; else kubectl and kubelet report v0.0.0.
 VERSIONED = {"kubernetes": ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")}
 
 
 @dataclass(frozen=True)
 class Module:
-    """A folder with go.mod, and what it asks to be built."""
+    """A folder with go.mod, and the programs to build from it."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """The folder's name, which is what a person calls the module."""
+        """The folder's name, by which users call the module."""
         return self.folder.name
 
     @property
     def version(self) -> str:
-        """The version of the module that is built, as `v1.35.4`; empty for a program of our own."""
+        """The module's version, such as `v1.35.4`; empty for the project's own programs."""
         found = re.search(r"^require \S+ (v\S+)$", self._go_mod(), re.MULTILINE)
         return found[1] if found else ""
 
     @property
     def needs_go(self) -> tuple[int, int]:
-        """The oldest Go that builds it: `go mod tidy` keeps it where every dependency is served."""
+        """The oldest Go that builds it; `go mod tidy` keeps this at what all dependencies need."""
         found = re.search(r"^go (\d+)\.(\d+)", self._go_mod(), re.MULTILINE)
         if not found:
             raise NodeError(f"{self.folder}/go.mod has no `go` line. Do: `go mod tidy` there.")
@@ -83,7 +85,7 @@ class Module:
 
     @property
     def programs(self) -> dict[str, str]:
-        """The packages that are built and the name of each program."""
+        """The packages to build, with the name of each program."""
         if (self.folder / "main.go").exists():
             return {".": self.name}
         imports = re.findall(r'_ "(\S+)"', (self.folder / "tools.go").read_text())
@@ -91,7 +93,7 @@ class Module:
 
     @property
     def flags(self) -> list[str]:
-        """What `go build` is given; a change of them is a new digest."""
+        """The arguments of `go build`; a change of them makes a new digest."""
         link = ["-s -w"]
         for package in VERSIONED.get(self.name, ()):
             major, minor = self.version.lstrip("v").split(".")[:2]
@@ -103,15 +105,15 @@ class Module:
 
     @property
     def resources(self) -> Mapping[str, tuple[str, Sequence[str]]]:
-        """What is copied beside the programs."""
+        """The files that are copied beside the programs."""
         return RESOURCES.get(self.name, {})
 
     @property
     def entry(self) -> Path:
-        """Where it lies in the cache: its name has a digest of everything the build depends on.
+        """The cache folder, whose name has a digest of everything that the build depends on.
 
-        Go's own version is not among it (the stamp tells it): a newer Go need not cost a new build,
-        and a node whose servers are all built starts on a machine without Go.
+        Go's own version is not included (it is in the stamp), so that a newer Go does not force a
+        new build, and a node with all servers built starts on a machine without Go.
         """
         digest = hashlib.sha256(
             repr([self.flags, self.programs, self.resources, platform.machine()]).encode()
@@ -129,7 +131,7 @@ class Module:
 
 
 def known(folder: Path = paths.MODULES) -> dict[str, Module]:
-    """Every module by its name: those that each node needs, then the options."""
+    """Return every module by its name: first those that each node needs, then the options."""
     names = sorted(path.parent.name for path in folder.glob("*/go.mod"))
     ordered = [*filter(names.__contains__, DEFAULT), *(n for n in names if n not in DEFAULT)]
     return {name: Module(folder / name) for name in ordered}

@@ -1,4 +1,4 @@
-"""The network between nodes: a bridge on node-1; it exists only in the nodes' own namespaces."""
+"""The network between nodes: a bridge on node-1, inside the nodes' own namespaces only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .commands import run, wait_until
 from .node import Node
 
 BRIDGE = "nodes"
-SERVICES = "10.96.0.0/16"  # the kernel wants a route before kube-proxy's rules see a packet
+SERVICES = "10.96.0.0/16"  # the kernel needs a route before kube-proxy's rules see a packet
 
 
 def make_bridge(node: Node) -> None:
@@ -18,16 +18,16 @@ def make_bridge(node: Node) -> None:
 
 
 def plug_in(node: Node, first: Node) -> None:
-    """Connect a second node to the bridge, and let each node find the other's pods.
+    """Connect a second node to the bridge, and route between the pods of both.
 
     Raises:
         NodeError: the interface of an earlier node of this name does not go away.
     """
-    # Node-1's tools and network, but the machine's process ids: `netns` takes one of those.
+    # Node-1's tools and network, but the machine's process ids, which `netns` needs.
     enter = ["nsenter", f"--target={first.pid}", "--mount", "--net", "--"]
     add = f"ip link add {node.name} type veth peer name eth0 netns {node.pid}"
     wait_until(
-        # The kernel takes away a lost node's interface some time after its last process.
+        # The kernel removes a lost node's interface some time after its last process.
         lambda: run([*enter, *add.split()]) == "", f"a cable to {node.name}", seconds=90,
     )  # fmt: skip
     ip(first, f"link set {node.name} up master {BRIDGE}")
@@ -39,5 +39,5 @@ def plug_in(node: Node, first: Node) -> None:
 
 
 def ip(node: Node, arguments: str) -> None:
-    """Change the network of a node, by its own `ip`."""
+    """Change a node's network with its own `ip`."""
     node.run(["ip", *arguments.split()])

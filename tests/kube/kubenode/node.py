@@ -1,7 +1,7 @@
 """A node: a sandbox with an address, and the servers started in it.
 
-What is known about it is a file of its own in the cluster's state folder, so that any later process
-can talk to it. It never decides what a node runs: cluster.py does.
+Its state is kept in files of the cluster's state folder, so that any later process can use it. What
+a node runs is decided in cluster.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENVIRONMENT = {"PATH": SYSTEM_PATH, "HOME": "/root"}
 
 
 class Node:
-    """One node of the cluster called `cluster`; `number` 1 is the control plane."""
+    """A node of the cluster called `cluster`; number 1 has the control plane."""
 
     def __init__(self, cluster: str, number: int) -> None:
         """Refer to a node; `begin` starts it."""
@@ -33,7 +33,7 @@ class Node:
         self.number = number
         self.name = f"node-{number}"
         self.ip = f"{NETWORK}.{number}"
-        self.pods = f"10.244.{number}.0/24"  # the addresses of its pods
+        self.pods = f"10.244.{number}.0/24"  # address range of its pods
         self.state = paths.state(cluster)
         self.folder = self.state / self.name
         self.file = self.folder / "first"  # process 1
@@ -45,7 +45,7 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # No overlay can lie on the overlay that is the root. Kept between runs for its images.
+            # overlayfs cannot lie on the root's overlayfs; kept between runs for its images
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Process 1 of the node, as this machine counts.
+        """Process id of the node's process 1 on this machine.
 
         Raises:
             NodeError: the node does not run.
@@ -70,7 +70,7 @@ class Node:
         return pid
 
     def inside(self, arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
-        """The command line that runs `arguments` inside all namespaces of the node."""
+        """Return the command that runs `arguments` inside all namespaces of the node."""
         enter = [
             "nsenter",
             f"--target={self.pid}",
@@ -131,15 +131,15 @@ class Node:
         found = children(entering.pid)
         if not found:
             raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
-        entering.kill()  # the machine's process 1 adopts the server
+        entering.kill()  # process 1 of the machine adopts the server
         entering.wait()
         note(self._note(server), found[0])
 
     def start_again(self, server: str) -> None:
-        """Start a server as it was started last.
+        """Start a server again with the same command.
 
         Raises:
-            NodeError: it ended at once, or it was no server that `start` started.
+            NodeError: it ended at once, or `start` never started it.
         """
         try:
             command = json.loads(self._command(server).read_text())
@@ -148,7 +148,7 @@ class Node:
         self.start(server, command["arguments"], command["env"])
 
     def forget(self, server: str) -> None:
-        """Miss a server no more that was stopped."""
+        """Remove a stopped server from the list of ended ones."""
         self._note(server).unlink()
 
     def _note(self, server: str) -> Path:
@@ -158,7 +158,7 @@ class Node:
         return self.folder / "commands" / server
 
     def stop(self, server: str, by: str = "TERM", seconds: float = 10) -> None:
-        """Send a server a signal and wait for its end; after `seconds` it is killed."""
+        """Send a server a signal and wait for its end; kill it after `seconds`."""
         pid = running(self._note(server))
         if not pid:
             return
@@ -171,7 +171,7 @@ class Node:
             wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds)
 
     def alive(self, server: str) -> bool:
-        """Whether a server that was started here still runs."""
+        """Return whether a server started here still runs."""
         return running(self._note(server)) != 0
 
     def ready(
@@ -182,10 +182,10 @@ class Node:
         seconds: float = 120,
         needs: Sequence[str] = (),
     ) -> None:
-        """Wait until a command in the node succeeds, as the sign that `server` answers.
+        """Wait until a command in the node succeeds, which shows that `server` answers.
 
         Raises:
-            NodeError: the server, or one that it `needs`, ended, or it did not answer in time; the
+            NodeError: the server, or one of `needs`, ended, or it did not answer in time; the
                 message has its last lines.
         """
 
@@ -207,11 +207,11 @@ class Node:
             )
 
     def log(self, server: str) -> Path:
-        """The file with a server's output."""
+        """Return the file of a server's output."""
         return self.state / "logs" / f"{server}{'' if self.number == 1 else f'-{self.number}'}.log"
 
     def last_lines(self, server: str) -> str:
-        """What a server said last."""
+        """Return a server's last lines of output."""
         try:
             return "\n".join(
                 self.log(server).read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -220,11 +220,11 @@ class Node:
             return "(no log)"
 
     def servers(self) -> list[str]:
-        """The servers that were started here and still run."""
+        """Return the servers that were started here and still run."""
         return sorted(file.name for file in (self.folder / "servers").glob("*") if running(file))
 
     def ended(self) -> list[str]:
-        """The servers that were started here and ended, by themselves or by `stop`."""
+        """Return the servers that were started here and have ended, by themselves or by `stop`."""
         files = sorted((self.folder / "servers").glob("*"))
         return [file.name for file in files if not running(file)]
 
@@ -232,7 +232,7 @@ class Node:
         """Kill the node with everything in it, and remove its cgroups."""
         with contextlib.suppress(NodeError):
             sandbox.end(self.pid)
-        cgroups.kill(self.cgroup)  # of a sandbox whose process 1 nobody wrote down
+        cgroups.kill(self.cgroup)  # covers a sandbox whose process 1 was not recorded
         cgroups.remove(self.cgroup)
         wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=90)
         self.file.unlink(missing_ok=True)

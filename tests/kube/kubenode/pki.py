@@ -1,8 +1,7 @@
-"""The cluster's certificates: one authority, and for every server and user a certificate of its
-own.
+"""The cluster's certificates: one authority, and a separate certificate for every server and user.
 
-Nobody shares another's identity, so that RBAC holds in tests as it does elsewhere. Keys never leave
-the cluster's state folder (mode 0700), and all of it is made anew at every start.
+No identity is shared, so that RBAC is enforced in tests as elsewhere. Keys never leave the
+cluster's state folder (mode 0700), and everything is made anew at every start.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
 class Pki:
-    """The certificates in `folder`, made with the openssl of `node`."""
+    """Certificates in `folder`, made with the openssl of `node`."""
 
     def __init__(self, node: Node) -> None:
         """Refer to the cluster's certificates."""
@@ -30,7 +29,7 @@ class Pki:
         self.folder = node.state / "pki"
 
     def begin(self) -> None:
-        """Make the authorities, the key of service accounts, and the identity of every server."""
+        """Make the authorities, the service accounts' key, and the identity of every server."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name in ("ca", "front-proxy-ca"):
             files = f"-keyout {name}.key -out {name}.crt"
@@ -44,22 +43,22 @@ class Pki:
         self.user("kube-controller-manager", "/CN=system:kube-controller-manager")
         self.user("kube-scheduler", "/CN=system:kube-scheduler")
         self.user("kube-proxy", "/CN=system:kube-proxy")
-        for server in ("coredns", "kube-network-policies", "traefik"):  # their RBAC: manifests/
+        for server in ("coredns", "kube-network-policies", "traefik"):  # with RBAC in manifests/
             self.user(server, f"/CN={server}")
 
     def kubelet(self, node: Node) -> None:
-        """Make the identity of a node's kubelet, good for serving too."""
+        """Make the identity of a node's kubelet, also valid for serving."""
         hosts = [f"DNS:{node.name}", f"IP:{node.ip}"]
         self.user(node.name, f"/O=system:nodes/CN=system:node:{node.name}", hosts)
 
     def user(self, name: str, subject: str, hosts: Sequence[str] = ()) -> None:
-        """Issue a certificate to a user of the API, and write `<name>.kubeconfig` with it."""
+        """Issue a certificate for a user of the API, and write `<name>.kubeconfig` with it."""
         self.issue(name, subject, hosts)
         config = self.kubeconfig(f"https://{self.node.ip}:6443", name)
         (self.folder / f"{name}.kubeconfig").write_text(json.dumps(config, indent=1))
 
     def issue(self, name: str, subject: str, hosts: Sequence[str] = (), by: str = "ca") -> None:
-        """Make `<name>.key` and `<name>.crt` for a subject and the host names it serves."""
+        """Make `<name>.key` and `<name>.crt` for a subject and its host names."""
         extensions = "extendedKeyUsage=clientAuth,serverAuth\n"
         extensions += f"subjectAltName={','.join(hosts)}\n" if hosts else ""
         (self.folder / f"{name}.ext").write_text(extensions)
@@ -70,7 +69,7 @@ class Pki:
         )
 
     def kubeconfig(self, server: str, user: str) -> dict[str, object]:
-        """A kubeconfig that holds its certificates, so that the one file is enough."""
+        """Return a kubeconfig that contains its certificates, so that it needs no other file."""
 
         def data(file: str) -> str:
             return base64.b64encode((self.folder / file).read_bytes()).decode()

@@ -1,6 +1,5 @@
-"""All that a cluster starts from and that is slow to make: servers, Debian trees, images.
-
-`make kube-build` makes it ahead of time, beside other work; `kube-up` makes what is missing.
+"""Everything that a cluster needs and that is slow to make: servers, Debian trees, images. `make
+kube-build` makes it ahead of time; `kube-up` makes what is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from . import build, debian, images
 
 
 def everything(options: Sequence[str] = ()) -> None:
-    """Make what is not in the cache, and the servers of `options` too.
+    """Make everything that is missing in the cache, including the servers of `options`.
 
     Raises:
         NodeError: the first that cannot be made; the message names it.

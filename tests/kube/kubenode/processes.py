@@ -1,4 +1,4 @@
-"""What the kernel says of processes (proc(5)), and how one is written down to be found again."""
+"""Processes by the kernel's files (proc(5)), and records that find a process again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process."""
+    """Return the direct children of a process."""
     try:
         return [
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -18,7 +18,7 @@ def children(pid: int) -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """The parent of a process; 0 when there is none."""
+    """Return the parent of a process, or 0 if there is none."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -26,7 +26,7 @@ def parent(pid: int) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -34,7 +34,9 @@ def alive(pid: int) -> bool:
 
 
 def started_at(pid: int) -> int:
-    """When a process began, in clock ticks since boot (proc(5), field 22); 0 when there is none."""
+    """Return a process's start in clock ticks since boot (proc(5), field 22), or 0 without a
+    process.
+    """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
@@ -42,7 +44,7 @@ def started_at(pid: int) -> int:
 
 
 def members(namespace: str) -> Iterator[int]:
-    """The processes in a pid namespace, as process ids of this machine."""
+    """Yield the processes of a pid namespace, as process ids of this machine."""
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
         if namespace and namespace_of(pid) == namespace:
@@ -50,7 +52,7 @@ def members(namespace: str) -> Iterator[int]:
 
 
 def namespace_of(pid: int, kind: str = "pid") -> str:
-    """A namespace of a process, or nothing when it is gone."""
+    """Return a namespace of a process, or "" if it has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:
@@ -58,13 +60,13 @@ def namespace_of(pid: int, kind: str = "pid") -> str:
 
 
 def note(file: Path, pid: int) -> None:
-    """Write down a process so that a later one with the same number is not taken for it."""
+    """Record a process so that a later one with the same number is not mistaken for it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{pid} {started_at(pid)}")
 
 
 def running(file: Path) -> int:
-    """The process that `note` wrote down, or 0 when it is gone."""
+    """Return the process that `note` recorded, or 0 if it has ended."""
     try:
         pid, started = map(int, file.read_text().split())
     except (OSError, ValueError):

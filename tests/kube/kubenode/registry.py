@@ -1,8 +1,8 @@
-"""The registry that nodes pull from, `registry:5000`: Debian's docker-registry on node-1.
+"""The nodes' image registry, `registry:5000`: Debian's docker-registry on node-1.
 
-What was pushed stays in the cache, so a push after the first moves only layers that are new. It
-speaks plain HTTP, asks for no password, and is reached from inside the nodes alone. At PRIVATE the
-same images are given to those alone who know USER and PASSWORD.
+Pushed images stay in the cache, so that later pushes transfer only new layers. It serves plain HTTP
+without a password, only inside the nodes. PRIVATE serves the same images only with USER and
+PASSWORD.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _serve(node: Node, server: str, storage: Path, port: int) -> None:
 
 
 def configure(node: Node) -> None:
-    """Tell containerd on a node that both speak plain HTTP; it reads this at each pull."""
+    """Configure containerd on a node for plain HTTP to both; it reads this at each pull."""
     for server in (REGISTRY, PRIVATE):
         node.write(
             f"/etc/containerd/certs.d/{server}/hosts.toml",
@@ -57,10 +57,10 @@ def configure(node: Node) -> None:
 
 
 def push(image: Image, node: Node) -> None:
-    """Bring an image from buildah's storage into the registry on `node`, unless it is there.
+    """Push an image from buildah's storage to the registry on `node`, unless it has it.
 
     Raises:
-        NodeError: the registry does not take it.
+        NodeError: the registry does not accept it.
     """
     if holds(image, node):
         return
@@ -74,12 +74,14 @@ def push(image: Image, node: Node) -> None:
 
 
 def holds(image: Image, node: Node) -> bool:
-    """Whether the registry on `node` has the image, which it takes after all its layers alone."""
+    """Return whether the registry on `node` has the image; it accepts a manifest only after all
+    layers.
+    """
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
     reply = node.run(["socat", "-t5", "-", f"TCP:127.0.0.1:{PORT}"], stdin=asked)
     return reply.split()[1:2] == ["200"]
 
 
 def forget(reference: str, node: Node) -> None:
-    """Let a node pull an image anew: one that it has, it gives to pods without a secret."""
+    """Remove an image from a node, which gives its cached images to pods without a Secret."""
     node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])

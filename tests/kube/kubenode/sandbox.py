@@ -1,9 +1,9 @@
-"""One machine made of namespaces: its own mounts, processes, network, IPC and host name.
+"""A machine made of namespaces: with its own mounts, processes, network, IPC and host name.
 
-Process 1 is `tini` on a Debian tree. When it dies the kernel ends every process in the sandbox, and
-with the last of them every mount, loop device and interface goes: nothing has to be remembered to
-be undone. Only cgroups live longer; `cgroups.remove` takes them away. It never changes the
-machine's own mounts, interfaces or firewall.
+Process 1 is `tini` on a Debian tree. When it dies, the kernel ends every process in the sandbox,
+and with the last of them every mount, loop device and interface, so that nothing needs an undo.
+Only cgroups live longer; `cgroups.remove` deletes them. It never changes the machine's own mounts,
+interfaces or firewall.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NEEDED = ("unshare", "nsenter", "mount", "pivot_root")
 
 
 def check_machine() -> None:
-    """See that this user and kernel can make a sandbox.
+    """Check that this user and this kernel can make a sandbox.
 
     Raises:
-        NodeError: not root, or a tool or a kernel feature is missing; it names which.
+        NodeError: not root, or a tool or a kernel feature is missing; the message names it.
     """
     if os.geteuid() != 0:
         raise NodeError(
@@ -65,7 +65,7 @@ def check_machine() -> None:
 
 
 def _loaded(module: str) -> bool:
-    """Load a module of the kernel; whether that was possible."""
+    """Load a kernel module; return whether that worked."""
     modprobe = shutil.which("modprobe")
     if not modprobe:
         return False
@@ -76,13 +76,13 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
     """Start a sandbox and return its process 1, as a process id of this machine.
 
     Args:
-        folder: where what it writes on its root is kept (overlayfs upper), and its log.
-        host_name: what `hostname` says in it.
-        cgroup: its cgroup below each hierarchy; servers live in `<cgroup>/system`.
-        binds: folders of the machine and where they appear inside.
+        folder: the folder for its root's changes (overlayfs upper) and its log.
+        host_name: its host name.
+        cgroup: its cgroup in each hierarchy; servers are in `<cgroup>/system`.
+        binds: folders of the machine with their paths inside.
 
     Raises:
-        NodeError: the kernel refused a step; the script's own words say which.
+        NodeError: the kernel refused a step; the message has the script's output.
     """
     for part in ("upper", "work", "root"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
         assert outer.stdin
-        outer.stdin.close()  # the script waits for this: everything it starts is in the cgroup
+        outer.stdin.close()  # the script waits for this: it is in the cgroup now
         wait_until(
             lambda: log.read_text().startswith("ready") or outer.poll() is not None,
             "the sandbox", seconds=90, every=0.01,
@@ -123,9 +123,9 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
 
 
 def end(first: int, seconds: float = 90) -> None:
-    """Kill a sandbox's process 1 and wait until everything in it is gone."""
+    """Kill a sandbox's process 1 and wait until everything in it has ended."""
     namespace = namespace_of(first)
-    # `unshare`, its parent, shares its mounts: they go when it ends, too.
+    # Its parent `unshare` shares its mounts, which go only when it ends, too.
     above = parent(first)
     keeper = above if namespace_of(above, "mnt") == namespace_of(first, "mnt") else 0
     try:

@@ -1,7 +1,7 @@
-"""The StorageClass for claims that many pods share: k8s/storage/glusterfs, as people apply it.
+"""The StorageClass for shared claims: k8s/storage/glusterfs, as users apply it.
 
-It takes the preset as it is, with images of the local registry in the place of the public ones. The
-volume is gluster.py's; this module never touches it.
+It applies the preset with images of the local registry instead of the public ones. The volume
+itself is in gluster.py.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .node import Node
 CLASS = "gluster"
 NAMESPACE = "tfcluster-storage"
 PRESET = paths.ROOT / "k8s" / "storage" / "glusterfs"
-PUBLIC = {  # what the preset names: what stands for it here
+PUBLIC = {  # the preset's images and their replacements
     "rancher/local-path-provisioner:v0.0.30": "local-path-provisioner",
     "docker.io/library/busybox:1.37": "busybox",
 }
 
 
 def start(node: Node) -> None:
-    """Offer the StorageClass; returns when its provisioner runs, so a node must take pods by then.
+    """Apply the StorageClass; return when its provisioner runs, which needs a node that takes pods.
 
     Raises:
         NodeError: an image cannot be built, or the provisioner does not start.

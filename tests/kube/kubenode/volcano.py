@@ -1,7 +1,7 @@
 """Gang scheduling, an option: Volcano's scheduler, controllers and admission, as servers of node-1.
 
-Its definitions, roles and webhooks are those of its own installer; the deployments in there are
-left out. Pods choose it by `schedulerName: volcano`; the queue is called `default`.
+Its definitions, roles and webhooks come from its own installer, whose Deployments are left out.
+Pods select it by `schedulerName: volcano`; its queue is called `default`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .config import filled, flags
 from .node import Node
 from .pki import Pki
 
-SERVER = "volcano-scheduler"  # the last that is started
+SERVER = "volcano-scheduler"  # the last one to start
 DEFINITIONS = {"CustomResourceDefinition", "ClusterRole"}
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 NAMESPACE = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}'
@@ -29,7 +29,7 @@ spec: {weight: 1}
 
 
 def start(node: Node) -> None:
-    """Start Volcano on node-1; returns when its queue is open and its admission answers.
+    """Start Volcano on node-1; return when its queue is open and its admission answers.
 
     Raises:
         NodeError: a server ended or did not answer in time.
@@ -45,7 +45,7 @@ def start(node: Node) -> None:
     conf = "volcano-scheduler.conf"
     node.write(f"/etc/volcano/{conf}", filled(conf, node))
     run(node, "volcano-webhook-manager")
-    # The webhooks refuse everything until they answer; this is asked and not made.
+    # The webhooks refuse everything until they answer; a dry run creates nothing.
     node.write("/etc/volcano/queue.yaml", QUEUE)
     question: list[str | Path] = [
         build.binary("kubectl"), f"--kubeconfig={node.state}/pki/admin.kubeconfig",
@@ -66,7 +66,7 @@ def run(node: Node, server: str) -> None:
 
 
 def installer(kinds: set[str]) -> Iterator[str]:
-    """The objects of some kinds in Volcano's own installer."""
+    """Yield the objects of some kinds from Volcano's own installer."""
     (file,) = build.resources("volcano", "installer")
     for text in file.read_text().split("\n---\n"):
         kind = re.search(r"^kind: *(\w+)", text, re.MULTILINE)

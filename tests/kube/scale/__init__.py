@@ -1,1 +1,3 @@
-"""What 600 tasks cost on fake nodes, beside other ways to the same pods: bench_scale.py runs it."""
+"""Costs of 600 tasks on fake nodes, compared with other ways to create the same pods;
+bench_scale.py runs them.
+"""

@@ -1,7 +1,7 @@
-"""What an API server tells while something is measured: how many pods there are, and each phase.
+"""Watches of an API server during a measurement: the number of pods, and the phases of runs.
 
-Promises the moment at which the watch told it, not one at which somebody asked. A pod that is told
-costs this process a fraction of a millisecond, the same for every way that is measured.
+Each time is that at which the watch reported a change, without polling. A reported pod costs this
+process a fraction of a millisecond, the same for every way that is measured.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RUNNING = "status.phase=Running"
 
 
 class Pods:
-    """How many pods there are, in each namespace and in all, and since when."""
+    """The number of pods, in each namespace and in total, with the times of changes."""
 
     def __init__(
         self, api: Api, namespace: str = "", *, fields: str = RUNNING, selector: str = ""
     ) -> None:
-        """Of one namespace, or of all; `fields` and `selector` say which pods count."""
+        """Count pods of one namespace, or of all; `fields` and `selector` choose the pods."""
         self.changed_at: dict[str, float] = {}
-        """When the number in a namespace changed last."""
+        """Time of the last change of the number in each namespace."""
         self._counts: Counter[str] = Counter()
         self._told = threading.Condition()
         self._informer = Informer(
@@ -52,7 +52,7 @@ class Pods:
             self._told.notify_all()
 
     def wait(self, count: int, what: str, seconds: float = PATIENCE) -> float:
-        """Wait until there are so many in all; the moment at which it was told."""
+        """Wait until the total is `count`; return the time at which that was reported."""
         with self._told:
             if not self._told.wait_for(lambda: self._counts.total() == count, seconds):
                 there = self._counts.total()
@@ -60,24 +60,26 @@ class Pods:
             return max(self.changed_at.values(), default=time.monotonic())
 
     def start(self) -> None:
-        """Begin; return when what there is already was counted."""
+        """Start; return when existing pods are counted."""
         self._informer.start()
         _synced(self._informer)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._informer.stop()
 
 
 class Phases:
-    """When each run was first told to be in a phase, and how often its record changed."""
+    """The times at which each run was first reported in a phase, and the number of its record's
+    changes.
+    """
 
     def __init__(self, api: Api, namespace: str = "") -> None:
-        """Of one namespace, or of all."""
+        """Follow one namespace, or all."""
         self.at: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-        """By namespace and name, by phase."""
+        """By namespace and name, then by phase."""
         self.changes: Counter[tuple[str, str]] = Counter()
-        """Changes of a record after the first that was told."""
+        """Reported changes of a record after the first."""
         self._there: set[tuple[str, str]] = set()
         self._told = threading.Condition()
         self._informer = Informer(api, path("tfclusters", namespace), changed=self._take)
@@ -97,26 +99,26 @@ class Phases:
             self._told.notify_all()
 
     def wait(self, name: tuple[str, str], phase: str, seconds: float = PATIENCE) -> float:
-        """Wait until a run was in this phase, or "released"; the moment."""
+        """Wait until a run was in this phase, or "released"; return the time."""
         with self._told:
             if not self._told.wait_for(lambda: phase in self.at[name], seconds):
                 raise NodeError(f"{name}: not {phase} after {seconds:g} s: {self.at[name]}")
             return self.at[name][phase]
 
     def wait_gone(self, seconds: float = PATIENCE) -> float:
-        """Wait until there is no record any more; the moment."""
+        """Wait until no record is left; return the time."""
         with self._told:
             if not self._told.wait_for(lambda: not self._there, seconds):
                 raise NodeError(f"{len(self._there)} records are still there after {seconds:g} s")
             return time.monotonic()
 
     def start(self) -> None:
-        """Begin; return when what there is already was told."""
+        """Start; return when existing records are reported."""
         self._informer.start()
         _synced(self._informer)
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._informer.stop()
 
 
@@ -124,7 +126,7 @@ class Phases:
 def counting(
     api: Api, namespace: str = "", *, fields: str = RUNNING, selector: str = ""
 ) -> Iterator[Pods]:
-    """Pods, for a while."""
+    """Count pods within the context."""
     pods = Pods(api, namespace, fields=fields, selector=selector)
     pods.start()
     try:
@@ -135,7 +137,7 @@ def counting(
 
 @contextmanager
 def phases(api: Api, namespace: str = "") -> Iterator[Phases]:
-    """Phases of runs, for a while."""
+    """Follow phases of runs within the context."""
     found = Phases(api, namespace)
     found.start()
     try:
@@ -145,7 +147,7 @@ def phases(api: Api, namespace: str = "") -> Iterator[Phases]:
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> float:
-    """Wait for what no watch tells; the moment."""
+    """Poll for a condition that no watch reports; return the time."""
     wait_until(condition, what, seconds=seconds, every=0.05)
     return time.monotonic()
 

@@ -1,6 +1,5 @@
-"""How soon `status -f` tells of a task: its pod's change beside the run as the backend follows it.
-
-Both are heard by watches in this process: what is measured is the operator's turn and its write.
+"""Delay of `status -f`: from a pod's change until the backend's watch of the run reports it.
+Watches in this process report both, so that it measures only the operator's turn and its write.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ ENDED = "status.phase=Succeeded"
 
 
 class Follower:
-    """What `status -f` shows: how many workers have succeeded, and since when."""
+    """The view of `status -f`: how many workers have succeeded, and since when."""
 
     def __init__(self, namespace: str) -> None:
-        """Follow the run in a thread, which ends with this process."""
+        """Follow the run in a thread that ends with this process."""
         self.at: dict[int, float] = {}
         self._namespace = namespace
         self._told = threading.Condition()
@@ -41,7 +40,7 @@ class Follower:
                     self._told.notify_all()
 
     def wait(self, count: int) -> float:
-        """Wait until it tells of so many; the moment."""
+        """Wait until so many are reported; return the time."""
         with self._told:
             if not self._told.wait_for(lambda: count in self.at, PATIENCE):
                 raise NodeError(f"{count} ended workers were not told: {self.at}")
@@ -68,7 +67,7 @@ def following(site: Site, rounds: int) -> list[Row]:
 
 
 def workers(site: Site, namespace: str) -> list[str]:
-    """The paths of the workers' pods."""
+    """Return the paths of the workers' pods."""
     where = path("pods", namespace)
     found = site.api.every(where, labelSelector="tfcluster.dev/task-type=worker").items
     return [f"{where}/{each['metadata']['name']}" for each in found]

@@ -1,4 +1,4 @@
-"""600 tasks: TFCluster beside a bare Job, the same objects by hand, and an object for each task."""
+"""600 tasks by TFCluster, a bare Job, the same objects by hand, and an object for each task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Values = dict[str, dict[str, list[float]]]
 
 
 def launches(site: Site, rounds: int) -> list[Row]:
-    """Every way in turn, so many times."""
+    """Measure every way in turn, `rounds` times."""
     values: Values = defaultdict(lambda: defaultdict(list))
     for number in range(1, rounds + 1):
         for way in in_turn(WAYS, number):
@@ -27,7 +27,7 @@ def launches(site: Site, rounds: int) -> list[Row]:
 
 
 def _running(values: Values) -> list[Row]:
-    """Seconds from the first call until all tasks run."""
+    """Return the rows of the seconds from the first call until all tasks run."""
     bare, hand, each, ours = (
         values[way.name]["running"] for way in (BARE, BY_HAND, PER_TASK, TFCLUSTER)
     )

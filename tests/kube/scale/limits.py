@@ -1,8 +1,8 @@
-"""As many records, and as large ones, as the default policy of a hub lets users have.
+"""The operator with as many and as large records as a hub's default policy allows its users.
 
-What the operator's memory and start come to then, and what one who launches and deletes all the
-time costs another user's launch. Beside each stands the same work without the operator: a plain
-client that reads the same records, and a bare Job that is launched beside the same neighbour.
+Measures the operator's memory and start, and the delay that a user who launches and deletes all the
+time causes for another user's launch. Each is compared with the same work without the operator: a
+plain client that reads the same records, and a bare Job launched beside the same neighbour.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .site import Site
 from .variants import bare, record
 
 MEMORY_LIMIT = 512.0
-"""MiB: that of the operator's Deployment."""
+"""Memory limit of the operator's Deployment, in MiB."""
 LAUNCHES, CHURNERS = 10, 4
 STAY = 10
-"""Runs of each thread that there are at the same time."""
+"""Runs of each thread that exist at the same time."""
 LEFT = 1024
-"""Bytes of the room for a program that are left to names and arguments."""
+"""Bytes of a program's space that are left for names and arguments."""
 
 
 def limits(site: Site, rounds: int) -> list[Row]:
-    """Fill the budget, then measure; `rounds` is how often a start is measured."""
+    """Fill the budget, then measure; a start is measured `rounds` times."""
     each = TaskQuota().records
     assert each is not None
     users = parse_memory(ETCD_BUDGET) // (each * RECORD_BYTES)
@@ -50,7 +50,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # or it would launch what is over as soon as its status is written
+        site.operator.stop()  # else it would start ended runs before their status is written
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):
@@ -103,7 +103,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
 
 
 def _fill(site: Site, names: list[str], each: int) -> None:
-    """Records that are over, each with as much as a record may have."""
+    """Create records of ended runs, each of the largest size."""
     content = base64.b64encode(os.urandom(PAYLOAD_BYTES - LEFT)).decode()
     note = {"example.com/note": "x" * (TEXT_BYTES - len(content) - 2 * LEFT)}
 
@@ -125,7 +125,7 @@ def _fill(site: Site, names: list[str], each: int) -> None:
 
 
 def _read(site: Site) -> float:
-    """Seconds for a plain client to read all records once, without doing anything with them."""
+    """Return the seconds in which a plain client reads all records once."""
     began = time.monotonic()
     words = site.kubectl.words("get", "--raw", path("tfclusters"))
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
@@ -133,8 +133,8 @@ def _read(site: Site) -> float:
 
 
 def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
-    """Seconds from each POST until the run is admitted, and until its task runs; and from that of a
-    bare Job until its pod runs.
+    """Return the seconds from each POST until the run is admitted, until its task runs, and until a
+    bare Job's pod runs.
     """
     starting, running, jobs = list[float](), list[float](), list[float]()
     with (
@@ -160,7 +160,7 @@ def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
 
 
 class Churn:
-    """One user who launches and deletes all the time, in some threads."""
+    """A user who launches and deletes all the time, in several threads."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._enough = site, threading.Event()
@@ -168,12 +168,12 @@ class Churn:
 
     @property
     def count(self) -> int:
-        """How many runs were launched."""
+        """Number of launched runs."""
         return sum(self._counts)
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Go on meanwhile, in a namespace of its own."""
+        """Run within the context, in a namespace of its own."""
         namespace = self._site.new_name("churn")
         self._site.make_namespace(namespace)
         self._site.wait_furnished(namespace)

@@ -1,8 +1,8 @@
-"""Asks for the names of tasks in a pod, by the pod's own resolver; prints what it heard as JSON.
+"""Look up names of tasks in a pod, by the pod's own resolver; print the results as JSON.
 
-`name_lookups.py all` is the program of a run, whose names it takes from TF_CONFIG. Elsewhere it
-comes by standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. Standard library
-only.
+`name_lookups.py all` is the program of a run and takes the names from TF_CONFIG. In other pods it
+comes by standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. It uses only the
+standard library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Found = dict[str, Any]
 
 
 def every(hosts: Sequence[str]) -> Found:
-    """Ask for each name once, one after the other, as a task does."""
+    """Look up each name once, one after the other, as a task does."""
     began = time.monotonic()
     heard = {host: _address(host) for host in hosts}
     failed = [f"{host}: {said}" for host, (said, there) in heard.items() if not there]
@@ -39,7 +39,7 @@ def every(hosts: Sequence[str]) -> Found:
 
 
 def _address(host: str) -> tuple[str, bool]:
-    """The address, or why there is none."""
+    """Return the address and True, or the error and False."""
     try:
         found = socket.getaddrinfo(host, 2222, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -48,10 +48,10 @@ def _address(host: str) -> tuple[str, bool]:
 
 
 def dial(ps: Sequence[str], workers: Sequence[str], share: int, filters: bool) -> Found:
-    """Ask for what every `share`-th task has to know to dial its peers.
+    """Look up the names that every `share`-th task needs to dial its peers.
 
-    With device filters a worker dials the parameter servers, and they the workers, to fetch what
-    these computed; without, every task dials every other.
+    With device filters, workers and parameter servers dial only each other, to fetch results;
+    without filters every task dials every other.
     """
     tasks = [*ps, *workers]
     asked = [_peers(task, ps, workers, filters) for task in tasks[::share]]
@@ -70,7 +70,7 @@ def _peers(task: str, ps: Sequence[str], workers: Sequence[str], filters: bool) 
 
 
 def until(hosts: Sequence[str]) -> Found:
-    """Ask until all names are there."""
+    """Look up names until all exist."""
     deadline, missing = time.monotonic() + PATIENCE, list(hosts)
     while missing and time.monotonic() < deadline:
         missing = [host for host in missing if every([host])["failed"]]
@@ -78,24 +78,24 @@ def until(hosts: Sequence[str]) -> Found:
 
 
 def late(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
-    """When, by the clock, each server first had the name."""
+    """Return the wall-clock time at which each server first had the name."""
     found: dict[str, float] = {}
     deadline = time.monotonic() + PATIENCE
     while len(found) < len(servers) and time.monotonic() < deadline:
         for server, address in servers.items():
             if server not in found and code(name, *address) == NO_ERROR:
                 found[server] = time.time()
-        time.sleep(0.05)  # a name server tells nobody: how exact the times are
+        time.sleep(0.05)  # resolution of the times: DNS has no notification
     return found
 
 
 def early(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
-    """What each server says of a name that is not there yet."""
+    """Return each server's answer for a name that does not exist yet."""
     return {server: code(name, *address) for server, address in servers.items()}
 
 
 def code(name: str, server: str, port: int) -> int:
-    """The code of a server's answer to the question for a name's address.
+    """Return the code of a server's answer for a name's address.
 
     Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1
     """
@@ -109,7 +109,7 @@ def code(name: str, server: str, port: int) -> int:
 
 
 def counters(where: str) -> dict[str, float]:
-    """What CoreDNS has answered so far, by code."""
+    """Return CoreDNS's number of answers so far, by code."""
     with urllib.request.urlopen(where, timeout=30) as answer:
         text = answer.read().decode()
     found: dict[str, float] = {}
@@ -120,7 +120,7 @@ def counters(where: str) -> dict[str, float]:
 
 
 def counted(metrics: str, ask: Any) -> Found:
-    """What was heard, and what it was for CoreDNS."""
+    """Return the results, with the answers that CoreDNS counted for them."""
     before = counters(metrics)
     heard: Found = ask()
     after = counters(metrics)
@@ -129,7 +129,7 @@ def counted(metrics: str, ask: Any) -> Found:
 
 
 def main(words: Mapping[str, Any]) -> Found:
-    """Do what the words say."""
+    """Run the requested lookup."""
     what = {k: v for k, v in words.items() if k not in ("do", "metrics")}
     known = {"every": every, "dial": dial, "until": until, "late": late, "early": early}
     ask = partial(known[words["do"]], **what)
@@ -137,7 +137,7 @@ def main(words: Mapping[str, Any]) -> Found:
 
 
 def of_the_run() -> Sequence[str]:
-    """The hosts of TF_CONFIG."""
+    """Return the hosts of TF_CONFIG."""
     cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
     return [each.rpartition(":")[0] for hosts in cluster.values() for each in hosts]
 

@@ -1,6 +1,5 @@
-"""Names at 600 tasks: a real pod asks our CoreDNS for those of fake ones, as tasks would.
-
-Of what 600 tasks ask together, a share is asked: the note says which. CoreDNS itself counts.
+"""DNS at 600 tasks: a real pod asks CoreDNS for the names of fake pods, as tasks would. Only a
+share of the 600 tasks' lookups is made; the row's note names it. CoreDNS itself counts.
 """
 
 from __future__ import annotations
@@ -25,12 +24,14 @@ from .site import Site, cpu_of
 from .variants import BY_HAND, PS, RUN, TASKS, WORKERS, where
 
 SHARE = 20
-"""Every so manieth task asks, where all would take minutes."""
+"""Only every SHARE-th task is simulated, because all would take minutes."""
 Values = dict[str, list[float]]
 
 
 def names(site: Site, rounds: int) -> list[Row]:
-    """Ask early and late, for all, and for what tasks dial with device filters and without."""
+    """Measure lookups before and after the names exist, by one task and by all, with and without
+    device filters.
+    """
     node, values = Cluster().first, defaultdict[str, list[float]](list)
     with dns.caching(node):
         for number in range(1, rounds + 1):
@@ -71,7 +72,7 @@ def _round(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
 
 
 def hosts() -> tuple[Sequence[str], Sequence[str]]:
-    """The names of parameter servers and workers, as a task has them."""
+    """Return the names of parameter servers and workers as a task uses them."""
     found = [
         [f"{RUN}-{kind}-{index}.{RUN}" for index in range(count)]
         for kind, count in (("ps", PS), ("worker", WORKERS))
@@ -80,7 +81,7 @@ def hosts() -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
-    """Launch by hand, the Service last: by then its names have been asked for in vain."""
+    """Create the objects by hand, the Service last, after lookups of its names have failed."""
     posts = BY_HAND.posts(site)
     namespace = kubectl.namespace
     with counting(site.api, namespace, selector="tfcluster.dev/name") as pods:
@@ -91,7 +92,7 @@ def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
     name = f"{hosts()[1][-1]}.{namespace}.svc.cluster.local"
     servers = {"ours": (dns.ADDRESS, 53), "caching": (node.ip, dns.CACHING_PORT)}
     said = ask(kubectl, do="early", name=name, servers=servers)
-    assert set(said.values()) == {3}, said  # there is no such name
+    assert set(said.values()) == {3}, said  # NXDOMAIN
     (service,) = _of_kind(posts, "Service")
     began = time.time()
     site.api.create(where(service, namespace), service)

@@ -1,8 +1,8 @@
-"""What each part of a task's pod costs the API server, by leaving it away.
+"""The cost of each part of a task's pod for the API server, measured by omitting the part.
 
-Measured in what the API server allocates, for all that is done until the pods run: half of what
-600 tasks cost is its work, which follows that, and seconds of a machine that others use differ by
-half from one minute to the next. What is left away here may be needed all the same.
+The unit is memory that the API server allocates until the pods run. Half the cost of 600 tasks is
+the API server's work, which is proportional to it, while seconds on a shared machine vary by half
+within minutes. A part that is omitted here may still be needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ALLOCATED = "go_memstats_alloc_bytes_total"
 
 
 def parts(site: Site, rounds: int) -> list[Row]:
-    """A Job with our pods beside the same without one part, in turn."""
+    """Compare a Job of the operator's pods with the same Job without each part, in turn."""
     whole = _job(site)
     jobs = {"bare": bare(PODS), "whole": whole}
     for name, without in PARTS.items():
         jobs[name] = copy.deepcopy(whole)
         without(jobs[name]["spec"]["template"])
     values: Mapping[str, list[float]] = defaultdict(list)
-    _cost(site, whole)  # what is done once
+    _cost(site, whole)  # warms up one-time work
     for number in range(1, rounds + 1):
         for name, job in jobs.items():
             values[name].append(_cost(site, job))
@@ -111,4 +111,4 @@ PARTS: Mapping[str, Callable[[Object], None]] = {
     "resources": _of_container("resources"),
     "probe": _of_container("startupProbe"),
 }
-"""By name, what is left away."""
+"""By name, a function that omits the part."""

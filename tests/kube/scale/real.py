@@ -1,4 +1,4 @@
-"""A real pod among fake ones: it asks for names, or is one task of a run of 600."""
+"""Real pods among fake ones: one that looks up names, and one task of a run of 600."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from tfcluster_magic.kube.api.client import Object
 PROGRAM = Path(__file__).with_name("name_lookups.py")
 METRICS = 9153
 IMAGE_PULL = 600.0
-"""Seconds for the notebook's image, which a new node has to fetch."""
+"""Seconds for pulling the notebook's image, which a new node lacks."""
 
 
 def asker(image: str) -> Object:
-    """A pod with Python that waits to be told; its resolver is a task's."""
+    """Return a pod with Python that waits for commands, with a task's DNS options."""
     made = workloads.pod("asker", image)
     made["spec"]["dnsConfig"] = {"options": [{"name": "ndots", "value": "2"}]}
     return made
 
 
 def ask(kubectl: Kubectl, **words: Any) -> Object:
-    """Let the asker ask; what it heard."""
+    """Run a lookup in the pod "asker"; return its result."""
     line = ("exec", "-i", "asker", "--", "python3", "-", json.dumps(words))
     found: Object = json.loads(kubectl(*line, stdin=PROGRAM.read_text(), seconds=900))
     return found
 
 
 def task(job: Object, index: int) -> Object:
-    """A task of a Job as a pod of its own, for a real node.
-
-    It has the name of that task and the same files, and belongs to neither Job nor Service, which
-    have the fake one.
+    """Return a task of a Job as a pod of its own, for a real node. It has the task's name and
+    files, but belongs neither to the Job nor to the Service, which have the fake one.
     """
     spec = copy.deepcopy(job["spec"]["template"]["spec"])
     name = f"{job['metadata']['name']}-{index}"

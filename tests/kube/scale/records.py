@@ -1,4 +1,4 @@
-"""2000 records of runs that are over, and 100 runs: what the operator and `list` make of them."""
+"""The operator and `list` with 2000 records of ended runs, and 100 running ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES = 60
 
 
 def records(site: Site, rounds: int) -> list[Row]:
-    """Measure without records, make them, and measure again."""
+    """Measure without records, create them, and measure again."""
     alone = [_change(site) for _ in range(rounds)]
     names = [site.new_name("records") for _ in range(USERS)]
     for name in names:
@@ -34,7 +34,7 @@ def records(site: Site, rounds: int) -> list[Row]:
     try:
         for name in names:
             site.wait_furnished(name)
-        site.operator.stop()  # or it would launch what is over as soon as its status is written
+        site.operator.stop()  # else it would start ended runs before their status is written
         _finish(site, names)
         site.operator.start()
         _run(site, names)
@@ -61,7 +61,7 @@ def records(site: Site, rounds: int) -> list[Row]:
 
 
 def _finish(site: Site, names: Sequence[str]) -> None:
-    """Records of runs that are over, as the operator leaves them."""
+    """Create records of ended runs, as the operator leaves them."""
 
     def one(number: int) -> None:
         namespace = names[number % USERS]
@@ -79,7 +79,7 @@ def _finish(site: Site, names: Sequence[str]) -> None:
 
 
 def over_status() -> Object:
-    """The status of a run that has just ended."""
+    """Return the status of a run that has just ended."""
     now = time.time()
     return custom_resource.write_status(
         Status(
@@ -106,7 +106,7 @@ def _run(site: Site, names: Sequence[str]) -> None:
 
 
 def _change(site: Site) -> float:
-    """Seconds of a core for a task that ends, without what the operator uses in the meantime."""
+    """Return the operator's CPU seconds for one ended task, without its idle use."""
     with site.namespace("change") as namespace, phases(site.api, namespace) as told:
         site.api.create(path("tfclusters", namespace), record(RUN, CHANGES + 1, 0))
         told.wait((namespace, RUN), "Running")
@@ -116,15 +116,15 @@ def _change(site: Site) -> float:
             for number, name in enumerate(workers(site, namespace)[:CHANGES], 1):
                 site.api.merge(name, {"metadata": {"annotations": {EXIT: "0"}}})
                 pods.wait(number, "a worker has ended")
-            _used(site, 1.0)  # what the last one leads to belongs to it
+            _used(site, 1.0)  # includes the work after the last one
             spent, passed = site.cpu() - before, time.monotonic() - began
     return (spent - idle * passed) / CHANGES
 
 
 def _used(site: Site, seconds: float) -> float:
-    """Cores that the operator uses while nothing happens."""
+    """Return the CPU cores that the operator uses while idle."""
     before = site.cpu()
-    time.sleep(seconds)  # nothing happens meanwhile: that is what is measured
+    time.sleep(seconds)  # the idle time is the measurement
     return (site.cpu() - before) / seconds
 
 

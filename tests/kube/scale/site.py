@@ -1,7 +1,8 @@
-"""Where it is measured: our own node with fake ones, the operator as a process, namespaces.
+"""The site of a measurement: the project's own node with fake nodes, the operator as a process, and
+namespaces.
 
-The operator runs beside the cluster and looks after all namespaces, so that its CPU time and memory
-are those of one process. Pods have no claims and no image that is pulled: fake nodes run nothing.
+The operator runs outside the cluster and serves all namespaces, so that its CPU time and memory are
+those of one process. Pods have no claims, and no image is pulled, because fake nodes run nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ COUNTED = (
     *("pods", "services", "endpoints", "endpointslices", "jobs", "deployments", "replicasets"),
     *("configmaps", "networkpolicies", "persistentvolumeclaims", "tfclusters"),
 )
-"""What a namespace may have of a launch; nobody is billed for events."""
+"""Objects of a launch that are counted; events are not."""
 
 
 @dataclass
 class Site:
-    """The cluster, a connection, and the operator."""
+    """The cluster, a client of its API, and the operator."""
 
     kubectl: Kubectl
     api: Api
@@ -53,47 +54,49 @@ class Site:
 
     @property
     def pid(self) -> int:
-        """Of the operator."""
+        """Process id of the operator."""
         assert self.operator.program is not None
         return self.operator.program.pid
 
     def cpu(self) -> float:
-        """Seconds of a core that the operator has used."""
+        """Return the CPU seconds that the operator has used."""
         return cpu_of(self.pid)
 
     def memory(self) -> float:
-        """MiB that the operator has in memory."""
+        """Return the operator's resident memory in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
         assert found
         return int(found[1]) / 1024
 
     def metric(self, name: str) -> float:
-        """A number that the operator tells."""
+        """Return a value of the operator's metrics."""
         where = f"http://127.0.0.1:{self.operator.port}/metrics"
         with urllib.request.urlopen(where, timeout=10) as answer:
             text = answer.read().decode()
         return _value(text, f"tfcluster_{name}")
 
     def of_api_server(self, name: str) -> float:
-        """A number that the API server tells."""
+        """Return a value of the API server's metrics."""
         return _value(self.kubectl("get", "--raw", "/metrics"), name)
 
     def new_name(self, what: str) -> str:
-        """A name that no namespace had before, also on a cluster that is kept: of one that was
-        deleted within half a minute the API server asks etcd with every object that is made.
+        """Return a new name for a namespace, unique even on a cluster that is kept.
+
+        For half a minute after a namespace's deletion, the API server asks etcd about it for every
+        object created in one of that name.
         """
         self.made += 1
         return f"scale-{what}-{self.mark}-{self.made}"
 
     def make_namespace(self, name: str) -> None:
-        """Make a user's namespace, without waiting until it can have pods."""
+        """Make a user's namespace without waiting until it can have pods."""
         metadata = {"name": name, "labels": {"tfcluster.dev/tenant": "true"}}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.api.create(path("namespaces"), body)
 
     def wait_furnished(self, name: str) -> None:
-        """Wait until a namespace has its account and the operator's options."""
+        """Wait until a namespace has its service account and the operator's options."""
         for what in (
             path("serviceaccounts", name, "default"),
             path("configmaps", name, "kube-root-ca.crt"),
@@ -102,7 +105,7 @@ class Site:
             until(partial(self.there, what), f"{what} is there")
 
     def there(self, where: str) -> bool:
-        """Whether an object exists."""
+        """Return whether an object exists."""
         try:
             self.api.get(where)
         except ApiError as error:
@@ -116,7 +119,7 @@ class Site:
 
     @contextmanager
     def namespace(self, what: str) -> Iterator[str]:
-        """A namespace for one launch; the next thing begins when nothing is left of it."""
+        """Make a namespace for one launch; afterwards wait until nothing of it is left."""
         name = self.new_name(what)
         self.make_namespace(name)
         try:
@@ -126,8 +129,9 @@ class Site:
             self.remove(name)
 
     def remove(self, *names: str) -> None:
-        """Remove namespaces and wait until they are gone, first what makes pods: see kubernetes.md,
-        "To delete a namespace".
+        """Delete namespaces and wait until they are gone; first delete what makes pods.
+
+        Ref: kubernetes.md, "To delete a namespace"
         """
         for name in names:
             for where in (path("tfclusters", name), path("jobs", name), DEPLOYMENTS.format(name)):
@@ -143,12 +147,14 @@ class Site:
         try:
             self.api.delete(where)
         except ApiError as error:
-            if not error.unanswered:  # hundreds take longer than one answer may
+            if not error.unanswered:  # deleting hundreds takes longer than a request may
                 raise
         return not self.api.every(where).items
 
     def objects(self, namespace: str) -> dict[str, int]:
-        """How many objects of each kind a namespace has beside what every namespace has."""
+        """Return the number of objects of each kind in a namespace, without those that each
+        namespace has.
+        """
         text = self.kubectl.within(namespace)("get", ",".join(COUNTED), "-o", "json")
         found: dict[str, int] = {}
         for each in json.loads(text)["items"]:
@@ -158,21 +164,21 @@ class Site:
 
 
 def _value(text: str, name: str) -> float:
-    """Of a metric without labels."""
+    """Return the value of a metric without labels."""
     found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert found, text
     return float(found[1])
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of a core that a process has used, in threads that have ended, too."""
+    """Return the CPU seconds of a process, including threads that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def ready() -> Iterator[Site]:
-    """The site; the cluster is left running only if it ran before."""
+    """Start the site; leave the cluster running only if it ran before."""
     own = Cluster()
     ran_before = bool(own.nodes())
     try:
@@ -212,7 +218,7 @@ def _connect(own: Cluster) -> tuple[Api, str]:
 def _policy(there: clusters.Description) -> str:
     said: Object = {
         "defaultImage": there.images["notebook"],
-        "requireNetworkPolicy": False,  # on fake nodes nobody enforces any
+        "requireNetworkPolicy": False,  # fake nodes do not enforce it
         "defaultCpu": 0.01,
         "dataClaim": "",
         "logClaim": "",
@@ -220,4 +226,4 @@ def _policy(there: clusters.Description) -> str:
         "nodeSelector": {"type": "kwok"},
         "tolerations": [{"key": kwok.KEY, "operator": "Exists"}],
     }
-    return json.dumps(said)  # YAML takes it
+    return json.dumps(said)  # JSON is valid YAML

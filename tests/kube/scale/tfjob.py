@@ -1,4 +1,6 @@
-"""Kubeflow's TFJob operator on the same nodes, as it is shipped and with more calls a second."""
+"""Kubeflow's TFJob operator on the same nodes, with its defaults and with a higher rate of API
+calls.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ JOB = Way("tfjob", lambda _site: [_job()])
 
 
 def tfjob(site: Site, rounds: int) -> list[Row]:
-    """TFCluster in turn with TFJob in both ways."""
+    """Measure TFCluster and both variants of TFJob in turn."""
     training_operator.install(site.kubectl)
     values: dict[str, list[float]] = defaultdict(list)
     objects = 0.0
@@ -30,7 +32,7 @@ def tfjob(site: Site, rounds: int) -> list[Row]:
             with training_operator.running(site.kubectl, *flags):
                 measured = measure(site, JOB)
             values[name].append(measured["running"])
-            objects = max(objects, measured["objects"])  # slices come late under load
+            objects = max(objects, measured["objects"])  # EndpointSlices come late under load
         say(f"round {number}: { ({name: round(each[-1], 2) for name, each in values.items()}) }")
     ours, shipped, tuned = (values[name] for name in ("ours", SHIPPED, FAST))
     note = f"TFJob, {PS} ps and {WORKERS} workers: {objects:.0f} objects; as shipped"
@@ -50,8 +52,10 @@ def tfjob(site: Site, rounds: int) -> list[Row]:
 
 
 def _each(times: Sequence[float]) -> str:
-    """Each round: it makes the pods and Services of one type, then of the other, in the random
-    order of a Go map, so that 700 or 1100 of its writes (20 a second as shipped) come before the
+    """Return a note with the time of each round.
+
+    The TFJob operator makes the pods and Services of one task type, then of the other, in the
+    random order of a Go map, so that 700 or 1100 of its writes (20 a second by default) precede the
     last pod. Ref: `ReconcileJobs` in pkg/controller.v1/common/job.go.
     """
     return f"in turn {', '.join(f'{each:.1f}' for each in times)} s: ps or workers first"
@@ -60,7 +64,7 @@ def _each(times: Sequence[float]) -> str:
 def _job() -> Object:
     def replicas(count: int) -> Object:
         template = on_fakes()
-        template["containers"][0]["name"] = "tensorflow"  # the only one that it takes
+        template["containers"][0]["name"] = "tensorflow"  # the only name that TFJob accepts
         del template["restartPolicy"]
         return {"replicas": count, "restartPolicy": "Never", "template": {"spec": template}}
 

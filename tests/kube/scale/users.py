@@ -1,7 +1,7 @@
-"""50 users with 10 tasks each: all at once, and one after the other within ten seconds.
+"""50 users with 10 tasks each, all at once, and one after the other within ten seconds.
 
-Beside one bare Job of as many tasks, and beside the same objects made by hand: what those cost is
-Kubernetes' own price for a hundred Jobs, services and policies, and no operator's.
+Compared with one bare Job of as many tasks, and with the same objects made by hand: their cost is
+that of a hundred Jobs, Services and policies in Kubernetes, without an operator.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOB = Way("bare_job", lambda _site: [bare(USERS * TASKS)], ends=False)
 
 
 def users(site: Site, rounds: int) -> list[Row]:
-    """One bare Job of as many tasks, the users, and the same by hand, in turn."""
+    """Measure a bare Job of as many tasks, the users, and the same objects by hand, in turn."""
     ways: dict[str, Callable[[], float]] = {
         "bare": lambda: measure(site, JOB, USERS * TASKS)["running"],
         "at once": lambda: _at_once(site, _launch),
@@ -59,7 +59,7 @@ def users(site: Site, rounds: int) -> list[Row]:
 
 
 def _at_once(site: Site, launch: Callable[[Site, str], None]) -> float:
-    """Seconds until the tasks of all run, when all launch at the same time."""
+    """Return the seconds until all tasks run if all users launch at the same time."""
     with _everybody(site) as (names, pods), ThreadPoolExecutor(16) as pool:
         began = time.monotonic()
         for done in [pool.submit(launch, site, name) for name in names]:
@@ -71,12 +71,12 @@ def _at_once(site: Site, launch: Callable[[Site, str], None]) -> float:
 
 
 def _spread(site: Site) -> list[float]:
-    """Of each launch the seconds from its POST until its tasks run."""
+    """Return the seconds from each launch's POST until its tasks run."""
     posted: dict[str, float] = {}
     with _everybody(site) as (names, pods):
         began = time.monotonic()
         for number, name in enumerate(names):
-            # Launches come one after the other: that is what is measured.
+            # the pace of the launches is part of the measurement
             time.sleep(max(0.0, began + number * SPREAD / USERS - time.monotonic()))
             posted[name] = time.monotonic()
             _launch(site, name)

@@ -1,7 +1,7 @@
-"""The ways to 600 pods that are compared: each is a list of POSTs, and how its end is asked for.
+"""The compared ways to create 600 pods: each is a list of POSTs, and a way to end them.
 
-All go the same way, one call after the other on one connection, so that what differs is what the
-API server and its controllers have to do.
+All use one connection and one call after the other, so that only the work of the API server and its
+controllers differs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Way = TypeVar("_Way")
 
 @dataclass(frozen=True)
 class Way:
-    """One way: its POSTs, and what ends it."""
+    """One way: its POSTs, and how to end them."""
 
     name: str
     posts: Callable[[Site], Sequence[Object]]
@@ -56,29 +56,29 @@ class Way:
 
 @cache
 def spec(workers: int, ps: int) -> Spec:
-    """Options of tasks that ask for little."""
+    """Return options of tasks that request few resources."""
     return spec_of(PROGRAM, workers=workers, ps=ps)
 
 
 def record(run: str = RUN, workers: int = WORKERS, ps: int = PS) -> Object:
-    """What a launch POSTs."""
+    """Return the body of a launch's POST."""
     cluster, _dash, number = run.rpartition("-")
     return custom_resource.write(cluster, int(number), spec(workers, ps))
 
 
 def bare(count: int) -> Object:
-    """One Indexed Job and nothing else."""
+    """Return a single Indexed Job."""
     return workloads.job("bare", on_fakes(), count)
 
 
 def on_fakes() -> Object:
-    """A pod's spec that only fake nodes take, and that asks for nothing."""
+    """Return a pod's spec for fake nodes, without requests."""
     template = workloads.spec("registry:5000/nothing:1")
     return {**template, "nodeSelector": {"type": "kwok"}, "tolerations": TOLERATIONS}
 
 
 def by_hand(site: Site, workers: int = WORKERS, ps: int = PS) -> Sequence[Object]:
-    """The objects that the operator makes of a record, for `kubectl apply`."""
+    """Return the operator's objects for a record, as for `kubectl apply`."""
     return manifests.native_objects(_on_paper(workers, ps), site.policy)
 
 
@@ -98,22 +98,24 @@ WAYS = (BARE, TFCLUSTER, BY_HAND, PER_TASK)
 
 
 def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
-    """The ways in the order of this round: each comes at each place. What follows the end of
-    thousands of objects is slower, and a machine that others use is slow for minutes.
+    """Return the ways in the order of this round, rotated so that each comes first once.
+
+    The deletion of thousands of objects slows down the next measurement, and a shared machine is
+    slow for minutes at a time.
     """
     first = number % len(ways)
     return [*ways[first:], *ways[:first]]
 
 
 def where(found: Object, namespace: str) -> str:
-    """The collection that an object is created in."""
+    """Return the collection in which an object is created."""
     if found["kind"] in _OTHERS:
         return _OTHERS[found["kind"]].format(namespace)
     return path(_COLLECTIONS[found["kind"]], namespace)
 
 
 def measure(site: Site, way: Way, count: int = TASKS) -> Measured:
-    """Launch, wait until all run, end it; seconds and numbers of it."""
+    """Launch, wait until all pods run, and end them; return times and counts."""
     with site.namespace(way.name.replace("_", "-")) as namespace:
         posts = way.posts(site)
         with counting(site.api, namespace) as pods, phases(site.api, namespace) as told:
@@ -141,7 +143,7 @@ def _objects(site: Site, namespace: str) -> Measured:
 
 
 def _end(site: Site, posts: Sequence[Object], namespace: str) -> float:
-    """Ask for the end; seconds until nothing that was made is there any more."""
+    """Request the end; return the seconds until nothing is left."""
     with (
         counting(site.api, namespace, fields="") as pods,
         phases(site.api, namespace) as told,
