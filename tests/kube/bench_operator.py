@@ -65,7 +65,7 @@ def test_ready(installed: Installed | None, rows: list[Row]) -> None:
     for _ in range(ROUNDS):
         installed.stop()
         installed.start()
-        wait_until(lambda: "ready after" in installed.log(), "it acts", seconds=60)
+        wait_until(lambda: "ready after" in installed.log(), "it is ready", seconds=60)
         turns += [float(each) for each in re.findall(r"ready after ([\d.]+) s", installed.log())]
         (pod,) = [each for each in installed.kubectl.every("pod", POD) if is_ready(each)]
         pods.append(_ready_at(pod) - _at(pod["metadata"]["creationTimestamp"]))

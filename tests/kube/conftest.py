@@ -67,7 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Report which cluster is tested."""
     theirs = config.stash[THEIRS]
-    return f"cluster: {theirs[0]}" if theirs else f"cluster: our own node, {Cluster().name!r}"
+    return (
+        f"cluster: {theirs[0]}"
+        if theirs
+        else f"cluster: the project's own node, {Cluster().name!r}"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -238,7 +242,7 @@ def _is_able(request: pytest.FixtureRequest) -> None:
     needs = _needs(request.node)
     if needs and "cluster" in request.fixturenames:
         lacking = needs - request.getfixturevalue("cluster").description.can
-        assert not lacking, f"our own node cannot do {', '.join(sorted(lacking))}"
+        assert not lacking, f"the project's own node lacks {', '.join(sorted(lacking))}"
 
 
 @pytest.fixture

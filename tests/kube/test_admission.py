@@ -53,7 +53,9 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
         "spec": {"limits": [container]},
     }
     tenant.kubectl.apply(quota, ranges)
-    tenant.kubectl.wait("resourcequota", "tasks", lambda q: q.get("status"), "it is counted")
+    tenant.kubectl.wait(
+        "resourcequota", "tasks", lambda q: q.get("status"), "the quota is in force"
+    )
     return tenant
 
 
@@ -106,7 +108,7 @@ def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
     waits("third-1", "(place 1 in the queue)")
     stop(bounded, "third-1", "second-1")
     for name in ("first-1", "second-1", "third-1"):
-        bounded.wait(name, lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+        bounded.wait(name, lambda s: s.get("releasedAt"), "its resources are released", seconds=120)
 
 
 def sized(*tasks: Object) -> ReplicaSet:
@@ -214,12 +216,14 @@ def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
         except NodeError as error:
             return str(error)
 
-    wait_until(lambda: "never start" in told({"count": 9, "gpu": 1}), "limits count", seconds=90)
+    wait_until(
+        lambda: "never start" in told({"count": 9, "gpu": 1}), "the limits are in force", seconds=90
+    )
     for tasks, words in ADVICE:
         assert words in told(*tasks)
     newer = json.dumps({"data": {"offer.json": '{"enforced":true}'}})
     place("patch", "configmap", "tfcluster-options", "--type=merge", "-p", newer)
-    wait_until(lambda: "created" in told(*ADVICE[0][0]), "no limit counts", seconds=90)
+    wait_until(lambda: "created" in told(*ADVICE[0][0]), "no limit is in force", seconds=90)
     kube("delete", "namespace", "advice", "--wait=false")
 
 
@@ -289,7 +293,7 @@ def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
     )
     assert problem.fits == 2
     stop(bounded, "told-1")
-    bounded.wait("told-1", lambda s: s.get("releasedAt"), "it gave everything back", seconds=120)
+    bounded.wait("told-1", lambda s: s.get("releasedAt"), "its resources are released", seconds=120)
 
 
 @pytest.mark.needs("rwx")
@@ -326,13 +330,13 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
         return uid in hour_ledgers.read_ledger(found)[2].counted
 
     found = inside.within(home).wait(
-        "configmap", hour_ledgers.ledger_name(name), counted, "it is written down"
+        "configmap", hour_ledgers.ledger_name(name), counted, "it is recorded"
     )
     _namespace, _user, kept = hour_ledgers.read_ledger(found)
     (row,) = ledger.hours_rows({"": kept.days}, "2000-01-01", "2999-01-01", "cluster")
     assert row.key == "digits"
     assert row.cpu > 1e-6
-    wait_until(lambda: told().days == kept.days, "the user is told of it", seconds=90)
+    wait_until(lambda: told().days == kept.days, "the user sees it", seconds=90)
 
 
 @pytest.fixture

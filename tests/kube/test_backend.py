@@ -212,7 +212,11 @@ def test_a_token_that_is_no_longer_good(
     monkeypatch.setenv("KUBECONFIG", str(path))
     assert KubernetesBackend().list() == []
     kube.delete("serviceaccount", tenants.ACCOUNT)
-    wait_until(lambda: refusal(KubernetesBackend().list), "the server forgets it", seconds=120)
+    wait_until(
+        lambda: refusal(KubernetesBackend().list),
+        "the server refuses the token",
+        seconds=120,
+    )
     told = words_of(KubernetesBackend().list)
     assert isinstance(told, BackendUnavailable)
     assert "does not accept these credentials" in str(told) and "Sign in" in str(told)

@@ -54,7 +54,7 @@ def archived(console: Console, user: str, **more: Any) -> Object:
     assert begun.status_code == 202, begun.text
     file = str(begun.json()["file"])
     ended = lambda: found(console, file)["state"] != "packing"  # noqa: E731
-    wait_until(ended, f"the data of {user} is packed, or not", seconds=300)
+    wait_until(ended, f"the archive of {user} succeeds or fails", seconds=300)
     return found(console, file)
 
 
@@ -126,7 +126,7 @@ def test_the_data_of_a_user_is_packed_and_the_user_removed(
     hub.kubectl("delete", "namespace", str(space.namespace), "--wait=false")
 
 
-def test_what_keeps_an_archive_from_being_made_is_told_and_done_again(
+def test_a_failed_archive_says_why_and_can_be_repeated(
     hub: Hub, console: Console, cluster: UnderTest
 ) -> None:
     """A failed archive changes neither the data nor the user, and the next attempt starts afresh.

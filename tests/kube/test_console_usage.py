@@ -123,7 +123,7 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
         found = log()
         return found.get("used", 0) is None and "may not ask kubelets" in found["note"]
 
-    wait_until(may_not, "the claim is shown, and not measured", seconds=120)
+    wait_until(may_not, "the claim is shown without a measurement", seconds=120)
     filler.kubectl.apply(of_user(cluster.busybox))
     filler.kubectl.running("notebook")
     fill = f"head -c {WRITTEN} /dev/urandom >/log/model"
@@ -141,11 +141,11 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
         assert "42Mi" in admin(hub, console, "storage", "--full")
     finally:
         documented.run(take, hub.kubectl, tmp_path, {})
-    wait_until(may_not, "the right is taken away", seconds=120)
+    wait_until(may_not, "the right is revoked", seconds=120)
 
 
 @pytest.mark.needs("metrics")
-def test_hours_that_were_used_stand_beside_those_that_were_asked_for(
+def test_used_hours_are_shown_beside_requested_ones(
     hub: Hub, console: Console, installed: Installed, cluster: UnderTest, tmp_path: Path
 ) -> None:
     """The console shows the CPU hours used next to those requested, on the page and in a shell.
@@ -171,7 +171,7 @@ def test_hours_that_were_used_stand_beside_those_that_were_asked_for(
     def is_told() -> bool:
         return [bool(one["measured"]) for one in rows().values()] == [True, True]
 
-    wait_until(is_told, "what was used is on record", seconds=120)
+    wait_until(is_told, "the used hours are recorded", seconds=120)
     works, sleeps = rows()["works"], rows()["sleeps"]
     assert 0 < works["measured"] <= works["cpu"]
     assert 0.3 < works["used"] / works["measured"] < 1.3, works

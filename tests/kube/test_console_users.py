@@ -50,12 +50,12 @@ def test_a_class_has_its_namespaces_before_the_first_notebook(hub: Hub, console:
         more = {"until": time.time() + 600, "reason": "a thesis", "quota": {"cpu": 77}}
         set_ = console.ask("PUT", f"overrides/{user}", json=more)
         assert set_.status_code == 200, set_.text
-        wait_until(lambda: cores() == "77", "the override counts", seconds=90)
+        wait_until(lambda: cores() == "77", "the override is in force", seconds=90)
         row = console.ask("GET", f"users?q={user}").json()["items"][0]
         assert (row["groups"], row["allowed"]["cpu"]) == (["pupils"], 77)
         assert row["override"]["reason"] == "a thesis"
         assert console.ask("DELETE", f"overrides/{user}").status_code == 200
-        wait_until(lambda: cores() == before, "the override is ended", seconds=90)
+        wait_until(lambda: cores() == before, "the override has ended", seconds=90)
     finally:
         hub.kubectl("delete", "namespace", space, "--wait=false")
 

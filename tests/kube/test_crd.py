@@ -107,7 +107,7 @@ def test_kubectl_is_refused_names_that_no_run_has(api: Api, name: str) -> None:
     assert "name it <cluster>-<run>, such as digits-1" in said
 
 
-def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
+def test_all_mistakes_are_reported_at_once(kube: Kubectl) -> None:
     """One `kubectl apply` names all wrong fields, as a launch does."""
     spec = {**mounting("/log"), "replicas": {"chief": {"count": 2}}, "env": {"TF_CONFIG": ""}}
     said = kube.refused(run("wrong-1", spec))
@@ -115,7 +115,7 @@ def test_all_mistakes_are_told_at_once(kube: Kubectl) -> None:
         assert f"{field}: Invalid value" in said
 
 
-def test_a_run_is_stored_as_it_is_read(kubectl: Kubectl, kube: Kubectl) -> None:
+def test_an_applied_run_reads_like_a_launched_one(kubectl: Kubectl, kube: Kubectl) -> None:
     """An object applied by kubectl reads as the record that a launch would have made."""
     kube.apply(run("digits-1", WHOLE), run("plain-1", {**running(), "image": None}))
     applied = custom_resource.read(kube.get("tfc", "digits-1"))
@@ -136,7 +136,7 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
     assert (stored.spec, stored.status.warnings) == (spec, ("memory is scarce",))
 
 
-def test_records_of_the_version_before_are_stored_again(kubectl: Kubectl, kube: Kubectl) -> None:
+def test_records_of_the_previous_version_are_converted(kubectl: Kubectl, kube: Kubectl) -> None:
     """`tools/convert_records.py` carries records of v1alpha1 over with their status, as
     docs/how-to/install-kubernetes.md says.
     """
@@ -208,7 +208,7 @@ def test_only_a_stop_can_change_a_run(api: Api, kube: Kubectl) -> None:
     assert (stopped.reason, stopped.by, stopped.at) == ("enough", "alice", 1.5)
 
 
-def test_kubectl_shows_where_a_run_is(kubectl: Kubectl, kube: Kubectl) -> None:
+def test_kubectl_shows_the_state_of_a_run(kubectl: Kubectl, kube: Kubectl) -> None:
     """`kubectl get tfc` shows phase, ready tasks, reason and age, and with `-o wide` the message.
     Writing the status changes nothing in the spec.
     """

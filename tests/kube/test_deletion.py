@@ -84,7 +84,7 @@ def test_a_finalizer_keeps_no_task(alices: Tenant, kept: None, how: str) -> None
     """
     name = f"kept-{how}-1"
     alices.kubectl("delete", "tfcluster", name, f"--cascade={how}", "--wait=false")
-    status = alices.wait(name, lambda s: s.get("releasedAt"), "it holds nothing")
+    status = alices.wait(name, lambda s: s.get("releasedAt"), "its resources are released")
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested")
     assert HOLD in status["message"]
     tasks_gone(alices, name)
@@ -106,7 +106,7 @@ def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
     tasks_gone(alices, "after-2")
 
 
-def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
+def test_users_set_no_finalizer_or_owner_on_a_record(alices: Tenant, waits: Any) -> None:
     """A user can set no finalizer and no owner on a TFCluster, new or existing, but may remove
     both. The message says why. The garbage collector's own finalizers are refused, too.
     """
@@ -148,7 +148,7 @@ def test_users_tie_no_record_to_anything(alices: Tenant, waits: Any) -> None:
     tasks_gone(alices, "tied-1")
 
 
-def test_tenants_tie_nothing_else_either(alices: Tenant) -> None:
+def test_tenants_set_no_finalizer_or_owner_on_other_objects(alices: Tenant) -> None:
     """Accounts in a user's namespace can set neither finalizers nor owners on other objects.
 
     This holds even if an administrator lets them write these objects. Controllers of other
@@ -213,7 +213,7 @@ def test_a_removed_namespace_goes(
     found: Object = json.loads(tenant.kubectl("get", "namespace", tenant.name, "-o", "json"))
     wait_until(
         lambda: provisioning.delete_tenant(api, found) is None,
-        "it is cleared",
+        "everything in it is deleted",
         seconds=180,
         every=1.0,
     )

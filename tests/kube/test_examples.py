@@ -123,7 +123,7 @@ def test_an_example_runs(applied: Tenant, name: str) -> None:
     assert codes == (["ProgramNotPinned"] if name in ("workspace-path", "url") else [])
 
 
-def test_the_example_of_in_graph_serves(applied: Tenant) -> None:
+def test_the_in_graph_example_serves(applied: Tenant) -> None:
     """The servers start without a program, and a stop ends them."""
     applied.phase("ingraph-1", "Running", seconds=420)
     asked = '{"spec":{"stop":{"reason":"enough"}}}'
@@ -131,7 +131,7 @@ def test_the_example_of_in_graph_serves(applied: Tenant) -> None:
     assert "enough" in applied.phase("ingraph-1", "Stopped")["message"]
 
 
-def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
+def test_a_missing_image_fails_the_run(applied: Tenant) -> None:
     """If the registry does not have the image, the run fails after imageTimeoutSeconds and names
     the image and the registry's answer.
     """
@@ -139,7 +139,7 @@ def test_an_image_that_is_missing_is_not_waited_for(applied: Tenant) -> None:
     assert (status["reason"], status["messages"][0]["code"]) == ("StartFailed", "ImageTimeout")
     assert f"there is no image {NOTHING}" in status["message"]
     assert "the registry says: not found" in status["message"]
-    applied.wait("image-1", lambda s: s.get("releasedAt"), "it gives back what it held")
+    applied.wait("image-1", lambda s: s.get("releasedAt"), "its resources are released")
 
 
 @pytest.mark.parametrize(("name", "text"), [("checksum", TRAIN), ("text", TRAIN)])
@@ -149,16 +149,16 @@ def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -
     assert status["reason"] == "StartFailed"
     assert "0" * 64 in status["message"]
     assert hashlib.sha256(text.encode()).hexdigest() in status["message"]
-    applied.wait(f"{name}-1", lambda s: s.get("releasedAt"), "it gives back what it held")
+    applied.wait(f"{name}-1", lambda s: s.get("releasedAt"), "its resources are released")
 
 
-def test_a_path_that_leads_nowhere_is_told(applied: Tenant) -> None:
+def test_a_missing_path_is_named(applied: Tenant) -> None:
     """If the workspace does not have the file, the run fails and names the path."""
     message = applied.phase("lost-1", "Failed")["message"]
     assert "there is no /home/jovyan/digits/none.py where the task runs" in message
 
 
-def test_a_network_that_is_not_granted_is_told(applied: Tenant) -> None:
+def test_a_closed_network_names_its_setting(applied: Tenant) -> None:
     """If the network of a URL is closed, the run fails and names the setting that opens it."""
     message = applied.phase("closed-1", "Failed", seconds=240)["message"]
     assert "http://10.96.0.1/train.py cannot be fetched" in message

@@ -56,7 +56,10 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
         quota(requests_cpu="30m"),
     )
     tenant.kubectl.wait(
-        "resourcequota", "small", lambda found: "hard" in found.get("status", {}), "it counts"
+        "resourcequota",
+        "small",
+        lambda found: "hard" in found.get("status", {}),
+        "the quota is in force",
     )
     return tenant
 
@@ -92,7 +95,7 @@ def refusing(cluster: UnderTest, place: Tenant) -> Iterator[Callable[..., str]]:
         cluster.kubectl("delete", "validatingwebhookconfiguration", *made, "--ignore-not-found")
 
 
-def test_each_cause_is_told(
+def test_each_cause_is_in_the_status(
     cluster: UnderTest,
     place: Tenant,
     bounded: Tenant,
@@ -144,7 +147,7 @@ def test_each_cause_is_told(
         for each, _second in tenants:
             starting.submit(each.operator.start)
         with contextlib.suppress(NodeError):  # the assertion below says more
-            wait_until(all_told, "every cause is told", seconds=100, every=0.2)
+            wait_until(all_told, "every cause is in a status", seconds=100, every=0.2)
     late = {
         run: round(max(0.0, seen.not_told.get(run, 0.0) - seen.known.get(run, float("inf"))), 1)
         for run in every
@@ -168,7 +171,7 @@ def told(place: Tenant, run: str, sentence: str, seconds: float = 60) -> str:
     return words_of(place.wait(run, lambda s: re.search(sentence, words_of(s)), sentence, seconds))
 
 
-def test_who_waits_for_a_peer_says_for_whom(
+def test_a_task_names_the_peer_that_it_waits_for(
     cluster: UnderTest,
     place: Tenant,
     refusing: Callable[..., str],
@@ -197,7 +200,7 @@ def test_who_waits_for_a_peer_says_for_whom(
     told(place, "dns-1", "the name of (ps|worker)-0 does not resolve though it runs: .* DNS", 120)
 
 
-def test_an_eviction_is_told_and_healed(place: Tenant, image: str, tmp_path: Path) -> None:
+def test_an_eviction_is_reported_and_healed(place: Tenant, image: str, tmp_path: Path) -> None:
     """The status says that a task was evicted, as by a drained node, and starts again."""
     place.launch("evicted-1", wish(tmp_path, image, SLEEP)())
     place.phase("evicted-1", "Running")

@@ -123,7 +123,7 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
 
 
 @pytest.mark.needs(*VOLCANO)
-def test_a_queue_that_closes_before_a_run_that_waits_says_so(
+def test_a_waiting_run_says_that_its_queue_closed(
     cluster: UnderTest, there: Tenant, program: Path, queue: str
 ) -> None:
     """A run goes on while its queue closes; a waiting run says so, and starts once the queue is
@@ -201,7 +201,7 @@ def room_again(tenant: Tenant, *, tasks: int) -> None:
     tenant.wait(
         "low-1",
         lambda s: sum(each.get("running", 0) for each in s["counts"].values()) == tasks,
-        "it is whole again",
+        "all its tasks run again",
         seconds=120,
     )
     assert holding(tenant, "low-1") == tasks
@@ -210,7 +210,7 @@ def room_again(tenant: Tenant, *, tasks: int) -> None:
 
 
 @pytest.mark.needs(*VOLCANO)
-def test_volcano_pushes_out_a_lower_class_and_the_record_says_so(
+def test_volcano_preempts_a_lower_class_and_the_record_says_so(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
     """The record says in Volcano's words which tasks it preempted. With parameter servers, the
@@ -218,12 +218,12 @@ def test_volcano_pushes_out_a_lower_class_and_the_record_says_so(
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=3, ps=1)
-    wait_until(lambda: holding(there, "low-1") == 2, "the others go on", seconds=90)
+    wait_until(lambda: holding(there, "low-1") == 2, "the other tasks go on", seconds=90)
     room_again(there, tasks=4)
 
 
 @pytest.mark.needs(*VOLCANO)
-def test_workers_in_step_are_not_left_half_there(
+def test_synchronous_workers_are_preempted_together(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
     """Workers without parameter servers are preempted together. No worker keeps a node while
@@ -231,13 +231,13 @@ def test_workers_in_step_are_not_left_half_there(
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=4, ps=0)
-    wait_until(lambda: not holding(there, "low-1"), "none of it holds a node", seconds=90)
+    wait_until(lambda: not holding(there, "low-1"), "none of its tasks has a node", seconds=90)
     assert holding(there, "high-1") == 2
     room_again(there, tasks=4)
 
 
 @pytest.mark.needs("kwok", "node-inside")
-def test_the_cluster_scheduler_pushes_out_a_lower_class_too(
+def test_the_default_scheduler_preempts_a_lower_class_too(
     cluster: UnderTest, there: Tenant, program: Path, classes: None
 ) -> None:
     """Kubernetes' scheduler preempts, too, if the operator leaves the fit on nodes to it, and the

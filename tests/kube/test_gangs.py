@@ -51,7 +51,7 @@ def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[st
 
 
 @pytest.mark.needs("kwok", "node-inside")
-def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
+def test_without_a_gang_scheduler_one_run_waits_for_the_other(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
     """Two clusters that each need most of the room do not deadlock: the operator starts one, and
@@ -66,7 +66,7 @@ def test_without_a_gang_scheduler_one_runs_whole_and_the_other_is_told_why(
 
 
 @pytest.mark.needs(*VOLCANO)
-def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
+def test_with_volcano_one_run_waits_for_the_other(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
     """Volcano binds all tasks of one run; the other is Queued with Volcano's reason, and starts
@@ -100,7 +100,7 @@ def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
     there.wait(
         waits,
         lambda s: s.get("heals") == 1 and s["counts"]["worker"].get("running") == 2,
-        "the other is healed",
+        "the other worker is replaced",
         seconds=120,
     )
     least = json.loads(there.kubectl("get", "podgroup", waits, "-o", "json"))["spec"]["minMember"]
@@ -110,7 +110,7 @@ def test_with_volcano_one_runs_whole_and_the_other_waits_in_its_words(
 
 @pytest.mark.needs(*VOLCANO)
 @pytest.mark.parametrize("gang", [False, "auto"])
-def test_parameter_servers_and_workers_land_together(
+def test_parameter_servers_and_workers_share_a_node(
     cluster: UnderTest, there: Tenant, program: Path, gang: object
 ) -> None:
     """A cluster that fits on one node is placed on one node, by every scheduler."""
@@ -124,7 +124,7 @@ def test_parameter_servers_and_workers_land_together(
 
 
 @pytest.mark.needs(*VOLCANO)
-def test_a_queue_or_a_priority_class_that_is_not_there_is_said(
+def test_a_missing_queue_or_priority_class_is_named(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
     """A run whose namespace names a missing queue or priority class is Queued with that reason, and

@@ -30,7 +30,7 @@ def tried(kube: Kubectl, *found: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_api_server_accepts_what_a_run_is_made_of(kube: Kubectl, file: Path) -> None:
+def test_the_api_server_accepts_the_objects_of_a_run(kube: Kubectl, file: Path) -> None:
     """The API server accepts every object of a golden file, and every pod of its Jobs, without a
     warning.
     """

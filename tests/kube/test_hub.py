@@ -54,7 +54,7 @@ def alice(hub: Hub) -> Visitor:
     return alice
 
 
-def test_a_newcomer_comes_to_jupyterlab(hub: Hub, alice: Visitor) -> None:
+def test_a_new_user_gets_jupyterlab(hub: Hub, alice: Visitor) -> None:
     """With an invite link a new user sets a password, signs in, and gets JupyterLab below the
     base_url.
 
@@ -137,7 +137,7 @@ def at(route: Object, listener: str, **more: Any) -> Object:
     return made
 
 
-def test_an_http_route_is_a_way_in_as_well(hub: Hub, route: Object) -> None:
+def test_an_http_route_leads_to_the_hub(hub: Hub, route: Object) -> None:
     """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub below the base_url without a
     change.
     """
@@ -185,7 +185,7 @@ def test_an_http_route_has_its_gateways_certificate(
         by_route = f"{ROUTED} answers over TLS"
         wait_until(lambda: visitor.answers("hub/login", **BY_ROUTE), by_route, seconds=60)
         assert entrance.shown(ROUTED) == certificate
-        wait_until(is_sent_on, "who comes without TLS is sent on", seconds=60)
+        wait_until(is_sent_on, "a request without TLS is redirected", seconds=60)
     finally:
         hub.kubectl("delete", "httproute/hub-https", "httproute/hub-http")
         hub.kubectl.delete("gateway", "hub")
@@ -278,7 +278,7 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
 
 @pytest.mark.long  # test_hub_openid.py covers "/"
 @pytest.mark.parametrize("prefix", ["/", "/a/b/"])
-def test_the_base_url_is_anywhere(
+def test_the_base_url_can_be_any_path(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str
 ) -> None:
     """The hub answers below `/` and below a path of two levels; one setting of the overlay selects

@@ -63,7 +63,7 @@ def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
     hub.namespace(large)("delete", "pod", "--all", "--wait=false")
 
 
-def test_what_is_not_offered_is_refused(hub: Hub) -> None:
+def test_a_size_or_image_that_is_not_granted_is_refused(hub: Hub) -> None:
     """A size or an image that the policy does not grant is refused, even if a user sends it
     directly.
     """
@@ -114,7 +114,7 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     assert not [line for line in came if f"@{pod['status']['podIP']})" in line]
 
 
-def test_a_hub_that_is_killed_finds_what_it_began(hub: Hub, carol: Visitor) -> None:
+def test_a_killed_hub_agrees_with_the_cluster_afterwards(hub: Hub, carol: Visitor) -> None:
     """A hub that is killed while a notebook starts agrees with the cluster when it is back. It
     takes over the starting notebook; sessions and other notebooks go on.
     """
@@ -145,7 +145,7 @@ def test_nobody_notices_a_newer_hub(hub: Hub, standing: Standing) -> None:
     hub.kubectl("rollout", "restart", *every)
     for each in every:
         hub.kubectl("rollout", "status", each, "--timeout=120s", seconds=130)
-    _wait_for(standing.is_unharmed, "all is as it was", 60)
+    _wait_for(standing.is_unharmed, "her work is unharmed", 60)
 
 
 def test_a_hub_that_lost_its_state_is_restored(
@@ -183,7 +183,7 @@ def test_a_hub_that_lost_its_state_is_restored(
     again = Visitor(hub.url())
     again.session.trust_env = False
     again.sign_in(dora.name, PASSWORD)
-    _wait_for(standing.is_unharmed, "all is as it was", 60)
+    _wait_for(standing.is_unharmed, "her work is unharmed", 60)
     assert hub.server(standing.visitor.name)["ready"]
     _wait_for(lambda: _is_furnished(hub, theirs), "tenancy furnished the namespace", 60)
     hub.api("DELETE", "groups/vip")
@@ -196,7 +196,7 @@ def test_a_namespace_that_was_deleted_is_made_again(hub: Hub, carol: Visitor) ->
     user = carol.name
     name = hub.namespace(user).namespace
     hub.kubectl("delete", "namespace", name, "--wait=false")
-    wait_until(lambda: hub.server(user) is None, "the hub knows that it is gone", seconds=90)
+    wait_until(lambda: hub.server(user) is None, "the hub has noticed", seconds=90)
     hub.spawn(user)
     hub.ready(user)
     found = hub.kubectl.get("namespace", name)["metadata"]

@@ -91,7 +91,7 @@ def write(hub: Hub) -> Iterator[Write]:
         def accepted() -> str:
             return str(hub.kubectl.get("configmap", ACCEPTED)["data"]["policy.yaml"])
 
-        wait_until(lambda: accepted() == text, "the policy counts", seconds=90)
+        wait_until(lambda: accepted() == text, "the hub has accepted the policy", seconds=90)
 
     def write(storage_class: str, notebooks: str) -> None:
         said = yaml.safe_load(before)
@@ -186,7 +186,7 @@ def test_a_notebook_waits_for_a_storage_class(
         assert claim["metadata"]["uid"] != before["metadata"]["uid"]
 
 
-def test_everybody_runs_where_the_policies_say(
+def test_pods_run_where_the_policies_say(
     hub: Hub, nodes: tuple[str, str], notebook: Visitor, run: tuple[str, Object]
 ) -> None:
     """With a taint on every node, notebooks run where the hub's policy says, tasks where the
@@ -244,7 +244,7 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
     write(cluster.description.storage_class, WORK)  # leaves only the first node
     lose()
-    wait_until(lambda: hub.server(notebook.name) is None, "it is given up", seconds=180)
+    wait_until(lambda: hub.server(notebook.name) is None, "the hub gives it up", seconds=180)
     page = notebook.get(f"{own}/lab")
     assert page.status_code == 424
     assert f"The node {second}, on which your notebook ran, does not answer" in page.text
@@ -289,7 +289,7 @@ def _offered(hub: Hub, visitor: Visitor) -> None:
         )
         return found.policy.node_selector == {POOL: WORK} and bool(found.place.nodes)
 
-    wait_until(is_so, "tasks are offered the nodes that are theirs", seconds=120)
+    wait_until(is_so, "launches are offered the nodes for tasks", seconds=120)
 
 
 def _pod(hub: Hub, visitor: Visitor) -> Object:

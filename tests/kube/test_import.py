@@ -119,9 +119,7 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
     tenant.phase("applied-1", "Succeeded")
 
 
-def test_a_tenant_is_told_what_it_lacks_for_manifests(
-    user: tuple[Tenant, Path], tmp_path: Path
-) -> None:
+def test_render_warns_about_missing_rights(user: tuple[Tenant, Path], tmp_path: Path) -> None:
     """`tfcluster render` warns a user without the rights to create Jobs.
 
     Applied by an administrator, the same manifests run in the namespace, because they carry the

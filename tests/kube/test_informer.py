@@ -48,7 +48,9 @@ class Told:
         self.words.append(f"{kind} {update.object['metadata']['name']}")
 
     def wait(self, word: str, seconds: float = 90) -> None:
-        wait_until(lambda: word in self.words, f"it tells {word}", seconds=seconds, every=0.02)
+        wait_until(
+            lambda: word in self.words, f"the informer reports {word}", seconds=seconds, every=0.02
+        )
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_a_cut_watch_misses_nothing(relay: Relay, told: Told, kube: Kubectl) -> 
     relay.cut()
     kube("delete", "configmap", "one")
     kube("create", "configmap", "three")
-    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    wait_until(lambda: told.informer.problem, "the informer has noticed", seconds=90)
     relay.closed.clear()
     told.wait("gone one")
     told.wait("new three")
@@ -82,7 +84,7 @@ def test_a_forgotten_version_is_listed_again(relay: Relay, told: Told, kube: Kub
     relay.closed.set()
     relay.cut()
     kube("delete", "configmap", "two")
-    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    wait_until(lambda: told.informer.problem, "the informer has noticed", seconds=90)
     told.informer._version = "1"  # older than the server's history
     relay.closed.clear()
     told.wait("gone two")
@@ -102,7 +104,7 @@ def test_a_watch_that_goes_silent_heals(
     told.wait("new one")
     relay.silent.set()
     kube("delete", "configmap", "one")
-    wait_until(lambda: told.informer.problem, "it has noticed", seconds=90)
+    wait_until(lambda: told.informer.problem, "the informer has noticed", seconds=90)
     relay.silent.clear()
     told.wait("gone one")
     told.informer.stop()

@@ -104,7 +104,7 @@ def narrow(server: KubernetesLab) -> Iterator[None]:
     kube = server.tenant.kubectl
     quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"requests.memory": "1280Mi"}}}
     kube.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
-    kube.wait("resourcequota", "narrow", lambda found: found.get("status"), "it is counted")
+    kube.wait("resourcequota", "narrow", lambda found: found.get("status"), "the quota is in force")
     yield
     kube("delete", "resourcequota", "narrow")
 
@@ -125,7 +125,9 @@ def phase(lab: LabPage, name: str, wanted: str) -> None:
     [*UNCHANGED, *(pytest.param(flow, marks=pytest.mark.long) for flow in LONG)],
     ids=lambda flow: flow.__name__,
 )
-def test_what_a_person_does_on_this_machine(lab: LabPage, flow: Callable[[LabPage], None]) -> None:
+def test_the_flows_of_one_machine_work_on_pods(
+    lab: LabPage, flow: Callable[[LabPage], None]
+) -> None:
     """The flows of one machine work unchanged with tasks in pods."""
     flow(lab)
 
@@ -204,7 +206,7 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
     phase(lab, "second-1", "Running")
 
 
-def test_servers_are_connected_from_inside(lab: LabPage) -> None:
+def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
     """A user who connects to In-Graph servers from outside the cluster is told to connect in a
     notebook there.
     """
@@ -221,7 +223,7 @@ def test_servers_are_connected_from_inside(lab: LabPage) -> None:
     lab.screenshot("refused")
 
 
-def test_what_lies_elsewhere_is_said_to_and_a_run_is_deleted_without_it(lab: LabPage) -> None:
+def test_a_run_with_output_on_an_unmounted_volume(lab: LabPage) -> None:
     """Where the output's volume is not mounted, TensorBoard and the output of deleted pods say so,
     and where to read it.
 

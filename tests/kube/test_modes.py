@@ -185,7 +185,7 @@ def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
     return tenant
 
 
-def test_what_a_program_is_given(home: Tenant, tmp_path: Path) -> None:
+def test_a_program_gets_its_options(home: Tenant, tmp_path: Path) -> None:
     """A program of a cell gets its variables, Secrets, packages, claims and annotation in its pods.
 
     The Secret, as variables and as files, opens an object store; each claim has its access mode.
@@ -255,7 +255,7 @@ def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # tests/programs covers the same on one machine
-def test_programs_that_people_bring(home: Tenant, tmp_path: Path) -> None:
+def test_programs_of_users_run_in_pods(home: Tenant, tmp_path: Path) -> None:
     """Each program of tests/programs gets the tasks it needs, ends in pods as on one machine, and
     the launch says what it inferred.
     """

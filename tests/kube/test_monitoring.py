@@ -62,7 +62,7 @@ def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) ->
         }
 
 
-def test_the_api_server_takes_it_as_it_is(tenant: Tenant) -> None:
+def test_the_api_server_accepts_the_monitoring_manifests(tenant: Tenant) -> None:
     """`kubectl apply -k k8s/monitoring` makes a Service for the operator, two ConfigMaps and a
     policy that admits Prometheus.
     """

@@ -117,7 +117,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
 
 
 @pytest.mark.needs("node-inside")
-def test_the_dns_autoscaler_may_do_what_it_does(cluster: UnderTest) -> None:
+def test_the_dns_autoscaler_has_the_rights_it_needs(cluster: UnderTest) -> None:
     """The autoscaler's account may count nodes, read its ConfigMap and scale CoreDNS, but no other
     Deployment.
 

@@ -58,7 +58,7 @@ def test_a_policy_blocks_other_namespaces(
     wait_until(lambda: reached(ours) and reached(others), "both reach the server", seconds=90)
     ours.apply(OWN_NAMESPACE_ONLY)
     wait_until(lambda: not reached(others), "the other namespace is blocked", seconds=90)
-    wait_until(lambda: reached(ours), "its own is not", seconds=90)
+    wait_until(lambda: reached(ours), "its own namespace is not blocked", seconds=90)
     assert not reached(others)
     ours.delete("networkpolicy", "own-namespace-only")
     wait_until(lambda: reached(others), "the other namespace is allowed again", seconds=90)
@@ -141,10 +141,10 @@ def test_no_grant_opens_a_metadata_service(
     with answering(cluster.own.first):
         for name, kube in places.items():
             every = len(METADATA) + 1
-            wait_until(lambda: len(open_ones(kube)) == every, f"all answer a {name}", seconds=90)  # noqa: B023
+            wait_until(lambda: len(open_ones(kube)) == every, f"a {name} reaches all", seconds=90)  # noqa: B023
             kube.apply(*policies[name])
         for name, kube in places.items():
-            only = f"one alone answers a {name}"
+            only = f"a {name} reaches only one"
             wait_until(lambda: open_ones(kube) == [ORDINARY], only, seconds=120)  # noqa: B023
 
 
@@ -175,7 +175,7 @@ for address in sys.argv[1:]:
 
 
 @pytest.mark.needs("network-policy")
-def test_names_are_asked_of_the_clusters_dns_pods_alone(
+def test_only_the_clusters_dns_pods_answer(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
     """A notebook and a task get DNS answers, by TCP and UDP, only from kube-system pods with the
@@ -212,11 +212,11 @@ def test_names_are_asked_of_the_clusters_dns_pods_alone(
             return kube.exec("client", "python3", "-c", ASK, *addresses).split()
 
         for kind, kube in places.items():
-            all_of = f"all answer a {kind} by TCP and UDP"
+            all_of = f"a {kind} reaches all servers by TCP and UDP"
             wait_until(lambda: len(answers(kube)) == 6, all_of, seconds=90)  # noqa: B023
             kube.apply(*policies[kind])
         for kind, kube in places.items():
-            alone = f"the DNS pod alone answers a {kind}"
+            alone = f"a {kind} reaches only the DNS pod"
             wait_until(lambda: answers(kube) == addresses[:1] * 2, alone, seconds=120)  # noqa: B023
     finally:
         system("delete", "pod", name, f"{name}-plain", "--wait=false", "--ignore-not-found")

@@ -92,7 +92,7 @@ def _namespace(pid: int, kind: str) -> str:
         return ""
 
 
-def test_a_cluster_without_one_of_its_servers(running: Cluster) -> None:
+def test_up_restarts_ended_servers(running: Cluster) -> None:
     """`up` restarts ended servers of a cluster and keeps its objects, its API address and its other
     servers.
     """
@@ -116,7 +116,7 @@ def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
     spare = running
     first = spare.first.pid
     os.kill(_pid(spare.first, "door-api"), signal.SIGKILL)
-    wait_until(lambda: not spare.first.alive("door-api"), "nobody gets in", seconds=90)
+    wait_until(lambda: not spare.first.alive("door-api"), "the door has closed", seconds=90)
     spare.up()
     assert spare.first.pid != first
     assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
@@ -137,7 +137,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     for pid in list(members(namespace_of(spare.first.pid))):
         with suppress(ProcessLookupError):  # it ended with process 1
             os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not spare.nodes(), "all of it is dead", seconds=90)
+    wait_until(lambda: not spare.nodes(), "all its processes have ended", seconds=90)
     spare.up()
     assert "node-1" in spare.kubectl("get", "nodes", "-o", "name")
     after = Traces(spare)

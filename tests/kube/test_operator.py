@@ -133,7 +133,7 @@ def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
     assert status["culprit"] == "worker-1"
     assert "worker-1" in status["message"]
     assert "the shapes do not match" in status["message"]
-    launched.wait("fails-1", lambda s: s.get("releasedAt"), "everything is given back")
+    launched.wait("fails-1", lambda s: s.get("releasedAt"), "its resources are released")
     assert launched.status("fails-1")["counts"]["ps"] == {"desired": 1, "stopped": 1}
 
 
@@ -189,7 +189,7 @@ def test_workers_without_parameter_servers_restart_together(
     assert not before & {pod["metadata"]["uid"] for pod in running}
 
 
-def test_the_same_name_waits_for_what_still_ends(launched: Tenant, program: Path) -> None:
+def test_a_run_of_a_deleted_name_waits_for_the_old_pods(launched: Tenant, program: Path) -> None:
     """A run with a deleted run's name is Queued until that run's pods have ended, says so, and then
     starts.
     """
@@ -269,7 +269,7 @@ def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
 
 
-def test_a_success_is_that_of_the_workers_and_the_ps_is_reclaimed(
+def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
     launched: Tenant, watched: Watched
 ) -> None:
     """A run succeeds with its workers; reclaimAfter later its parameter server is asked to end."""
@@ -291,7 +291,7 @@ def _without_standstill(status: Object) -> Object:
     return {key: value for key, value in status.items() if key not in words}
 
 
-def test_an_operator_that_was_away_makes_up_for_it(
+def test_an_operator_that_returns_catches_up(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
     """An operator that returns catches up with a run whose workers ended meanwhile. It reclaims the

@@ -237,7 +237,7 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
 }
 
 
-def test_a_job_has_the_shape_of_a_runs(
+def test_only_jobs_of_a_run_are_created(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
     """In a tenant's namespace the token can only create Jobs of an existing run. It can create none
@@ -261,7 +261,7 @@ def test_a_job_has_the_shape_of_a_runs(
     assert done(thief, alices.name, *patch, json.dumps(stopped)) == ""
 
 
-def test_of_a_tasks_pod_only_what_became_of_it_is_written(thief: Kubectl, alices: Tenant) -> None:
+def test_only_the_status_of_a_tasks_pod_is_written(thief: Kubectl, alices: Tenant) -> None:
     """The token can write the phase and the conditions of a run's pods, but neither their labels,
     annotations, finalizers nor addresses.
     """
@@ -309,7 +309,9 @@ def test_images_are_those_that_an_administrator_names(
     system.apply(images)
     try:
         refused = "has no pattern for this image"
-        wait_until(lambda: refused in created(thief, alices.name, other), "it counts", seconds=60)
+        wait_until(
+            lambda: refused in created(thief, alices.name, other), "patterns apply", seconds=60
+        )
         assert created(thief, alices.name, allowed) == ""
     finally:
         system.delete("configmap", "tfcluster-images")
@@ -414,7 +416,7 @@ def _every_network_policy(made: Object) -> list[Object]:
     ]
 
 
-def test_what_a_run_has_beside_its_jobs(
+def test_only_objects_of_a_run_are_created(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
     """The token creates Services, NetworkPolicies and ConfigMaps only for the pods of their own
@@ -467,7 +469,7 @@ def bind(inside: Kubectl) -> None:
     inside("create", "rolebinding", OPERATOR_ROLE, role, account)
 
 
-def test_its_own_namespace_is_no_way_out(thief: Kubectl, cluster: UnderTest) -> None:
+def test_the_operators_namespace_gives_no_more_rights(thief: Kubectl, cluster: UnderTest) -> None:
     """In its own namespace the token changes neither the policy nor another Lease. It creates no
     pod with a secret or a token, and opens no network.
     """
@@ -525,7 +527,7 @@ def test_a_namespace_opts_in_by_one_command(
     program.write_text("print(1)\n")
     try:
         team.launch("brief-1", spec_of(program))
-        told = team.wait("brief-1", lambda s: "kubectl" in s.get("message", ""), "it is told")
+        told = team.wait("brief-1", lambda s: "kubectl" in s.get("message", ""), "it says how")
         print(told["message"])
         assert told["phase"] == "Queued"
         assert team.left_of("brief-1") == ["tfcluster/brief-1"]

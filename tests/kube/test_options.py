@@ -82,11 +82,11 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
     wait_until(lambda: running("one") == 30, "one gang runs", seconds=120)
     kube.apply(*gang("two"))
     wait_until(
-        lambda: phase("two") in {"Pending", "Inqueue"}, "the other was looked at", seconds=120
+        lambda: phase("two") in {"Pending", "Inqueue"}, "Volcano has seen the other", seconds=120
     )
     wait_until(
         lambda: "NotEnoughResources" in json.dumps(kube.get("podgroup", "two")["status"]),
-        "it is said why the other waits",
+        "Volcano says why the other waits",
         seconds=120,
     )
     assert running("two") == 0

@@ -29,7 +29,7 @@ HEARTBEAT = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "ver
     [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)],
     ids=["killed", "stopped"],
 )
-def test_users_hear_of_an_outage_and_of_nothing_else(
+def test_users_are_told_of_an_outage_only_during_it(
     how: signal.Signals,
     new_tenant: Callable[[], Tenant],
     tmp_path: Path,

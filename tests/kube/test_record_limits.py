@@ -113,9 +113,7 @@ def test_a_record_that_is_just_small_enough_is_taken(bounded: Tenant, api: Api) 
 
 
 @pytest.mark.parametrize("what", SPECS)
-def test_the_border_is_at_the_same_byte_as_in_a_launch(
-    bounded: Tenant, api: Api, what: str
-) -> None:
+def test_the_limit_is_the_same_byte_as_in_a_launch(bounded: Tenant, api: Api, what: str) -> None:
     """For every text field the API server accepts 64 KiB, as a launch does, and refuses one byte
     more.
     """
@@ -145,7 +143,7 @@ def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Te
     bounded.kubectl("delete", "tfcluster", "early-1")
 
 
-def test_the_largest_record_takes_what_is_said(bounded: Tenant, api: Api) -> None:
+def test_the_largest_record_fits_its_budget(bounded: Tenant, api: Api) -> None:
     """The largest possible record stays within the bytes that etcd's budget counts for it.
 
     It has the largest program and annotations, in characters that take six bytes, and the most
@@ -192,7 +190,7 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
     assert namespace_access.exceeded_record_limit(refused.value) == MOST, refused.value.message
 
 
-def test_no_record_grows_by_who_writes_it(bounded: Tenant) -> None:
+def test_the_field_managers_of_a_record_are_limited(bounded: Tenant) -> None:
     """The number of a record's field managers is limited, and Kubernetes does not store the
     environment's keys for them.
     """

@@ -298,7 +298,7 @@ def test_a_node_that_lost_power_comes_back(
     address = kube.running("server")["status"]["podIP"]
     kube.running("client")
     asks = fetch(address)
-    wait_until(lambda: kube.succeeds("client", *asks), "a pod there is reached", seconds=90)
+    wait_until(lambda: kube.succeeds("client", *asks), "a client reaches a pod there", seconds=90)
 
 
 def _tell(tenant: Tenant, training: Training, fault: float, resumed: Resumed) -> None:

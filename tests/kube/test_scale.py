@@ -50,7 +50,7 @@ def test_a_task_finds_the_names_of_all_of_600(
     pod = f"real-{RUN}-worker-3"
     kube.wait("pod", pod, lambda found: found["status"]["phase"] == "Running", "it runs", 600)
     waits = "waiting for the address of"
-    wait_until(lambda: waits in kube.logs(pod), "it has asked in vain", seconds=90)
+    wait_until(lambda: waits in kube.logs(pod), "it waits for an address", seconds=90)
     kube.apply(*service)
     kube.wait("pod", pod, lambda found: found["status"]["phase"] == "Succeeded", "it ends", 240)
     said = kube.logs(pod).splitlines()

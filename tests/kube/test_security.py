@@ -126,7 +126,7 @@ FORBIDDEN = {
 }
 
 
-def test_the_operator_does_not_do_it_either(alices: Tenant, tmp_path: Any) -> None:
+def test_the_operator_refuses_forbidden_options(alices: Tenant, tmp_path: Any) -> None:
     """A run with a forbidden Secret, claim, storage class or annotation is Failed with the reason,
     and without objects.
     """
@@ -195,7 +195,7 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
         assert not spec.get(field), field
     assert spec.get("priorityClassName") != "system-node-critical"
     name = task["metadata"]["name"]
-    wait_until(lambda: "looked" in alices.kubectl.logs(name), "it has looked", seconds=60)
+    wait_until(lambda: "looked" in alices.kubectl.logs(name), "its program has printed", seconds=60)
     said = alices.kubectl.logs(name)
     assert "Uid: 1000 1000 1000 1000" in said
     for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):

@@ -77,7 +77,7 @@ def test_a_lost_node_is_noticed(cluster: UnderTest, kube: Kubectl, without_kubel
     assert first["spec"]["nodeName"] == lost
 
     without_kubelet.stop("kubelet", "KILL")
-    cluster.kubectl.wait("node", lost, _is_unknown, "it is noticed as lost", seconds=90)
+    cluster.kubectl.wait("node", lost, _is_unknown, "its loss is noticed", seconds=90)
 
     def replaced() -> bool:
         pods = kube.every("pod", "app=web")

@@ -137,17 +137,19 @@ def test_a_changed_policy_is_live_within_ten_seconds(hub: Hub, alice: Furnished)
         return str(alice.kubectl.get("resourcequota", "tasks")["spec"]["hard"]["pods"])
 
     write_policy(hub, {**QUOTA, "quota": {"pods": 4}})
-    wait_until(lambda: pods() == "4", "the quota is another", seconds=90, every=0.1)
+    wait_until(lambda: pods() == "4", "the quota has changed", seconds=90, every=0.1)
     write_policy(hub, {**QUOTA, "quota": {"pods": "many"}})
 
     def mistake() -> str:
         return str(hub.kubectl.get("configmap", "tfcluster-hub-accepted")["data"]["error"])
 
-    wait_until(lambda: f"groups.{GROUP}.quota.pods" in mistake(), "it is told", seconds=90)
+    wait_until(
+        lambda: f"groups.{GROUP}.quota.pods" in mistake(), "the mistake is reported", seconds=90
+    )
     assert mistake().startswith("line ")
     assert pods() == "4"
     write_policy(hub, QUOTA)
-    wait_until(lambda: pods() == "3" and not mistake(), "it counts again", seconds=90)
+    wait_until(lambda: pods() == "3" and not mistake(), "the quota is back", seconds=90)
 
 
 def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> None:
@@ -201,7 +203,7 @@ def test_a_run_fits_in_its_quota_beside_the_notebook(
     assert "it has 5 tasks, and ResourceQuota tasks allows 3 pods" in alice.kubectl.refused(large)
 
 
-def test_who_reaches_whom(
+def test_pods_reach_only_the_pods_they_need(
     hub: Hub,
     alice: Furnished,
     bob: Furnished,
@@ -279,7 +281,7 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
         alice.kubectl.delete("pod", f"pulls-{account}", "--wait=false")
 
 
-def test_a_removed_user_keeps_the_data_until_it_shall_go(hub: Hub, bob: Furnished) -> None:
+def test_the_data_of_a_removed_user_stays_until_it_is_deleted(hub: Hub, bob: Furnished) -> None:
     """A removed user loses the rights at once, and the data only when the hub asks for that."""
     bob.annotate("removed=2026-01-01T00:00:00Z")
 
@@ -297,4 +299,4 @@ def test_a_removed_user_keeps_the_data_until_it_shall_go(hub: Hub, bob: Furnishe
         except NodeError:
             return True
 
-    wait_until(is_going, "the namespace goes", seconds=90)
+    wait_until(is_going, "the namespace is deleted", seconds=90)

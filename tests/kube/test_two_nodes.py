@@ -111,7 +111,7 @@ def test_a_policy_keeps_a_pod_from_servers_of_the_node(cluster: UnderTest, kube:
 
     wait_until(connects, "the API server is reached", seconds=90)
     kube.apply(ONLY_NAMES_OUT)
-    wait_until(lambda: not connects(), "it is not reached", seconds=90)
+    wait_until(lambda: not connects(), "the API server is not reached", seconds=90)
     assert kube.succeeds("client", "nslookup", "kubernetes.default.svc.cluster.local")
     kube.delete("networkpolicy", "policy")
-    wait_until(connects, "it is reached again", seconds=90)
+    wait_until(connects, "the API server is reached again", seconds=90)

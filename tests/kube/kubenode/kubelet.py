@@ -47,7 +47,9 @@ def _wait_for_cri(node: Node, before: int) -> None:
     """Wait until containerd serves kubelets, because a kubelet that connects earlier exits. It does
     so some time after it answers, once it has loaded all images.
     """
-    wait_until(lambda: _begun(node) > before, f"CRI on {node.name}", seconds=120)
+    wait_until(
+        lambda: _begun(node) > before, f"containerd serves kubelets on {node.name}", seconds=120
+    )
 
 
 def _begun(node: Node) -> int:

@@ -28,7 +28,7 @@ def plug_in(node: Node, first: Node) -> None:
     add = f"ip link add {node.name} type veth peer name eth0 netns {node.pid}"
     wait_until(
         # The kernel removes a lost node's interface some time after its last process.
-        lambda: run([*enter, *add.split()]) == "", f"a cable to {node.name}", seconds=90,
+        lambda: run([*enter, *add.split()]) == "", f"an interface to {node.name}", seconds=90,
     )  # fmt: skip
     ip(first, f"link set {node.name} up master {BRIDGE}")
     ip(node, f"address add {node.ip}/24 dev eth0")

@@ -126,7 +126,7 @@ def _add_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _pushed(cluster: UnderTest, name: str) -> str:
-    assert cluster.own, "the hub's images can be brought to our own node alone"
+    assert cluster.own, "the hub's images can be pushed only to the project's own node"
     image = images.build(name)
     registry.push(image, cluster.own.first)
     return image.reference

@@ -234,7 +234,7 @@ def installed(
 ) -> Installed | None:
     """The operator for all namespaces; None if it runs as a process for each."""
     if not as_processes():
-        assert cluster.own, "the operator's image can be brought to our own node alone"
+        assert cluster.own, "the operator's image can be pushed only to the project's own node"
         folder = folder_of_all(request.config)
         with locked(folder / "install.lock", waiting_for="it installs the operator"):
             if not (done := folder / "installed").exists():
