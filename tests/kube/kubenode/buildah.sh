@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs as process 1 of new mount and pid namespaces: buildah.sh TREE FOLDER HOSTS [SOURCE=TARGET ...] -- COMMAND ...
-# Makes TREE the root, below a layer in memory, binds each SOURCE, then becomes COMMAND.
+# Makes TREE the root with a writable layer in memory, bind-mounts each SOURCE, and executes COMMAND.
 set -eu
 tree=$1 folder=$2 hosts=$3
 shift 3

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs as process 1 of new namespaces: sandbox.sh TREE FOLDER HOSTNAME [SOURCE=TARGET ...]
-# Makes TREE (read-only, below an overlay in FOLDER) the root, binds each SOURCE, then becomes tini.
+# Makes TREE (read-only, below an overlay in FOLDER) the root, bind-mounts each SOURCE, and executes tini.
 set -eu
 tree=$1 folder=$2 name=$3 root=$2/root
 shift 3
-cat >/dev/null # until the parent has moved us into our cgroup
+cat >/dev/null # waits until the parent has moved this process into its cgroup
 
-mount --make-rslave / # nothing below reaches the machine's own mounts
+mount --make-rslave / # keeps the following mounts off the machine
 mount -t overlay -o "lowerdir=$tree,upperdir=$folder/upper,workdir=$folder/work" overlay "$root"
 cd "$root"
 mount -t proc proc proc
@@ -15,7 +15,7 @@ mount --rbind /sys/fs/cgroup sys/fs/cgroup
 mount --rbind /dev dev
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
-# kubelet sets these, which belong to the whole machine: it gets copies
+# kubelet changes these machine-wide settings, so it gets copies
 mkdir run/sysctl
 for setting in kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes vm/overcommit_memory vm/panic_on_oom; do
 	copy=run/sysctl/$(basename "$setting")
@@ -31,10 +31,10 @@ pivot_root . old
 cd /
 umount -l old
 rmdir old
-mount --make-rshared / # kubelet passes mounts on to pods
+mount --make-rshared / # needed by kubelet to propagate mounts to pods
 
 hostname "$name"
-: >/etc/resolv.conf # there is no name server but the cluster's
+: >/etc/resolv.conf # the cluster's DNS is the only name server
 ip link set lo up
 sysctl -qw net.ipv4.ip_forward=1
 echo ready
