@@ -1,6 +1,6 @@
 #!/bin/sh
-# Removes the folder of a deleted claim, and never anything else. Runs in a helper pod; VOL_DIR is the
-# folder, CLAIMS where all of them lie.
+# Removes the folder of a deleted claim, and nothing else. Runs in a helper pod; VOL_DIR is the folder, CLAIMS the parent of all such
+# folders.
 set -eu
 name=${VOL_DIR#"$CLAIMS"/}
 case $name in
@@ -8,7 +8,7 @@ pvc-*/* | "$VOL_DIR") echo "refused: $VOL_DIR does not lie directly in $CLAIMS" 
 pvc-*) ;;
 *) echo "refused: $VOL_DIR is not called like a claim's folder" >&2 && exit 1 ;;
 esac
-# A folder that is missing because nothing is mounted must not count as removed.
+# Without the mount the folder is missing, which must not count as removed.
 if [ "$(stat -f -c %t "$CLAIMS")" != 65735546 ]; then
 	echo "refused: on this node nothing is mounted by FUSE at $CLAIMS" >&2
 	exit 1
