@@ -1,4 +1,4 @@
-"""Which language people are spoken to in, and that it is Chinese where they want it."""
+"""The language of messages: its selection, and Chinese."""
 
 # ruff: noqa: RUF001 - Chinese punctuation is what is looked for
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.translated_commands import ROOT, VARIABLES, here, said
 from tfcluster_magic import i18n
 from tfcluster_magic.output.text import fold, table, width
 
-__all__ = ["here"]  # a fixture, as if written here
+__all__ = ["here"]  # a fixture used by the tests below
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_environment_chooses_by_the_rules_of_gettext(
 def test_a_request_chooses_with_accept_language(
     header: str, language: str, speak: Callable[..., None]
 ) -> None:
-    """A browser's wish goes before the environment of the server, by its weights."""
+    """A browser's weighted languages take precedence over the server's environment."""
     speak()
 
     with i18n.language(i18n.accepted_languages(header)):
@@ -93,7 +93,7 @@ def test_a_request_chooses_with_accept_language(
 
 
 def test_english_costs_nothing() -> None:
-    """Without a wish for another language no catalog is read, and not even gettext is imported."""
+    """Without a request for another language, neither a catalog nor gettext is loaded."""
     look = (
         "import sys; from tfcluster_magic import i18n; i18n._('x'); print('gettext' in sys.modules)"
     )
@@ -113,9 +113,7 @@ def test_english_costs_nothing() -> None:
 
 @pytest.mark.parametrize("launched_in", ["zh_CN", "en"])
 def test_a_reason_is_told_in_the_language_of_who_reads_it(here: Path, launched_in: str) -> None:
-    """Whoever launched a run, its record is in English and by codes, and each reader is told it in
-    his language.
-    """
+    """A record has codes and English text, and each reader sees their own language."""
     said(here, launched_in, "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
 
     assert "失败，退出码为 1：ValueError: broken" in said(here, "zh_CN", "status", "fail")
@@ -173,7 +171,7 @@ def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> No
 def test_a_terminal_without_chinese_characters_is_spoken_to_in_english(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Question marks in place of every character would help nobody."""
+    """A terminal that cannot show Chinese gets English instead of question marks."""
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
 
     assert said(here, "zh_CN", "list").startswith("No runs yet.")

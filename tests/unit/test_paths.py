@@ -1,4 +1,4 @@
-"""Where things lie on this machine."""
+"""Paths of files on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.errors import TFClusterError
     ],
 )
 def test_state_dir_rule(env: dict[str, str], expected: str) -> None:
-    """The state folder is the named one, else XDG's, else the one below the home directory."""
+    """The state folder is the configured one, else XDG's, else the one below the home directory."""
     assert paths.state_dir(env) == Path(expected)
 
 
@@ -42,7 +42,7 @@ def test_relative_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_private_folder(tmp_path: Path) -> None:
-    """A state folder is for its owner alone; a failure names the folder and the variable."""
+    """Only its owner may read the state folder; an error names the folder and the variable."""
     made = paths.private(tmp_path / "a" / "b")
     assert stat.S_IMODE(made.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(made.stat().st_mode) == 0o700

@@ -210,7 +210,7 @@ def test_annotations_are_told_to_whoever_watches(backend: Backend, launch: Launc
 
 
 def test_of_two_annotations_at_once_none_is_lost(backend: Backend, launch: Launch) -> None:
-    """Whoever adds a tag adds it to what there is by then, not to what they saw."""
+    """A tag is added to the current tags, not to those that the client read."""
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
 
     def add(tag: str) -> None:

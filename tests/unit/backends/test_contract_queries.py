@@ -63,8 +63,8 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
 def test_each_task_is_seen_where_it_is_and_with_its_last_line(
     backend: Backend, launch: Launch
 ) -> None:
-    """Each task of a run is told with its machine, since when it is as it is, and what it printed
-    last; the lines stay when the run has ended.
+    """Each task has its machine, the time of its state and its last lines, which remain after the
+    run's end.
     """
     text = """
 import os, time

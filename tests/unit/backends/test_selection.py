@@ -119,8 +119,8 @@ def test_the_missing_package_is_named() -> None:
 def test_the_volumes_of_another_namespace_are_not_those_here(
     pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notebook has the volumes of its own namespace: for another one, or another cluster, it
-    reads no output, deletes none and puts no program there.
+    """A notebook has only the volumes of its own namespace: for another namespace or cluster, it
+    reads and deletes no output and stores no program.
     """
     assert pod
     own = namespace_access.mounts_volumes("", "alice")

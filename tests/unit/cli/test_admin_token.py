@@ -1,4 +1,4 @@
-"""To whom `tfcluster admin` sends the token that a hub keeps for a shell of this machine."""
+"""Servers to which `tfcluster admin` sends the hub's token for a shell of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKEN = "hush"
 
 
 class Web(Listener):
-    """Answers everything, and keeps what was sent along."""
+    """Answers every request, and records its Authorization header."""
 
     def __init__(self) -> None:
         self.told: list[str | None] = []
@@ -35,12 +35,12 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     def log_message(self, *_words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """A program of this account."""
+    """A web server of this account."""
     web = Web()
     yield web
     web.end()
@@ -48,7 +48,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a hub of this account, with its token."""
+    """The folder of this account's hub, with its token."""
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(tmp_path))
     (hub := tmp_path / "hub").mkdir()
     (hub / "shell_token").write_text(TOKEN)
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
 def test_another_account_at_the_hubs_address_gets_nothing(folder: Path) -> None:
-    """A hub that was killed has left its address and token, and somebody listens there since."""
+    """The token is not sent to another account that listens at a killed hub's address."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         os.fchown(stranger.fileno(), 65534, -1)
         port = stranger.getsockname()[1]
@@ -73,7 +73,9 @@ def test_another_account_at_the_hubs_address_gets_nothing(folder: Path) -> None:
 def test_without_a_word_of_the_kernel_nothing_is_sent(
     folder: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way out is a hub and a token that somebody names."""
+    """If the kernel does not name the listener's account, the user is told to name a hub and a
+    token.
+    """
     monkeypatch.setattr("tfcluster_magic.runtime.sockets.TABLES", ("/proc/none",))
     (folder / "url").write_text(f"http://127.0.0.1:{web.server_port}")
     with pytest.raises(NotAllowed, match="--token-file"):
@@ -85,7 +87,7 @@ def test_without_a_word_of_the_kernel_nothing_is_sent(
 def test_no_proxy_gets_the_token(
     folder: Path, web: Web, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the environment says; the hub of this machine is asked directly."""
+    """The hub of this machine is asked without a proxy, whatever the environment says."""
     proxy = Web()
     try:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
@@ -99,7 +101,7 @@ def test_no_proxy_gets_the_token(
 
 @pytest.mark.parametrize("url", ["http://hub.example.com", "https://hub.localhost:8888"])
 def test_the_token_leaves_this_machine_to_nobody(folder: Path, url: str) -> None:
-    """A hub that is reached by a name or through TLS asks for a token of one's own."""
+    """For a hub with a host name or TLS, the user needs their own token."""
     (folder / "url").write_text(url)
     with pytest.raises(UsageError, match="/hub/token"):
         HubAPI.of(None, None, {})

@@ -1,4 +1,4 @@
-"""`hours` and what a launch and `status` say of a budget, through the real local backend."""
+"""`hours`, and a budget in `launch` and `status`, through the real local backend."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from support.command_line import Run, here, run
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 @pytest.fixture
 def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """What the hub allows from now on."""
+    """A function that sets the hub's limits."""
 
     def say(**budget: float) -> None:
         file = tmp_path / "limits.json"
@@ -29,7 +29,7 @@ def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def test_hours_are_told_by_cluster_also_of_deleted_runs(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """As a table, as JSON and for a spreadsheet; what was really used stands beside."""
+    """Hours are shown as a table, as JSON and as CSV, with the used ones, also for deleted runs."""
     assert "Nothing was reserved" in run("hours").out
     allow(cpuHours=20)
     for name in ("digits", "mnist"):
@@ -51,7 +51,7 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
 
 
 def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
-    """With what a day looks like."""
+    """A wrong day is refused with an example."""
     wrong = run("hours", "--from", "yesterday")
     assert wrong.code == 2
     assert "a day such as 20" in wrong.err
@@ -62,7 +62,7 @@ def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
 def test_a_launch_is_told_what_is_left_and_refused_without(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """Before it, and in the refusal; what runs goes on, and its status says so, too."""
+    """A launch shows the remaining budget and is refused without any; running runs go on."""
     allow(cpuHours=20, days=30)
     told = run("launch", "--dry-run", "sleep.py").err
     assert "20 of 20 CPU·h left in 30 days" in told
@@ -70,7 +70,7 @@ def test_a_launch_is_told_what_is_left_and_refused_without(
     assert "CPU·h left in 30 days" in run("status", "long").err
     allow(cpuHours=1e-9, days=30)
     refused = run("launch", "hello.py")
-    while refused.code == 0:  # nothing was held yet
+    while refused.code == 0:  # nothing is used yet
         refused = run("launch", "hello.py")
     assert refused.code == 3
     assert "come back on" in refused.err

@@ -1,4 +1,4 @@
-"""What the command line shows of runs: lists, status, logs, what is started, what fits."""
+"""Inspection of runs on the command line: lists, status, logs, started commands, and limits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from support.polling import wait_until
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.runs.manager import Until
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
-    """The first thing a newcomer sees is how to go on."""
+    """An empty list tells a new user how to launch."""
     assert "`tfcluster launch train.py` starts one" in run("list").out
 
     run("launch", "sleep.py", "--workers", "1")
@@ -32,8 +32,8 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
 
 
 def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
-    """A script learns from the exit code how a run ended that it did not launch, whenever it asks:
-    10 for one that failed or was stopped, 5 for one that is not there.
+    """`wait` reports by its exit code how a run ended, at any time: 10 if it failed or was stopped,
+    5 if it does not exist.
     """
     run("launch", "hello.py", "--workers", "1")
     run("launch", "fail.py", "--workers", "1")
@@ -48,8 +48,8 @@ def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
 
 
 def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
-    """A wait for all tasks ends when they run, a wait for the end in time with 11; after a stop
-    both end with 10.
+    """A wait for running tasks ends when they run, and a wait for the end exits with 11 at its
+    timeout; after a stop both exit with 10.
     """
     run("launch", "sleep.py", "--workers", "2")
     up = run("wait", "sleep", "--for", "running", "--timeout", "90s")
@@ -63,7 +63,7 @@ def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
 
 
 def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
-    """Earlier runs of a name are left out unless they are asked for."""
+    """Earlier runs of a name are hidden unless requested."""
     for _ in range(2):
         run("launch", "hello.py", "--workers", "1", "--wait")
     hidden = run("list")
@@ -77,7 +77,7 @@ def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
 
 
 def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None:
-    """Status of a run that goes on, then its changes until nothing is left."""
+    """Status of a running run, then its changes until its end."""
     run("launch", "sleep.py", "--workers", "2")
     ClusterManager().wait("sleep", 30, until=Until.READY)
     text = run("status", "sleep").out
@@ -91,7 +91,7 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
 
 
 def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
-    """The run that was launched last is meant; without any run, how to start one is said."""
+    """Without a name, the latest run is shown; without any run, how to start one."""
     none = run("status")
     assert none.code == 5
     assert "no run yet; `tfcluster launch train.py` starts one" in none.err
@@ -101,7 +101,7 @@ def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
 
 
 def test_a_number_is_used_once_for_a_name(run: Run) -> None:
-    """The next run of a deleted one has the next number, which a rendered launch shows, too."""
+    """A deleted run's number is not used again; a rendered launch shows the next one, too."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert "deleted hello-1" in run("delete", "hello", "--with-logs", "--yes").out
     run("launch", "hello.py", "--workers", "1", "--wait")
@@ -109,7 +109,7 @@ def test_a_number_is_used_once_for_a_name(run: Run) -> None:
 
 
 def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
-    """`--tail` counts for each task; tasks that do not exist are refused with those that do."""
+    """`--tail` counts for each task; unknown tasks are refused with the existing ones."""
     (here / "count.py").write_text("for i in range(9): print('line', i)\n")
     run("launch", "count.py", "--workers", "2", "--wait")
 
@@ -124,7 +124,9 @@ def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
 
 
 def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Path) -> None:
-    """What its C++ code remarks is hidden until one asks for all; its errors never are."""
+    """Log lines of TensorFlow's C++ code are hidden and counted unless `--all` asks for them; its
+    errors are always shown.
+    """
     said = [
         "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] fast",
         "2026-11-21 16:36:34.123457: E tensorflow/core/platform/a.cc:1] broken",
@@ -144,7 +146,7 @@ def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Pat
 
 @pytest.mark.parametrize("how", [(), ("-f",)])
 def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) -> None:
-    """`--tail 2` shows two lines of a task, however many hidden remarks stand behind them."""
+    """`--tail 2` shows two lines of a task, however many hidden lines follow them."""
     remark = "I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] x"
     said = ["step 1", "step 2", remark, "step 3", *[remark] * 9]
     (here / "noisy.py").write_text(f"for line in {said!r}: print(line)\n")
@@ -157,7 +159,7 @@ def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) 
 
 
 def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) -> None:
-    """After a reconnect nothing is missing."""
+    """Following again repeats all lines, so that a reconnect misses none."""
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert run("logs", "-f", "hello").out == "worker-0 | hello from worker-0\n"
@@ -165,7 +167,7 @@ def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) 
 
 
 def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> None:
-    """Command, TF_CONFIG and environment in `render` are those that the program found."""
+    """`render` shows the command, TF_CONFIG and environment with which the program really runs."""
     (here / "tell.py").write_text(
         "import json, os, sys\n"
         "print(json.dumps({'argv': sys.argv, 'env': dict(os.environ)}))\n"
@@ -190,7 +192,7 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
 
 
 def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
-    """A program gets all flags that it takes, those of addresses, or none."""
+    """A program gets all flags that it accepts, only those of addresses, or none."""
     (here / "tell.py").write_text(
         "import argparse, sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n"
         "p = argparse.ArgumentParser()\np.add_argument('--job-name')\n"
@@ -209,7 +211,7 @@ def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
 
 
 def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
-    """Launch and status say what follows from the program's text, and what overrides it."""
+    """`launch` and `status` say what was inferred from the program's text, and its override."""
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps-hosts')\n"
         "p.add_argument('--log_dir')\np.parse_known_args()\n"
@@ -229,7 +231,7 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
 
 
 def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:
-    """The reason names the flag that TFCluster passed, and the command that leaves it out."""
+    """The reason names the flag that TFCluster passed, and the command without it."""
     (here / "strict.py").write_text(
         "import argparse, sys\np = argparse.ArgumentParser()\n"
         "if len(sys.argv) > 9:\n    p.add_argument('--log_dir')\np.parse_args()\n"
@@ -245,7 +247,9 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
 def test_a_run_in_which_nothing_happens_ends_when_asked_to(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--stall-timeout` ends a run whose last worker waits for one that has gone, and says so."""
+    """`--stall-timeout` ends a run whose last worker waits for one that has ended, with that
+    reason.
+    """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "left.py").write_text(
         "import os, time\nif os.environ['TFCLUSTER_TASK'] == 'worker-1':\n"
@@ -260,9 +264,7 @@ def test_a_run_in_which_nothing_happens_ends_when_asked_to(
 
 
 def test_an_evaluator_that_fails_fails_no_run(run: Run, here: Path) -> None:
-    """A run with an evaluator that breaks succeeds, whenever that is, and says what became of
-    it.
-    """
+    """A run with a failing evaluator succeeds, and reports the evaluator's failure."""
     (here / "broken.py").write_text(
         "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'evaluator':\n"
         "    open('broke', 'w').close()\n    raise KeyError('evaluator')\n"
@@ -275,7 +277,7 @@ def test_an_evaluator_that_fails_fails_no_run(run: Run, here: Path) -> None:
 
 
 def test_render_of_a_launch_creates_nothing(run: Run, own_folders: Path) -> None:
-    """A launch can be looked at task by task before it is one."""
+    """`render` shows the tasks of a launch without launching."""
     done = run("render", "hello.py", "--workers", "1")
     _, task = yaml.safe_load_all(done.out)
 
@@ -304,8 +306,8 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """A program that only prints shows its steps and its loss, at its end the last; a document
-    says where that is from.
+    """Printed steps and losses are shown as progress, at the end the last ones; JSON names their
+    source.
     """
     (here / "prints.py").write_text(PRINTS)
     run("launch", "prints.py", "--workers", "1")
@@ -322,7 +324,7 @@ REPORTS = "import tfcluster\ntfcluster.progress(5, 9, loss=0.5, accuracy=0.75)\n
 
 
 def test_a_program_reports_its_own_progress(run: Run, here: Path) -> None:
-    """`tfcluster.progress()` is there in every task, whatever is installed for its Python."""
+    """`tfcluster.progress()` works in every task, whatever its Python has installed."""
     (here / "reports.py").write_text(REPORTS)
     run("launch", "reports.py", "--workers", "1", "--wait")
     assert "progress: step 5/9 · loss 0.5 · accuracy 0.75" in run("status", "reports").out
@@ -342,7 +344,7 @@ with open(f"logs/events.out.tfevents.{int(time.time())}.{host}.{pid}.0.v2", "wb"
 def test_event_files_are_followed_to_where_the_program_writes(
     run: Run, here: Path, own_folders: Path
 ) -> None:
-    """Progress of a program that writes to ./logs is shown, and its history names the folder."""
+    """Progress is read from event files in ./logs, and the run's history names the folder."""
     (here / "curves.py").write_text(ELSEWHERE)
     content = event(7, {"loss": 0.5}).hex()
     run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
@@ -352,7 +354,7 @@ def test_event_files_are_followed_to_where_the_program_writes(
 
 
 def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:
-    """A success that found the last step of an earlier run and trained none is told as that."""
+    """A run that found an earlier run's last checkpoint and trained no step says so."""
     (here / "model").mkdir()
     (here / "model" / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-800"\n')
     (here / "model" / "model.ckpt-800.index").write_text("index")
@@ -364,13 +366,13 @@ def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None
 
 
 def test_an_object_store_is_named_at_launch(run: Run) -> None:
-    """Whoever names a bucket is told that its curves are not read, and how to see them."""
+    """A launch with an object store says that its curves are not read, and how to see them."""
     done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
     assert "`tensorboard --logdir gs://b/m`" in done.out
 
 
 def test_a_note_is_said_changed_and_removed(run: Run) -> None:
-    """A note is one line of at most 500 characters; status and documents have it."""
+    """A note is one line of at most 500 characters, shown by `status` and in JSON."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("note", "hello").out == "hello-1 has no note.\n"
     assert run("note", "hello", " rate\n0.1\x1b[2J ").out == "rate 0.1\n"
@@ -385,7 +387,7 @@ def test_a_note_is_said_changed_and_removed(run: Run) -> None:
 
 
 def test_runs_are_compared(run: Run) -> None:
-    """A column for each run, what differs first and marked; the same as JSON and CSV."""
+    """`compare` has a column for each run, with marked differences first, also as JSON and CSV."""
     run("launch", "hello.py", "--workers", "1", "--wait", "--", "--rate", "0.1")
     run("launch", "hello.py", "--workers", "2", "--wait", "--", "--rate", "-0.2")
     run("note", "hello-1", "=1+1")
@@ -412,7 +414,7 @@ def test_runs_are_compared(run: Run) -> None:
 
 
 def test_a_run_is_renamed_for_display(run: Run) -> None:
-    """A display name is one line, shown beside the name, which commands still take."""
+    """A display name is one line, shown after the name, which commands still take."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("rename", "hello").out == "hello-1 has no display name.\n"
     assert run("rename", "hello", " First\ntry\u202e <b>").out == "First try <b>\n"
@@ -431,7 +433,7 @@ def test_a_run_is_renamed_for_display(run: Run) -> None:
 
 
 def test_runs_are_tagged_and_found(run: Run) -> None:
-    """Tags are added and removed, found by `list --tag`, and are words: the rest is refused."""
+    """Tags are added and removed, and found by `list --tag`; other text than words is refused."""
     for name in ("hello.py", "sleep.py"):
         run("launch", name, "--workers", "1")
     assert run("tag", "hello").out == "hello-1 has no tags.\n"
@@ -462,6 +464,6 @@ def test_runs_are_tagged_and_found(run: Run) -> None:
 
 
 def test_options_say_what_fits(run: Run) -> None:
-    """The same numbers for people and for programs."""
+    """`options` shows the machine's resources as text and as JSON."""
     assert "CPU cores" in run("options").out
     assert json.loads(run("options", "-o", "json").out)["cpu"]["total"] >= 1

@@ -1,4 +1,4 @@
-"""`launch` and `rerun`: what they say, what they wait for, and how they end."""
+"""`launch` and `rerun`: their output, their waits, and their exit codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.command_line import Run, here, left_behind, run
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.spec import Phase, TFCluster
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 def test_launch_returns_at_once_and_says_what_to_do_next(run: Run) -> None:
@@ -27,7 +27,7 @@ def test_launch_returns_at_once_and_says_what_to_do_next(run: Run) -> None:
 
 
 def test_arguments_after_two_dashes_are_the_programs_own(run: Run, here: Path) -> None:
-    """What follows ` -- ` reaches the program untouched, even when it looks like an option."""
+    """Words after ` -- ` reach the program unchanged, even if they look like options."""
     (here / "args.py").write_text("import sys\nprint(sys.argv[1:])\n")
     done = run("launch", "args.py", "--workers", "1", "--follow", "--", "--workers", "9", "--", "x")
 
@@ -36,7 +36,7 @@ def test_arguments_after_two_dashes_are_the_programs_own(run: Run, here: Path) -
 
 
 def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None:
-    """`--follow` stays until the end and says how it ended."""
+    """`--follow` shows all lines until the end, and how the run ended."""
     done = run("launch", "hello.py", "--workers", "2", "--follow")
 
     assert "worker-0 | hello from worker-0" in done.out
@@ -45,7 +45,7 @@ def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None
 
 
 def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
-    """A script that waits can tell a failed cluster from every other error."""
+    """A failed cluster has its own exit code."""
     done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
 
     assert done.code == 10
@@ -54,7 +54,7 @@ def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None
 
 
 def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> None:
-    """`--timeout` bounds the wait only."""
+    """`--timeout` limits only the wait."""
     done = run("launch", "sleep.py", "--workers", "1", "--follow", "--timeout", "0.5s")
 
     assert done.code == 11
@@ -62,7 +62,7 @@ def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> No
 
 
 def test_waiting_with_json_prints_the_ended_run_and_nothing_else(run: Run) -> None:
-    """A program that launches and waits reads one document."""
+    """With `--wait -o json` the output is one document."""
     done = run("launch", "hello.py", "--workers", "1", "--wait", "-o", "json")
     ended = msgspec.json.decode(done.out, type=TFCluster)
 
@@ -71,7 +71,7 @@ def test_waiting_with_json_prints_the_ended_run_and_nothing_else(run: Run) -> No
 
 
 def test_in_graph_wait_is_over_when_the_servers_accept(run: Run) -> None:
-    """Servers never end by themselves, so `--wait` waits until they can be used."""
+    """Servers never end by themselves, so `--wait` waits until they accept connections."""
     done = run("launch", "--mode", "in-graph", "--workers", "1", "--ps", "1", "--wait")
     said = run("connect", "in-graph")
 
@@ -82,7 +82,7 @@ def test_in_graph_wait_is_over_when_the_servers_accept(run: Run) -> None:
 
 
 def test_a_dry_run_prints_the_cluster_and_creates_nothing(run: Run, own_folders: Path) -> None:
-    """`--dry-run` shows the TFCluster as YAML, and says that nothing was made."""
+    """`--dry-run` shows the TFCluster as YAML, and says that nothing was created."""
     done = run("launch", "hello.py", "--dry-run", "--workers", "3")
 
     spec = yaml.safe_load(done.out)["spec"]
@@ -93,7 +93,7 @@ def test_a_dry_run_prints_the_cluster_and_creates_nothing(run: Run, own_folders:
 
 
 def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> None:
-    """The preflight of a dry run counts as that of a launch."""
+    """A dry run checks the resources like a launch."""
     done = run("launch", "hello.py", "--dry-run", "--memory", "100Ti")
 
     assert done.code == 3
@@ -101,7 +101,7 @@ def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> No
 
 
 def test_a_rerun_is_the_next_run_of_the_name(run: Run) -> None:
-    """`rerun` launches the snapshot again, with what is said otherwise."""
+    """`rerun` launches the snapshot again, with changed options."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     done = run("rerun", "hello", "--follow", "--workers", "2")
 

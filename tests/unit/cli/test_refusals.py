@@ -1,4 +1,4 @@
-"""What the command line refuses: in one message, with an exit code, and without a trace."""
+"""Refusals of the command line: one message and an exit code, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from support.command_line import HELLO, Run, here, left_behind, run
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
-    """A web server that has one program."""
+    """A web server with one program and one page that is too large."""
 
     def do_GET(self) -> None:
-        """Serve /hello.py, a page that is too large, and nothing else."""
+        """Serve /hello.py, and the size of /large.py."""
         size = 300_000_000 if self.path == "/large.py" else len(HELLO)
         self.send_response(200 if self.path in ("/hello.py", "/large.py") else 404)
         self.send_header("Content-Length", str(size))
@@ -26,7 +26,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             self.wfile.write(HELLO.encode())
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,9 @@ def site() -> Iterator[str]:
 def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
     run: Run, here: Path, own_folders: Path, site: str, line: str, code: int, said: str
 ) -> None:
-    """Whatever is wrong: what was asked, what is allowed, an exit code, and no trace of it."""
+    """Wrong input gets the entered value, the allowed ones and an exit code, and leaves nothing
+    behind.
+    """
     (here / "empty.py").write_text("\n# nothing\n")
     infinite = "replicas: {worker: {count: 1, resources: {cpu: .inf}}}\n"
     (here / "infinite.yaml").write_text(f"{infinite}program: {{source: hello.py}}\n")
@@ -115,7 +117,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
 def test_a_log_folder_that_cannot_be_written_is_refused(
     run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder is named, with the variable that names another one."""
+    """The message has the folder, and the variable to use another one."""
     (own_folders / "file").write_text("")
     monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(own_folders / "file" / "log"))
     done = run("launch", "hello.py")
@@ -128,7 +130,7 @@ def test_a_log_folder_that_cannot_be_written_is_refused(
 
 
 def test_a_taken_name_is_refused_with_the_command_that_frees_it(run: Run) -> None:
-    """Two clusters of one name cannot run at once."""
+    """A second running cluster of the same name is refused."""
     run("launch", "sleep.py", "--name", "mine", "--workers", "1")
     done = run("launch", "sleep.py", "--name", "mine", "--workers", "1")
 
@@ -137,7 +139,7 @@ def test_a_taken_name_is_refused_with_the_command_that_frees_it(run: Run) -> Non
 
 
 def test_every_problem_of_a_launch_is_told_at_once(run: Run) -> None:
-    """Nobody has to launch four times to learn of four mistakes."""
+    """Four mistakes are reported in one message."""
     done = run("launch", "no.py", "--workers", "x", "--grace", "y", "--name", "Z")
 
     assert "refused for 4 reasons" in done.err

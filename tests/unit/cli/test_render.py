@@ -1,4 +1,4 @@
-"""`render` for Kubernetes: a TFCluster to keep, and manifests by the policy of their namespace."""
+"""`render` for Kubernetes: a TFCluster file, and manifests by the namespace's policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch_checks.kubernetes import LaunchFacts
 from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 WHOLE = ("render", "--layout", "tfcluster")
 
@@ -31,7 +31,7 @@ def server() -> Iterator[KubeServer]:
 
 
 def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, here: Path) -> None:
-    """What is printed for a launch is that launch, for `kubectl apply` and for `launch -f`."""
+    """`kubectl apply` and `launch -f` read the printed file as the same launch."""
     words = ("hello.py", "--workers", "3", "--ps", "1", "--max-duration", "90m")
     done = run(*WHOLE, *words, "--", "--steps", "5")
     (here / "hello.yaml").write_text(done.out)
@@ -50,7 +50,7 @@ def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, h
 
 
 def test_a_printed_program_is_given_its_addresses_as_before(run: Run, here: Path) -> None:
-    """A program that takes address flags is given them also when it is launched from the file."""
+    """A program with address flags gets them also from the printed file."""
     (here / "old.py").write_text(
         "import tensorflow as tf\n"
         "tf.app.flags.DEFINE_string('ps_hosts', '', '')\n"
@@ -68,9 +68,7 @@ def test_a_printed_program_is_given_its_addresses_as_before(run: Run, here: Path
 
 
 def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
-    """The file of a run that exists makes the next run of that name; nobody's wish to stop it is in
-    it.
-    """
+    """A run's file has the next run's number, and no request to stop."""
     run("launch", "sleep.py", "--workers", "1")
     run("stop", "sleep")
     found = yaml.safe_load(run(*WHOLE, "sleep").out)
@@ -80,7 +78,7 @@ def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
 
 
 def test_a_policy_is_the_operators_to_apply(run: Run) -> None:
-    """A policy says nothing about a TFCluster on paper."""
+    """A TFCluster file takes no policy, because the operator applies it."""
     done = run(*WHOLE, "hello.py", "--policy", "policy.yaml")
     assert done.code == 2
     assert "leave out --policy" in done.err
@@ -89,8 +87,8 @@ def test_a_policy_is_the_operators_to_apply(run: Run) -> None:
 def test_manifests_follow_the_policy_of_the_namespace(
     run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the namespace's policy is known it fills in the manifests, and what the namespace lacks
-    for them is said before they are printed.
+    """Manifests use the namespace's policy, and missing objects of the namespace are reported
+    first.
     """
     backend(server, here, monkeypatch)
     claims = {name: ClaimFacts() for name in ("log", "workspace")}
@@ -113,7 +111,7 @@ def test_manifests_follow_the_policy_of_the_namespace(
 def test_what_the_account_may_not_create_is_said(
     run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant of a hub may create no Jobs: it is told before the manifests are printed."""
+    """A tenant without the right to create Jobs is told so before the manifests."""
     backend(server, here, monkeypatch)
     publish(server)
     denied = {"services", "networkpolicies", "jobs"}
@@ -124,7 +122,7 @@ def test_what_the_account_may_not_create_is_said(
 
 
 def test_without_a_cluster_the_default_policy_is_named(run: Run) -> None:
-    """Nobody takes the defaults for what a hub's namespace needs."""
+    """Without a cluster, the message says that the manifests follow the default policy."""
     done = run("render", "--layout", "native", "hello.py")
     assert "the manifests follow the default policy (no cluster was asked)" in done.err
     assert "--policy" in done.err

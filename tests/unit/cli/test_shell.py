@@ -1,4 +1,4 @@
-"""The command in a shell: Ctrl-C, pipes, terminals, completion, help, and its start."""
+"""The command in a shell: Ctrl-C, pipes, terminals, completion, help, and its imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import sanitize_text
 from tfcluster_magic.notebook.magic_line import completions
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
@@ -30,14 +30,14 @@ MAIN = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 
 @pytest.mark.parametrize("words", [(), ("admin",), ("admin", "override")])
 def test_a_group_without_a_verb_shows_its_help(words: tuple[str, ...]) -> None:
-    """Nothing is wrong with that: the exit code is 0, and nothing stands on stderr."""
+    """Without a verb, a group prints its help with exit code 0 and nothing on stderr."""
     done = subprocess.run([*MAIN, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Verbs:" in done.stdout
 
 
 def test_ctrl_c_detaches_and_the_run_goes_on(here: Path) -> None:
-    """Ctrl-C while following leaves with 130, says how to come back, and ends nothing."""
+    """Ctrl-C during `--follow` exits with 130, says how to reconnect, and the run goes on."""
     shell = subprocess.Popen(
         [*MAIN, "launch", "sleep.py", "--workers", "1", "--follow"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -56,7 +56,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(here: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(run: Run, here: Path) -> None:
-    """`tfcluster logs … | head -1` ends quietly."""
+    """A closed pipe, as by `tfcluster logs … | head -1`, is not an error."""
     (here / "chatty.py").write_text("for i in range(100000): print('line', i)\n")
     run("launch", "chatty.py", "--workers", "1", "--wait")
     script = (
@@ -73,7 +73,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(run: Run, here: Path) -> None
 
 @pytest.mark.parametrize("verb", [["list"], ["options"], ["logs", "hello"]])
 def test_a_full_disk_below_the_output_is_one_message(run: Run, here: Path, verb: list[str]) -> None:
-    """An output that cannot be written is said in one line, as any other error."""
+    """An output that cannot be written is reported in one line."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -92,7 +92,7 @@ def test_closed_streams_are_no_error(here: Path) -> None:
 
 
 def test_an_error_does_nothing_to_the_terminal(run: Run) -> None:
-    """What an error quotes cannot wipe the screen or set the title."""
+    """Text quoted in an error cannot control the terminal."""
     done = run("status", "\x1b]0;title\x07\x1b[2Jdigits")
 
     assert done.code == 5
@@ -100,7 +100,7 @@ def test_an_error_does_nothing_to_the_terminal(run: Run) -> None:
 
 
 def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int, str]:
-    """Exit code and screen of `tfcluster` in a terminal; `answer` is typed after a question."""
+    """Run `tfcluster` in a terminal, `answer` its question, and return exit code and screen."""
     pid, screen = pty.fork()
     if pid == 0:
         os.environ.update(env, PYTHONPATH=str(ROOT), TERM="xterm")
@@ -110,7 +110,7 @@ def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int,
         if select.select([screen], [], [], 1)[0]:
             try:
                 chunk = os.read(screen, 65536)
-            except OSError:  # the terminal's other side is closed
+            except OSError:  # the other end of the terminal is closed
                 break
             shown += chunk
             if answer and b"[y/N]" in shown:
@@ -121,7 +121,7 @@ def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int,
 
 
 def test_colours_are_for_terminals_and_no_color_is_respected(run: Run) -> None:
-    """A terminal gets colours; NO_COLOR and `--no-color` take them away."""
+    """Colours are for terminals; NO_COLOR and `--no-color` disable them."""
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert "\x1b[36mworker-0 |\x1b[0m" in _in_terminal(["logs", "hello"])[1]
@@ -133,7 +133,7 @@ HOSTILE = "\x1b]0;title\x07\x1b[2Ja\x1b[31mred\x1b[0m\x9b2J\u202eb\x1b]8;;http:/
 
 
 def test_colours_end_with_the_text_that_has_them() -> None:
-    """What is printed after another person's text is shown as it is."""
+    """Sanitized text ends with a reset of its colours."""
     assert sanitize_text("\x1b[8mhidden") == "\x1b[8mhidden\x1b[0m"
     assert sanitize_text("\x1b[31mred\x1b[0m") == "\x1b[31mred\x1b[0m"
     assert sanitize_text("plain\x1b[2J") == "plain"
@@ -157,7 +157,7 @@ def test_what_a_task_printed_acts_on_no_terminal(run: Run, here: Path) -> None:
 
 
 def test_a_terminal_is_asked_and_no_means_no(run: Run) -> None:
-    """Who can answer is asked; the answer counts."""
+    """A terminal is asked for confirmation, and "no" deletes nothing."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     _, screen = _in_terminal(["delete", "hello", "--with-logs"], b"n\n")
 
@@ -168,7 +168,7 @@ def test_a_terminal_is_asked_and_no_means_no(run: Run) -> None:
 
 
 def test_following_status_in_a_terminal_draws_in_place(run: Run) -> None:
-    """The live view ends by itself, with the last state on the screen."""
+    """The live view ends with the run, and leaves its last state on the screen."""
     run("launch", "hello.py", "--workers", "1")
     code, screen = _in_terminal(["status", "-f", "hello"])
 
@@ -191,7 +191,7 @@ def test_following_status_in_a_terminal_draws_in_place(run: Run) -> None:
 def test_tab_completes_verbs_options_words_runs_and_tasks(
     run: Run, typed: str, offered: set[str]
 ) -> None:
-    """Completion knows the grammar and the runs."""
+    """Completion offers verbs, options, values, runs and tasks."""
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert set(completions(typed, Terminal())) == offered
@@ -199,7 +199,7 @@ def test_tab_completes_verbs_options_words_runs_and_tasks(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_completion_script(run: Run, shell: str) -> None:
-    """The script calls this very program."""
+    """The script calls this program."""
     done = run("completion", shell)
 
     assert done.code == 0
@@ -216,7 +216,7 @@ def test_every_verb_explains_itself(run: Run, verb: str) -> None:
 
 
 def test_the_start_of_a_command_imports_nothing_heavy(here: Path) -> None:
-    """`tfcluster list` is quick because it imports only what it needs."""
+    """`tfcluster list` imports only what it needs."""
     script = (
         "import sys\nfrom tfcluster_magic.cli import main\n"
         "try: main(['list'])\nexcept SystemExit: pass\n"

@@ -1,4 +1,4 @@
-"""`stop` and `delete`: what they leave, and what they ask before."""
+"""`stop` and `delete`: what they keep, and when they ask."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from support.command_line import Run, here, run
 
 from tfcluster_magic import ClusterManager
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 
 def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None:
-    """After `stop` returns there is no task, and status says who wanted it."""
+    """After `stop` no task is left, and the status has the reason."""
     run("launch", "sleep.py", "--workers", "1")
     done = run("stop", "sleep", "--reason", "lunch time")
 
@@ -24,7 +24,7 @@ def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None
 
 
 def test_stop_says_which_parameter_servers_it_gave_back(run: Run) -> None:
-    """Of a run that has ended, the sentence says what this stop has done."""
+    """`stop` names the reclaimed parameter servers of an ended run."""
     Path("half.py").write_text(
         "import os, time\nif os.environ['TFCLUSTER_TASK_TYPE'] == 'ps': time.sleep(600)\n"
     )
@@ -47,7 +47,7 @@ def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
 
 
 def test_delete_leaves_what_a_program_wrote(run: Run, here: Path, own_folders: Path) -> None:
-    """Results beside the program's copy and in the folder it was launched from outlive a delete."""
+    """A delete keeps results next to the program's copy and in the folder of the launch."""
     text = "import os\nfor at in (os.path.dirname(__file__), '.'):\n"
     (here / "write.py").write_text(text + "    open(os.path.join(at, 'model.h5'), 'w').close()\n")
     run("launch", "write.py", "--workers", "1", "--wait")
@@ -59,7 +59,7 @@ def test_delete_leaves_what_a_program_wrote(run: Run, here: Path, own_folders: P
 
 
 def test_delete_with_logs_needs_a_yes_and_says_what_would_go(run: Run, own_folders: Path) -> None:
-    """Checkpoints are never removed by a slip of the hand."""
+    """Output and checkpoints are deleted only with `--yes`."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     output = own_folders / "tfcluster" / "log" / "hello"
     refused = run("delete", "hello", "--with-logs")
@@ -72,7 +72,7 @@ def test_delete_with_logs_needs_a_yes_and_says_what_would_go(run: Run, own_folde
 
 
 def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> None:
-    """An active run needs a yes as well; then it is stopped first."""
+    """An active run is deleted only with `--yes`, and stopped first."""
     run("launch", "sleep.py", "--workers", "1")
     refused = run("delete", "sleep")
 
@@ -83,7 +83,7 @@ def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> N
 
 
 def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path) -> None:
-    """Without `--with-logs` the output stays."""
+    """Deleting an ended run's record needs no confirmation and keeps the output."""
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert run("delete", "hello").code == 0

@@ -1,4 +1,4 @@
-"""No text of the command line is left untranslated."""
+"""Translation of the command line's texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from support.project_tools import tool
 from support.translated_commands import ROOT, here, said_by_each
 
-__all__ = ["here"]  # a fixture, as if written here
+__all__ = ["here"]  # a fixture used by the test below
 
 ASKED: Sequence[Sequence[str]] = (
     ["--help"],
@@ -48,7 +48,7 @@ ASKED: Sequence[Sequence[str]] = (
 
 
 def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: Path) -> None:
-    """In a language that only puts brackets around every message, nothing stands outside them."""
+    """In a language that puts every message in brackets, no text is outside of brackets."""
     package = tmp_path / "package"
     shutil.copytree(
         ROOT / "tfcluster_magic",
@@ -67,7 +67,7 @@ def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: 
 
 
 def bracketed(folder: Path) -> None:
-    """A catalog in which every message is itself, in brackets."""
+    """Write a catalog that puts each message in brackets."""
     made = tool("translations")
     catalog = made.template(made.PYTHON)
     for message in catalog:
@@ -80,10 +80,10 @@ def bracketed(folder: Path) -> None:
 
 
 def untranslated(text: str) -> list[str]:
-    """Lines with two English words side by side that no message has."""
+    """Return lines with two adjacent English words outside of messages."""
     while "⟦" in text:
         text, found = re.subn(r"⟦[^⟦⟧]*⟧", "¤", text)
         assert found, f"brackets that do not fit: {text}"
-    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # the words that an option takes
+    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # the values of an option
     text = re.sub(r"%?tfcluster( (-f|[a-z]+|[a-z]+-\d+))*|\[OPTIONS\].*|\"[^\"]*\"", "¤", text)
     return [line for line in text.splitlines() if re.search(r"[a-z]{2,} [a-z]{2,}", line)]

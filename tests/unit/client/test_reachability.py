@@ -1,4 +1,4 @@
-"""Where servers in pods reach the notebook that drives them."""
+"""The address at which servers in pods reach their notebook."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
 
 
 def test_a_process_has_one_address(taken: ExitStack) -> None:
-    """The client is at our address on the way to the servers, on a port that tasks may reach, and
-    stays there when it connects anew.
+    """The client has the address of the route to the servers and a port that tasks may reach, and
+    keeps both when it reconnects.
     """
     taken.enter_context(socket.create_server(("127.0.0.1", FIRST)))
     address = connection.client_address(TASKS)
@@ -38,7 +38,7 @@ def test_a_process_has_one_address(taken: ExitStack) -> None:
 
 
 def test_no_port_is_left(taken: ExitStack) -> None:
-    """When every port is taken the refusal says what to do."""
+    """When every port is taken, the error says what to do."""
     for port in range(FIRST, LAST + 1):
         taken.enter_context(socket.create_server(("127.0.0.1", port)))
     with pytest.raises(ClientUnsupported, match=r"20 notebooks of this pod .* restart a kernel"):

@@ -1,4 +1,4 @@
-"""The audit log on a disk: whole lines, nothing lost, nothing rewritten."""
+"""The audit log's file: complete lines, nothing lost, nothing rewritten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcluster_magic.hub.audit import AuditLog, new_entry
 
 
 def noted(log: AuditLog, target: str, result: str | None = "done") -> None:
-    """One change, and what came of it."""
+    """Log one change and its result."""
     made = [new_entry("ada", "stop", "bob", target, "an exam", "127.0.0.1")]
     log.asked(made)
     if result is not None:
@@ -20,7 +20,7 @@ def noted(log: AuditLog, target: str, result: str | None = "done") -> None:
 
 
 def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path) -> None:
-    """The end of a change stands for both of its lines; without an end it was only asked for."""
+    """A finished change is one entry with its result; an unfinished one is shown as asked."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     noted(log, "digits-2", None)
@@ -32,7 +32,7 @@ def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path)
 
 
 def test_pages_show_each_change_once(tmp_path: Path) -> None:
-    """No page ends between the two lines of a change, also above a block of the file."""
+    """Each change is on one page, even though it has two lines, and across blocks of the file."""
     log = AuditLog(tmp_path / "audit.jsonl")
     for number in range(500):
         noted(log, f"digits-{number}")
@@ -48,7 +48,7 @@ def test_pages_show_each_change_once(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
-    """What comes after it begins a line of its own."""
+    """The next line after a truncated one is complete."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     with log.path.open("ab") as file:
@@ -61,13 +61,13 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None
 
 
 def test_where_no_line_can_be_written_it_is_refused() -> None:
-    """/dev/full takes nothing, as a full disk."""
+    """A change is refused if it cannot be logged; /dev/full is like a full disk."""
     with pytest.raises(BackendUnavailable, match="nothing was done"):
         noted(AuditLog(Path("/dev/full")), "digits-1")
 
 
 def test_a_large_file_gets_a_number_and_pages_and_export_go_on(tmp_path: Path) -> None:
-    """Nothing that was written is rewritten, and a page that was begun before goes on after it."""
+    """A full file is renamed and never rewritten; a page view that started earlier continues."""
     log = AuditLog(tmp_path / "audit.jsonl", largest=2000)
     for number in range(20):
         noted(log, f"digits-{number}")
@@ -88,7 +88,7 @@ def test_a_large_file_gets_a_number_and_pages_and_export_go_on(tmp_path: Path) -
 
 
 def test_a_line_that_was_cut_off_at_the_end_of_a_file_spoils_no_other(tmp_path: Path) -> None:
-    """The first of the next file is whole in what is exported."""
+    """The export has the first line of the next file complete."""
     log = AuditLog(tmp_path / "audit.jsonl", largest=10)
     noted(log, "digits-1", None)
     with log.path.open("ab") as file:
@@ -100,7 +100,7 @@ def test_a_line_that_was_cut_off_at_the_end_of_a_file_spoils_no_other(tmp_path: 
 
 
 def test_an_empty_log_has_no_entries(tmp_path: Path) -> None:
-    """Nothing was done yet."""
+    """An empty log has no entries."""
     log = AuditLog(tmp_path / "audit.jsonl")
 
     assert log.page().items == () and log.page().next is None

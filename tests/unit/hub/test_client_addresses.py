@@ -1,4 +1,4 @@
-"""Which address a request has, without a hub: what the headers about it may claim."""
+"""The client address of a request, and the headers that may set it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INGRESS = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     ],
 )
 def test_only_hops_of_our_own_proxies_are_believed(said: str, address: str) -> None:
-    """Hops count from the last one back, while each proxy is known."""
+    """Addresses count from the last hop back, as long as each proxy is trusted."""
     assert proxy.client_address("127.0.0.1", said, INGRESS) == address
 
 

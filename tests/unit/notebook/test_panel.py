@@ -1,4 +1,4 @@
-"""The panel: real runs through its buttons; a browser is not needed for what the kernel does."""
+"""The panel, with real runs through its buttons; the kernel's side needs no browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WaitFor = Callable[..., None]
 
 @pytest.fixture
 def manager(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterManager]:
-    """A manager in a folder with a program; what is launched is stopped in the end."""
+    """A manager in a folder with programs; its runs are stopped at the end."""
     folder = own_folders / "work"
     folder.mkdir()
     (folder / "sleep.py").write_text(SLEEP)
@@ -38,26 +38,26 @@ def manager(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clus
 
 @pytest.fixture
 def panel(manager: ClusterManager) -> Iterator[Panel]:
-    """A panel that is closed in the end."""
+    """A panel that is closed at the end."""
     panel = Panel(manager, RunWatcher(manager))
     yield panel
     panel.close()
 
 
 def rows(panel: Panel) -> dict[str, RunRow]:
-    """The rows that are shown, by name of the run."""
+    """Return the visible rows by the run's name."""
     return panel.runs._rows
 
 
 def asked(row: RunRow) -> list[str]:
-    """The words of the question that a row asks."""
+    """Return the texts of a row's question."""
     return [getattr(w, "description", "") or w.value for w in row._question.children]
 
 
 def test_a_form_that_is_filled_in_launches_and_the_run_appears(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """What the form says is what is launched, and it is in the list by itself."""
+    """The form launches the shown options, and the run appears in the list."""
     panel.form.program.value = "sleep.py"
     panel.form.fields["workers"].value = "1"
     wait_for(lambda: not panel.form.launch.disabled, "the form can be sent")
@@ -74,7 +74,7 @@ def test_a_form_that_is_filled_in_launches_and_the_run_appears(
 def test_a_launch_under_way_cannot_be_sent_twice(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor, slow_program: SlowProgram
 ) -> None:
-    """Typing while a program is fetched does not give the button back."""
+    """Typing during a download does not enable the button."""
     panel.form.program.value = slow_program.url
     wait_for(lambda: not panel.form.launch.disabled, "a URL is not fetched while one types")
     panel.form.launch.click()
@@ -91,8 +91,8 @@ def test_a_launch_under_way_cannot_be_sent_twice(
 def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor, own_folders: Path
 ) -> None:
-    """A question is about the run that it was asked about, also where its number is used again:
-    somebody has removed the file that remembers numbers.
+    """A question applies only to the run for which it was asked, even if the name is reused after
+    the file of used numbers was deleted.
     """
     manager.launch("hello.py", workers=1, name="twice")
     manager.wait("twice-1", 180, until=Until.RELEASED)
@@ -111,7 +111,7 @@ def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
 def test_deleting_a_run_that_goes_on_says_that_it_is_stopped(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Nobody loses a running cluster by a word that sounds harmless."""
+    """The question says that the run is stopped first."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -122,7 +122,7 @@ def test_deleting_a_run_that_goes_on_says_that_it_is_stopped(
 def test_a_form_that_would_be_refused_says_so_and_cannot_be_sent(
     panel: Panel, wait_for: WaitFor
 ) -> None:
-    """Every problem is shown while one types, and what was typed stays."""
+    """Problems are shown while typing, and the text stays."""
     panel.form.program.value = "nowhere.py"
     panel.form.fields["workers"].value = "many"
     wait_for(lambda: "nowhere.py" in panel.form.verdict.value)
@@ -133,14 +133,14 @@ def test_a_form_that_would_be_refused_says_so_and_cannot_be_sent(
 
 
 def test_no_two_fields_of_the_form_have_the_same_label(panel: Panel) -> None:
-    """The memory of a worker and that of a parameter server are told apart."""
+    """The fields for a worker's and for a parameter server's memory have different labels."""
     labels = [field.description for field in panel.form.fields.values()]
     assert len(labels) == len(set(labels))
     assert {"Memory", "worker · Memory", "ps · Memory"} <= set(labels)
 
 
 def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor) -> None:
-    """Arguments are words of a shell."""
+    """Arguments are parsed like shell words."""
     panel.form.program.value = "hello.py"
     panel.form.arguments.value = "--name 'x"
     wait_for(lambda: "is not closed" in panel.form.verdict.value)
@@ -149,7 +149,7 @@ def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor
 def test_what_code_launched_is_shown_and_can_be_stopped(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Stopping asks first; the panel never waits for the run itself."""
+    """A run launched by code appears; stopping it asks first and does not block the panel."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -181,7 +181,7 @@ def test_an_answer_no_does_nothing(
 def test_a_run_that_is_deleted_elsewhere_leaves_every_panel(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Two panels show the same, whoever changed it."""
+    """A change appears in every panel, whoever made it."""
     other = Panel(manager, panel._watcher)
     try:
         manager.launch("hello.py", workers=1)
@@ -194,7 +194,7 @@ def test_a_run_that_is_deleted_elsewhere_leaves_every_panel(
 
 
 def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for: WaitFor) -> None:
-    """Markup that a program prints is text."""
+    """Markup in a program's output is shown as text."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -207,13 +207,13 @@ def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for:
 def test_a_button_that_is_refused_says_why(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """A refusal is a sentence in the panel, never a traceback."""
+    """A refusal is a sentence in the panel, not a traceback."""
     (Path.cwd() / "gone.py").write_text("print(1)\n")
     manager.launch("gone.py", workers=1)
     manager.wait("gone-1", 180, until=Until.RELEASED)
     wait_for(lambda: "gone-1" in rows(panel))
     row = rows(panel)["gone-1"]
-    panel._end()  # the panel has not heard yet
+    panel._end()  # the panel no longer gets updates
     manager.delete("gone-1")
     row.rerun.click()
 
@@ -224,7 +224,7 @@ def test_a_button_that_is_refused_says_why(
 def test_tensorboard_is_shown_as_the_magic_shows_it(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """A page with the extension opens a tab from it, any other has a link."""
+    """With the extension, a tab opens; without it, a link is shown."""
     manager.launch("hello.py", workers=1)
     wait_for(lambda: "hello-1" in rows(panel))
     row = rows(panel)["hello-1"]
@@ -241,7 +241,7 @@ def test_tensorboard_is_shown_as_the_magic_shows_it(
 def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Hundreds of runs make no hundreds of widgets."""
+    """Hundreds of runs do not create hundreds of widgets."""
     count = MOST_ROWS + 3
     for number in range(count):
         manager.launch("hello.py", workers=1, name=f"run-{chr(97 + number)}")
@@ -256,7 +256,7 @@ def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
 def test_a_closed_panel_leaves_no_thread_of_its_own(
     manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The watcher ends with the last panel that listens."""
+    """The watcher ends with its last panel."""
     panel = Panel(manager, RunWatcher(manager))
     assert any(t.name.startswith("tfcluster-watcher") for t in threading.enumerate())
     panel.close()
@@ -266,7 +266,7 @@ def test_a_closed_panel_leaves_no_thread_of_its_own(
 def test_an_exported_document_shows_the_table(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Beside the widget there is text for a page without widgets."""
+    """The widget has a text form for pages without widgets."""
     manager.launch("hello.py", workers=1)
     wait_for(lambda: "hello-1" in rows(panel))
     shown = panel._repr_mimebundle_()
@@ -277,7 +277,7 @@ def test_an_exported_document_shows_the_table(
 
 
 def test_the_empty_list_says_what_a_cluster_is(panel: Panel) -> None:
-    """The first look teaches."""
+    """The empty list explains what a cluster is."""
     (hint,) = panel.runs._body.children or [None]
     assert hint is not None
     assert "set of TensorFlow processes" in hint.value

@@ -55,7 +55,7 @@ def a_run(number: int, *arguments: str, workers: int = 2, **more: object) -> TFC
 
 
 def progress(step: int, loss: float | None = None, **metrics: float) -> Progress:
-    """How far a run came."""
+    """Return a run's progress."""
     return Progress(step, 800, None, loss, None, at=0.0, metrics=metrics)
 
 
@@ -78,7 +78,9 @@ def test_arguments_are_read_by_their_flags(words: str, told: dict[str, str]) -> 
 
 
 def test_rows_are_what_any_run_has() -> None:
-    """What any run has is a row: arguments, options, results; marked where the runs differ."""
+    """Everything that any of the runs has is a row: arguments, options, results; differences are
+    marked.
+    """
     runs = [
         (a_run(1, "--rate", "0.1", env={"A": "1"}), progress(800, 0.25, accuracy=0.9812345678)),
         (a_run(2, "--rate", "0.1", workers=3, env={"A": "2"}), progress(700, float("nan"))),
@@ -105,7 +107,9 @@ def test_rows_are_what_any_run_has() -> None:
 
 
 def test_hostile_names_and_values_are_text() -> None:
-    """What a program or a person wrote moves no cursor in a table and is no formula in a sheet."""
+    """Text from programs and users cannot move the cursor in a table, and is no formula in a
+    spreadsheet.
+    """
     evil = '=HYPERLINK("http://x")\x1b[2J\u202e\n<b>'
     run = a_run(1, f"--note={evil}", "--rate", "-1.5")
     found = compare([(run, progress(1, **{evil: 1.0})), (a_run(2), None)])

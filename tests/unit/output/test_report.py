@@ -127,8 +127,8 @@ def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
 
 
 def test_each_task_is_a_row_for_the_page() -> None:
-    """The page gets a row for each task: what the record says of it, else what is seen of it as far
-    as the record's counts allow that.
+    """The page gets a row for each task from the record, or from observations as far as the
+    record's counts allow them.
     """
     ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=("ValueError: x",))
     run = cluster(
@@ -260,8 +260,9 @@ def failed_run(*printed: str) -> TFCluster:
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
-    """Without extension and server a notebook shows phase, time with its zone, reason, last
-    metrics, and the last lines of the task that failed first, without TensorFlow's own.
+    """Without extension and server, a notebook shows a failed run's phase, time with its zone,
+    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's
+    own.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
     lines = [f"line {number}" for number in range(20)]

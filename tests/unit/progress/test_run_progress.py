@@ -119,7 +119,7 @@ def test_epochs_and_steps(tmp_path: Path) -> None:
 
 
 def test_several_tasks_at_once(tmp_path: Path) -> None:
-    """Of tasks that write at the same time the furthest counts, whichever wrote last."""
+    """If several tasks write at the same time, the furthest step counts."""
     for worker, ahead in enumerate((0, 3, 1)):
         path = ev.event_file(tmp_path / f"worker-{worker}", 1000)
         write(

@@ -207,8 +207,8 @@ def test_times_of_a_log_that_was_cut(tmp_path: Path) -> None:
 
 
 def test_times_that_were_emptied_while_they_are_read(tmp_path: Path) -> None:
-    """Whoever follows a log gets its lines also when the file of its times is emptied, and the
-    times that are noted afterwards.
+    """A follower gets all lines, and the later times, even if the file of times is emptied
+    meanwhile.
     """
     log = tmp_path / "worker-0.log"
     log.write_text("one\n")
@@ -270,8 +270,8 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """Lines whose times could not be noted have none as long as there is room for that; times
-    that jump about take no more room than others.
+    """Lines without a recorded time have none as long as there is room to say so; times that jump
+    take no more room than others.
     """
     log = tmp_path / "worker-0.log"
     noted(
@@ -291,7 +291,7 @@ def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_times_that_somebody_cut_before_they_are_thinned(tmp_path: Path) -> None:
-    """Times that somebody cut, within a record, stop neither the copy nor the times after them."""
+    """Times that were truncated within a record stop neither the copy nor later times."""
     log = tmp_path / "worker-0.log"
     noted(
         log,
@@ -306,7 +306,7 @@ def test_times_that_somebody_cut_before_they_are_thinned(tmp_path: Path) -> None
 
 
 def test_times_that_are_read_while_they_are_thinned(tmp_path: Path) -> None:
-    """Who reads a log while its task thins the times goes on at the right one."""
+    """A reader gets the right times even if the task thins them meanwhile."""
     log = tmp_path / "worker-0.log"
     noted(log, "for n in range(6000): times.note(10 * n, 1000 * n + 1000)\n")
     times = RecordedTimes(log)

@@ -274,7 +274,7 @@ def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
 
 
 def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
-    """Without /log a follower is told that last lines may be missing, and where they are."""
+    """Without /log, a follower is told that the last lines may be missing, and where they are."""
     first, second = end_while_followed(server, None)
     assert first == "a"
     assert second.startswith("tfcluster: the last lines of worker-0 may be missing")
@@ -294,8 +294,8 @@ def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer)
 def test_all_tasks_are_seen_with_one_request(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many tasks a run has, one request tells the node and the state of each, and their
-    last lines are read where the volume of the logs is mounted.
+    """For any number of tasks, one request returns nodes and states, and the last lines come from
+    the mounted log volume.
     """
     output = tmp_path / "log" / "digits" / "1"
     output.mkdir(parents=True)

@@ -59,8 +59,8 @@ def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
 
 
 def test_what_people_write_is_in_annotations(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """Note, display name and tags are merged into the annotations of the object, where kubectl may
-    write them as well: what is none is left out, and stays until somebody changes it.
+    """Note, display name and tags are merged into the object's annotations, which kubectl may write
+    as well; invalid ones are ignored and stay until changed.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     before = server.api().get(where)
@@ -103,15 +103,15 @@ def written_names(server: KubeServer, where: str) -> set[str]:
 def test_a_tag_is_added_to_a_record_that_changes(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Annotations are written over what there is by then: nothing of somebody else's is lost, and a
-    record that never comes to rest is refused in words.
+    """A changed annotation keeps concurrent changes of others; after too many conflicts the change
+    is refused with a message.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     tried = []
 
     def add(now: Annotations) -> Annotations:
         tried.append(now.tags)
-        if len(tried) < 3:  # somebody else adds a tag between reading and writing
+        if len(tried) < 3:  # another client adds a tag between read and write
             told = {"tfcluster.dev/tags": ",".join((*now.tags, f"t{len(tried)}"))}
             server.api().merge(where, {"metadata": {"annotations": told}})
         return replace(now, tags=(*now.tags, "mine"))

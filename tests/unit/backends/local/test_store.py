@@ -65,7 +65,7 @@ def test_a_run_is_what_was_recorded(store: Store) -> None:
 
 
 def test_the_note_of_an_earlier_version(store: Store) -> None:
-    """A note that an earlier version saved is shown until somebody writes about the run again."""
+    """A note saved by an earlier version is shown until the next note, tag or display name."""
     folder = record(store)
     (folder.path / "note.json").write_bytes(b'"rate 0.1"')
     assert loaded(folder).metadata.annotations == Annotations(note="rate 0.1")

@@ -1,4 +1,4 @@
-"""The hub's accounts without a hub: the file, the links, the hashes, and how guessing is slowed."""
+"""The hub's accounts without a hub: the file, invite links, hashes, and limits on guessing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tries(clock: Clock) -> SignInLimits:
 
 
 def test_a_link_sets_a_password_once(store: AccountStore) -> None:
-    """Its code is used up, and brings the right that was given with it."""
+    """The link works once, and gives the admin right that it was made with."""
     code = store.invite("Ada", admin=True)
 
     assert store.invited(code) == ("ada", True)
@@ -85,7 +85,7 @@ def test_a_link_sets_a_password_once(store: AccountStore) -> None:
 
 
 def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
-    """Each is its own; where one name can have none, nobody has one."""
+    """A class gets one link each; if one name is invalid, no link is made."""
     codes = store.invite_all(["Ada", "bob"])
     assert {name: store.invited(code) for name, code in codes.items()} == {
         "Ada": ("ada", False),
@@ -99,7 +99,7 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
 
 
 def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
-    """It works until the last second and not after it."""
+    """A link works until its last second."""
     code = store.invite("ada")
     clock.now += LINK_HOURS * 3600 - 1
     assert store.invited(code) == ("ada", False)
@@ -109,7 +109,7 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """The password ends with a newer link: somebody who knows it could set another one first."""
+    """A newer link deletes the password, else someone who knows it could set another one."""
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)
     assert store.password("ada") == STORED
@@ -122,7 +122,7 @@ def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
 
 
 def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
-    """Using a link, changing a password and making a link each note a reset of its own."""
+    """Using a link, changing a password and making a link each note a separate reset."""
     store.redeem(store.invite("ada"), STORED)
     marks = [store.resets()["ada"]]
     store.set_password("ada", STORED)
@@ -136,11 +136,11 @@ def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None
     assert store.resets() == {}
     store.set_password("ada", STORED)
     store.dismiss("ada")
-    assert store.resets() == {}  # the user goes with everything
+    assert store.resets() == {}  # removed together with the user
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
-    """Who has the account decides, not who asked for a link before."""
+    """Changing the password voids an earlier link."""
     code = store.invite("ada")
     store.set_password("ada", STORED)
     with pytest.raises(LinkRefused):
@@ -150,7 +150,7 @@ def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> Non
 
 
 def test_the_file_holds_no_code_and_is_for_one_user(store: AccountStore) -> None:
-    """Who reads a backup gets no link out of it."""
+    """A backup of the file contains no usable link."""
     code = store.invite("ada")
 
     assert code not in store.path.read_text()
@@ -162,7 +162,7 @@ def test_the_file_holds_no_code_and_is_for_one_user(store: AccountStore) -> None
     "text", ["", "{", "[]", '{"version": 1, "accounts": {"ada": {"passwd": "x"}}}', "\0" * 40]
 )
 def test_a_file_that_cannot_be_read_is_kept(store: AccountStore, text: str) -> None:
-    """Nothing is written over what may be repaired, and the message names the file."""
+    """An unreadable file is not overwritten, and the message names it."""
     store.path.write_text(text)
 
     for act in (store.read, lambda: store.invite("ada"), lambda: store.remove("ada")):
@@ -180,7 +180,7 @@ def _invite_many(path: Path, start: int) -> None:
 def test_a_file_that_nobody_could_read_is_not_written(
     store: AccountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Accounts are refused where the file would be larger than what is read of it."""
+    """An account is refused if the file would exceed the size that is read."""
     store.invite("ada")
     monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
     with pytest.raises(TFClusterError, match="no room for more accounts"):
@@ -189,7 +189,7 @@ def test_a_file_that_nobody_could_read_is_not_written(
 
 
 def test_writers_lose_nothing_of_each_other(store: AccountStore) -> None:
-    """Three processes at once, and a reader that always finds a whole file."""
+    """Three processes write at once, and a reader always finds a complete file."""
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_invite_many, args=(store.path, n)) for n in (0, 20, 40)]
     for writer in writers:
@@ -206,18 +206,18 @@ def test_writers_lose_nothing_of_each_other(store: AccountStore) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\nb", "a\0b", "x" * 65])
 def test_names_that_no_account_has(store: AccountStore, name: str) -> None:
-    """A name is a part of addresses, and one that people can read."""
+    """A user name must be readable and valid in a URL."""
     with pytest.raises(InvalidRequest, match="a user name has"):
         store.invite(name)
 
 
 def test_one_name_is_one_account_however_it_is_typed() -> None:
-    """Upper case and the two ways to write é are no differences."""
+    """Upper case and both Unicode forms of é are the same name."""
     assert allowed_name(" Ren\u00c9 ") == allowed_name("rene\u0301") == "ren\u00e9"
 
 
 def test_a_password_is_known_by_its_hash_alone() -> None:
-    """Two hashes of one password differ; what is stored says how it was made."""
+    """Two hashes of a password differ, and each names its method."""
     assert accounts.password_matches("correct horse", STORED)
     assert accounts.password_matches(
         "re\u0301sume\u0301s", accounts.hash_password("r\u00e9sum\u00e9s")
@@ -295,7 +295,7 @@ def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
-    """The time to wait is that until the oldest counts no more."""
+    """The wait lasts until the oldest attempt is outside the window."""
     tries = Throttle(3, 60.0, clock)
     for _ in range(3):
         assert tries.wait("ada") == 0
@@ -308,7 +308,7 @@ def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
 
 
 def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
-    """For its account all of them, for its address one."""
+    """A correct password forgets all attempts of its account, and one of its address."""
     tries = Throttle(2, 60.0, clock)
     for key in ("ada", "ada", "address", "address"):
         tries.begin(key)
@@ -331,7 +331,7 @@ def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
 
 
 def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None:
-    """A customer's 2^64 addresses give no more tries than one; another network has its own."""
+    """All addresses of an IPv6 network share one limit; another network has its own."""
     for number in range(3):
         tries.begin("ada", f"2001:db8:0:1::{number}", None)
     with pytest.raises(TooManyTries):
@@ -343,7 +343,7 @@ def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None
 
 
 def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) -> None:
-    """Who tries from one IPv4 address keeps nobody else out, also if it is written as IPv6."""
+    """Each IPv4 address has its own limit, even when written as IPv6."""
     for _try in range(3):
         tries.begin("ada", "::ffff:10.0.0.1", None)
     with pytest.raises(TooManyTries):
@@ -352,8 +352,8 @@ def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) 
 
 
 def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
-    """Guesses at an account block their address at once, and all new browsers soon; a browser in
-    which it has signed in before has a count of its own, and nothing more.
+    """Guesses at an account block their address at once, and soon all new browsers; a browser that
+    has signed in before has its own limit.
     """
     for _ in range(3):
         tries.begin("ada", "10.0.0.1", None)
@@ -396,7 +396,7 @@ def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.Monkey
 
 
 def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
-    """A link on stdout alone, for scripts; what a person needs beside it on stderr."""
+    """For scripts, only the link is on stdout; explanations are on stderr."""
     done = _accounts(
         tmp_path, "--url", "https://hub.example/tf/", "invite", *ANYONE, "Ada", "--admin"
     )
@@ -413,7 +413,7 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
 
 
 def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None:
-    """It is refused as on the page, and says what replaces it; then the link is a reset."""
+    """An invite for an account with a password is refused; `--reset` makes a link."""
     store = AccountStore(tmp_path / "accounts.json")
     store.redeem(store.invite("ada"), STORED)
 
@@ -432,13 +432,13 @@ def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None
 
 
 def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path: Path) -> None:
-    """Also of somebody who has never signed in, of whom the hub has no session to compare."""
+    """A reset during a password check prevents the session, also for a user who never signed in."""
     authenticator = AccountsAuthenticator(path=str(tmp_path / "accounts.json"))
     store = authenticator.store
     store.redeem(store.invite("ada"), STORED)
     page = SimpleNamespace(authenticator=authenticator, signed_in_with=("ada", STORED))
     authenticator.confirm(page)
-    authenticator.confirm(SimpleNamespace())  # of a page on which nobody typed a password
+    authenticator.confirm(SimpleNamespace())  # a page without a typed password
 
     store.invite("ada")
 
@@ -448,7 +448,7 @@ def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path
 
 
 def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
-    """What it cannot do it refuses before anything, with what does it."""
+    """A removal with data is refused before any change, with the command that deletes the files."""
     _accounts(tmp_path, "invite", *ANYONE, "ada")
     refused = _accounts(tmp_path, "remove", "ada", "--with-data")
     assert refused.returncode == 1 and "userdel --remove" in refused.stderr
@@ -456,7 +456,9 @@ def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_a_hub_that_is_away_has_a_note_of_whom_it_forgets(store: AccountStore) -> None:
-    """It stays until that is done, also where somebody has a new account of that name."""
+    """The note of a removed user stays until the hub has processed it, even if the name is used
+    again.
+    """
     assert not store.dismiss("ada")
     store.invite("ada")
     assert store.dismiss("ada", with_data=True)
@@ -488,7 +490,7 @@ def test_a_link_from_a_shell_has_the_path_of_the_hub(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It leads to the hub also where the hub has written down no address, as in a pod."""
+    """A link has the hub's path, also where the hub has saved no address, as in a pod."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     if written:
@@ -497,7 +499,7 @@ def test_a_link_from_a_shell_has_the_path_of_the_hub(
 
 
 def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
-    """Whoever has one has no code, and whoever has none gets one, all in one change."""
+    """Without a reset, only accounts without a password get links."""
     store.redeem(store.invite("ada"), STORED)
     ended = store.resets()
 
@@ -511,7 +513,7 @@ def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
-    """Whether there is a password, a link, both, or nothing."""
+    """An account without and with a password is described."""
     assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
     assert state_of(store.read()["ada"]).in_words() == "has a password"
@@ -525,7 +527,7 @@ def _accounts(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
-    """Its form is told by a version, and stays."""
+    """The file is JSON with a format version."""
     store.redeem(store.invite("ada"), STORED)
     store.reset_done("ada", store.resets()["ada"])
     assert json.loads(store.path.read_text()) == {
@@ -535,7 +537,7 @@ def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
 
 
 def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
-    """Root may make a link for the hub of an ordinary user, who reads the file afterwards."""
+    """Root can make a link for the hub of an ordinary user, who keeps the file."""
     store.invite("ada")
     owner = 1 if os.geteuid() == 0 else os.geteuid()
     for hubs in (store.path, store.path.parent):
@@ -547,7 +549,9 @@ def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own elsewhere")
 @pytest.mark.parametrize("nice", [0, 15])
 def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
-    """Who is not root may give way, and never take it back; hashing has less than the hub has."""
+    """A hub started with `nice` hashes passwords at a still lower priority, although it cannot
+    raise it again without root.
+    """
     plain = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
     start = ["nice", "-n", str(nice), *(plain if os.geteuid() == 0 else [])]
     said = subprocess.run(

@@ -1,4 +1,4 @@
-"""What JupyterHub's spawners are told when somebody is removed from a shell."""
+"""Calls of JupyterHub's spawners when a shell removes a user."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Keeping(Spawner):  # type: ignore[misc]
 
 
 class Proxy:
-    """JupyterHub's own, whose routes go with the notebooks."""
+    """JupyterHub's proxy, whose routes are deleted with the notebooks."""
 
     async def delete_user(self, _user: Any, _name: str) -> None:
-        """There is no route."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the data goes is said to the spawner that deletes it, also where the notebook ran:
-    JupyterHub has another spawner by then. The user is gone.
+    """The spawner that deletes the data is told to, even if the notebook ran, although JupyterHub
+    replaces the spawner then.
     """
     for name in ("stopped", "deleted"):
         monkeypatch.setattr(Keeping, name, [])

@@ -1,4 +1,4 @@
-"""Whom the hub asks who people are: settings, and what a provider says about itself."""
+"""Settings of sign-in and idle notebooks, and an OpenID Connect provider's description."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHOLE = {
 
 
 class Described(ThreadingHTTPServer):
-    """An address whose answers a test decides: `says` by path, as status and body."""
+    """A web server whose answers a test sets: `says` by path, as status and body."""
 
     def __init__(self) -> None:
         self.says: dict[str, tuple[int, bytes]] = {}
@@ -38,11 +38,11 @@ class Described(ThreadingHTTPServer):
 
     @property
     def issuer(self) -> str:
-        """Its own address."""
+        """Its own URL."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def describe(self, **changes: Any) -> None:
-        """Have it be a provider, but for what is changed; None leaves a field out."""
+        """Describe a provider with these changes; None omits a field."""
         words = {"issuer": self.issuer}
         for name in ("authorization", "token", "userinfo"):
             words[f"{name}_endpoint"] = f"{self.issuer}/{name}"
@@ -52,7 +52,7 @@ class Described(ThreadingHTTPServer):
 
 class _Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """What the test decided."""
+        """Send the answer that the test set."""
         assert isinstance(self.server, Described)
         status, body = self.server.says.get(self.path, (404, b""))
         self.send_response(status)
@@ -62,12 +62,12 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def described() -> Iterator[Described]:
-    """Such an address."""
+    """A running server of that kind."""
     with Described() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -79,7 +79,7 @@ def described() -> Iterator[Described]:
 
 
 def test_accounts_are_the_default(tmp_path: Path) -> None:
-    """Without any setting the hub asks for passwords of its own accounts."""
+    """Without settings, the hub uses its own accounts with passwords."""
     c = Config()
     sign_in.configure(c, {}, state=tmp_path)
     assert "AccountsAuthenticator" in c.JupyterHub.authenticator_class
@@ -105,14 +105,14 @@ def test_accounts_are_the_default(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    """A setting that is missing, wrong or contradicts another is named with what is allowed."""
+    """A missing, wrong or contradictory setting is named with the allowed values."""
     with pytest.raises(InvalidRequest) as caught:
         sign_in.configure(Config(), {**WHOLE, **changes}, state=tmp_path)
     assert said in str(caught.value)
 
 
 def test_every_problem_at_once() -> None:
-    """All that is wrong with the settings is told together."""
+    """All wrong settings are reported together."""
     with pytest.raises(InvalidRequest) as caught:
         sign_in.provider_settings({"OIDC_ISSUER": "http://login.example.org"})
     assert [problem.field for problem in caught.value.problems] == [
@@ -132,7 +132,7 @@ def test_admins_alone() -> None:
 
 
 def test_what_the_hub_is_given(tmp_path: Path, described: Described) -> None:
-    """The provider's own description says where people sign in and what can be asked for."""
+    """The provider's description sets the sign-in URLs and the scopes."""
     described.describe(
         scopes_supported=["openid", "groups", "offline_access"],
         token_endpoint_auth_methods_supported=["client_secret_basic"],
@@ -151,7 +151,7 @@ def test_what_the_hub_is_given(tmp_path: Path, described: Described) -> None:
 
 
 def test_everybody(tmp_path: Path, described: Described) -> None:
-    """Everybody whom the provider knows is let in only when somebody said so."""
+    """All users of the provider are admitted only if the setting says so."""
     described.describe()
     c = Config()
     settings = {**WHOLE, "OIDC_ISSUER": described.issuer, "OIDC_ALLOWED_GROUPS": "*"}
@@ -161,7 +161,7 @@ def test_everybody(tmp_path: Path, described: Described) -> None:
 
 
 def test_other_issuer(described: Described) -> None:
-    """A description that speaks for another issuer is refused, be it by a slash alone."""
+    """A description of another issuer is refused, even if only a slash differs."""
     described.describe(issuer=f"{described.issuer}/")
     with pytest.raises(BackendUnavailable, match="speaks for the issuer"):
         sign_in.discover(described.issuer)
@@ -176,14 +176,14 @@ def test_other_issuer(described: Described) -> None:
     ],
 )
 def test_endpoints(described: Described, changes: dict[str, Any], said: str) -> None:
-    """Addresses that are missing, or where others could listen, are refused."""
+    """Missing or insecure endpoints are refused."""
     described.describe(**changes)
     with pytest.raises(BackendUnavailable, match=said):
         sign_in.discover(described.issuer)
 
 
 def test_no_provider(described: Described) -> None:
-    """An address that answers, but is no provider, is said with its answer."""
+    """If the server is not a provider, the error has its answer."""
     with pytest.raises(BackendUnavailable, match="answers 404"):
         sign_in.discover(described.issuer)
     for body in (b"<html>", b"\xff", b"[]"):
@@ -193,7 +193,7 @@ def test_no_provider(described: Described) -> None:
 
 
 def test_no_redirect(described: Described) -> None:
-    """The issuer's word is not taken from another address to which it sends on."""
+    """A redirect of the description is not followed."""
     described.describe()
     described.says["/elsewhere"] = described.says[sign_in.DISCOVERY_PATH]
     described.says[sign_in.DISCOVERY_PATH] = (302, b"/elsewhere")
@@ -202,13 +202,13 @@ def test_no_redirect(described: Described) -> None:
 
 
 def test_unreachable() -> None:
-    """A provider that does not answer is said with the reason."""
+    """The error has the reason why the provider is unreachable."""
     with pytest.raises(BackendUnavailable, match=r"cannot be reached: .*refused"):
         sign_in.discover("http://127.0.0.1:9")
 
 
 def test_idle_settings() -> None:
-    """Without a setting no notebook is ended for being idle, and named ones cannot be made."""
+    """Without settings, no notebook is culled, and there are no named servers."""
     c = Config()
     idle_culler.configure(c, {})
     assert "services" not in c.JupyterHub
@@ -216,7 +216,7 @@ def test_idle_settings() -> None:
 
 
 def test_idle_numbers() -> None:
-    """What is no number of seconds is refused, each by its name."""
+    """Values that are not numbers are refused, each with its setting."""
     wrong = {"TFCLUSTER_HUB_IDLE": "1h", "TFCLUSTER_HUB_NAMED_SERVERS": "-1"}
     with pytest.raises(InvalidRequest) as caught:
         idle_culler.configure(Config(), wrong)
@@ -224,7 +224,7 @@ def test_idle_numbers() -> None:
 
 
 def test_idle_by_environment() -> None:
-    """The environment decides before the policy."""
+    """The environment takes precedence over the policy."""
     c = Config(JupyterHub={"services": [], "load_roles": []}, Spawner={"environment": {}})
     said = {"TFCLUSTER_HUB_IDLE": "120", "TFCLUSTER_HUB_MAX_AGE": "7200"}
     idle_culler.configure(c, {**said, "TFCLUSTER_HUB_NAMED_SERVERS": "2"}, by_policy=True)
@@ -235,7 +235,7 @@ def test_idle_by_environment() -> None:
 
 
 def test_idle_by_policy() -> None:
-    """On Kubernetes the culler asks the policy, unless the environment says never."""
+    """On Kubernetes the culler follows the policy, unless the environment disables it."""
     c = Config(JupyterHub={"services": [], "load_roles": []}, Spawner={"environment": {}})
     idle_culler.configure(c, {"TFCLUSTER_HUB_IDLE": "0"}, by_policy=True)
     assert not c.JupyterHub.services
@@ -254,7 +254,7 @@ def test_idle_by_policy() -> None:
     [(10, 20, False), (3600, 4000, True), (10, 90_000, True)],
 )
 def test_times_of_a_group(idle_for: int, age: int, ended: bool) -> None:
-    """A notebook ends when it was unused for too long, or is too old, by its user's group."""
+    """A notebook is culled by its group's idle time and maximum age."""
     policy = parse_policy("groups:\n  night: {idle: {cull: 3600, maxAge: 86400}}\n")
     times = entitlement_for_groups(policy, ["night"]).grant.idle
     assert over(times, timedelta(seconds=idle_for), timedelta(seconds=age)) is ended
@@ -270,5 +270,5 @@ def test_times_of_a_group(idle_for: int, age: int, ended: bool) -> None:
     ],
 )
 def test_whose_notebook(url: str, base: str, name: str) -> None:
-    """A notebook's address says whose it is, below any base_url."""
+    """The user is read from a notebook's URL, with any base_url."""
     assert user_of(url, base) == name

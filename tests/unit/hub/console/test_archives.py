@@ -1,4 +1,4 @@
-"""Archives of users' data: of what they are made, and what a failure leaves."""
+"""Archives of users' data: their content, and the state after failures."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tfcluster_magic.errors import Conflict, NotFound
 from tfcluster_magic.hub.console.archives import Archive, Archives
 from tfcluster_magic.hub.console.packer import pack
 
-__all__ = ["workspace"]  # a fixture, as if written here
+__all__ = ["workspace"]  # a fixture used by the tests below
 
 
 async def nothing() -> None:
-    """Nothing runs that had to be ended."""
+    """Do nothing instead of ending the user's runs."""
 
 
 async def fine(detail: str) -> None:
-    """Nothing is to be done afterwards."""
+    """Do nothing after packing."""
 
 
 def archived(
     archives: Archives, after: Callable[[str], Awaitable[None]] = fine
 ) -> tuple[Archive, list[Archive]]:
-    """What became of an archive of ada's, and what was seen of it meanwhile."""
+    """Make an archive of Ada's data; return its result and the states in between."""
 
     async def whole() -> tuple[Archive, list[Archive]]:
         made, seen = archives.begin("ada", nothing, after), []
@@ -47,11 +47,11 @@ def archived(
 
 
 def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Awaitable[None]]:
-    """Packs what lies there."""
+    """Return a function that packs a folder."""
 
     async def packs(_user: str, out: int, tell: Callable[[str], None]) -> None:
         tell("its image is being fetched")
-        await asyncio.sleep(0.1)  # how long that takes: whoever looks sees it
+        await asyncio.sleep(0.1)  # long enough to be seen as its state
         with os.fdopen(os.dup(out), "wb") as file:
             pack({"workspace": folder}, file)
 
@@ -59,7 +59,7 @@ def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Await
 
 
 def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> None:
-    """What is waited for is told meanwhile; what is deleted leaves nothing."""
+    """An archive in progress shows what it waits for; a deleted one leaves nothing."""
     folder = tmp_path / "archives"
     archives = Archives(folder, of_folder(workspace))
     one, seen = archived(archives)
@@ -78,7 +78,9 @@ def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> No
 def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
     tmp_path: Path, workspace: Path
 ) -> None:
-    """It is an archive, and says so, also after the console has started again."""
+    """If a step after packing fails, the complete archive says so, also after a restart of the
+    console.
+    """
 
     async def refuses(_detail: str) -> None:
         raise Conflict("packed, and not removed: the hub is away")
@@ -91,7 +93,7 @@ def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
 
 
 def test_a_full_volume_is_told_and_leaves_nothing(tmp_path: Path) -> None:
-    """With what to do; nothing that could be taken for an archive is left."""
+    """A full volume is reported with a remedy, and no partial archive is left."""
 
     async def full(_user: str, out: int, _tell: Callable[[str], None]) -> None:
         os.write(out, b"half of it")
@@ -104,7 +106,7 @@ def test_a_full_volume_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_console_left_is_removed(tmp_path: Path, workspace: Path) -> None:
-    """And archives that are whole are not."""
+    """Partial files are deleted, and complete archives stay."""
     one, _seen = archived(Archives(tmp_path / "a", of_folder(workspace)))
     left = (".ada-1.tar.gz", "ada-1.tar.gz.json", "ada-1.tar.gz.sha256")
     for name in left:

@@ -1,4 +1,4 @@
-"""Readings that many look at: one at a time, and none that is older than what was changed."""
+"""Shared cached readings: one at a time, and never older than a known change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfcluster_magic.hub.console.cached_reading import CachedReading
 
 
 class Slow:
-    """What is read; each reading waits until it is let go on."""
+    """A source whose readings wait until the test releases them."""
 
     def __init__(self) -> None:
         self.now, self.read = 1, 0
@@ -31,7 +31,7 @@ class Slow:
 
 
 def of(do: Callable[[Slow], Awaitable[None]]) -> None:
-    """Do something in a loop of its own."""
+    """Run a coroutine in its own event loop."""
 
     async def whole() -> None:
         await do(Slow())
@@ -40,8 +40,8 @@ def of(do: Callable[[Slow], Awaitable[None]]) -> None:
 
 
 def test_nobody_waits_while_there_is_a_recent_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow reading goes on behind them, once for all who look."""
-    monkeypatch.setattr(listings, "REST", 0.0)  # on a busy machine the first takes its time, too
+    """A slow reading runs in the background, once for all callers."""
+    monkeypatch.setattr(listings, "REST", 0.0)  # else a slow first reading would extend the pause
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0, patience=0.01)
@@ -58,13 +58,13 @@ def test_nobody_waits_while_there_is_a_recent_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_is_slow_is_not_asked_all_the_time() -> None:
-    """Only who must know what is so now waits for another reading."""
+    """Only a caller that needs the current state triggers another reading."""
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0)
         slow.open.clear()
         first = asyncio.ensure_future(listing.seen())
-        await asyncio.sleep(1.0)  # how long the reading takes, not something that is waited for
+        await asyncio.sleep(1.0)  # the duration of the reading
         slow.open.set()
         assert await first == 1
         assert [await listing.seen() for _ in range(3)] == [1, 1, 1]
@@ -76,7 +76,7 @@ def test_who_is_slow_is_not_asked_all_the_time() -> None:
 
 
 def test_after_a_change_nobody_sees_what_was_before() -> None:
-    """Not even by a reading that was under way."""
+    """A reading that was in progress during the change is discarded."""
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=100.0, old=100.0)
@@ -93,7 +93,7 @@ def test_after_a_change_nobody_sees_what_was_before() -> None:
 
 
 def test_what_is_nothing_is_known_too() -> None:
-    """It is not read again and again."""
+    """An empty result is cached, too."""
 
     async def look(slow: Slow) -> None:
         slow.now = 0
@@ -105,7 +105,7 @@ def test_what_is_nothing_is_known_too() -> None:
 
 
 def test_a_reading_that_fails_is_told_to_who_waits_for_it() -> None:
-    """Who has a recent one goes on with that."""
+    """Callers with a recent result keep it."""
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0, patience=1.0)

@@ -1,4 +1,4 @@
-"""A class on its way into the hub: what the hub is asked, and what becomes of lines that fail."""
+"""Import of a class into the hub: its requests, and failed lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfcluster_magic.hub.user_limits import NoSitePolicy
 
 
 class Hub(HubUsers):
-    """The hub's API, as far as an import asks it."""
+    """The part of the hub's API that an import uses."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -30,14 +30,14 @@ class Hub(HubUsers):
         self.codes: dict[str, int] = {}
         self.asked: list[str] = []
         self.without_account: set[str] = set()
-        """Whom no account can be made for."""
+        """Names for which no account can be made."""
         self.answers = asyncio.Event()
         self.answers.set()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         self.asked.append(f"{method} {path.partition('?')[0]}")
         await self.answers.wait()
-        await asyncio.sleep(0)  # others are served between two requests
+        await asyncio.sleep(0)  # lets others run between two requests
         steps = path.partition("?")[0].split("/")
         return (
             self._read(*steps) if method == "GET" else self._changed(method, *steps, **(body or {}))
@@ -81,7 +81,7 @@ def a_class(count: int) -> list[ClassLine]:
 
 
 async def imported(hub: Hub, lines: Sequence[ClassLine], told: list[int] | None = None):
-    """What becomes of the lines; `told` has how many of them each time somebody was told."""
+    """Import lines and return the results; `told` gets the size of each portion."""
     work = ClassImport(hub, "http://hub/", NoSitePolicy(), lambda _name: "")
     await work.look(lines)
 
@@ -93,7 +93,7 @@ async def imported(hub: Hub, lines: Sequence[ClassLine], told: list[int] | None 
 
 
 def test_a_class_costs_the_hub_a_few_requests_for_each_portion() -> None:
-    """And not some for each line; again it changes nothing."""
+    """A portion needs few requests, not some for each line; a second import changes nothing."""
 
     async def whole() -> None:
         hub, told = Hub(), []
@@ -114,7 +114,7 @@ def test_a_class_costs_the_hub_a_few_requests_for_each_portion() -> None:
 
 
 def test_a_line_that_fails_hides_no_other_and_leaves_nothing() -> None:
-    """It is told, its user is gone again, and a user who was there before stays."""
+    """A failed line is reported and its new user deleted; existing users stay."""
 
     async def whole() -> None:
         hub = Hub()
@@ -132,7 +132,7 @@ def test_a_line_that_fails_hides_no_other_and_leaves_nothing() -> None:
 
 
 def test_two_imports_at_once_make_one_link_for_each() -> None:
-    """The second waits for the first, and has nothing to do."""
+    """The second import waits for the first and changes nothing."""
 
     async def whole() -> None:
         hub, importing = Hub(), Importing()
@@ -154,7 +154,7 @@ def test_two_imports_at_once_make_one_link_for_each() -> None:
 
 
 def test_how_far_it_is_is_told_and_over_with_it() -> None:
-    """Also when it ends with an error."""
+    """The progress is reset at the end, even after an error."""
 
     async def whole() -> None:
         importing = Importing()

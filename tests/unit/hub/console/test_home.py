@@ -1,4 +1,4 @@
-"""What the hub's home page is told of a user's clusters, and who may ask."""
+"""A user's clusters for the hub's home page, and its access check."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tfcluster_magic.hub.console.sites.base import (
 )
 from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
 
-__all__ = ["server"]  # a fixture, as if written here
+__all__ = ["server"]  # a fixture used by the test below
 
 TOKEN = "a token of the console"
 
 
 def test_the_page_has_all_active_runs_and_the_last_that_ended() -> None:
-    """The newest first, however many ended."""
+    """Runs are sorted by their start, newest first; only the last ended ones are included."""
     active = [row("ada", number) for number in (1, 7, 90)]
     ended = [row("ada", 100 + number, active=False) for number in range(60)]
     missed = (Missed(owner="ada", detail="a disk hangs"),)
@@ -47,7 +47,7 @@ def test_the_page_has_all_active_runs_and_the_last_that_ended() -> None:
 def test_only_the_hub_asks_for_a_users_runs(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its key; without it, or with the console's own token, nothing is told."""
+    """Only the hub's key gives access; no key and the console's own token are refused."""
     for name, text in (
         ("JUPYTERHUB_API_TOKEN", TOKEN),
         ("JUPYTERHUB_SERVICE_PREFIX", "/services/admin/"),

@@ -1,4 +1,4 @@
-"""Hours as the console reads them, of both worlds, and for spreadsheets."""
+"""Hours in the console, on this machine and on Kubernetes, and as CSV."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tfcluster_magic.quota.ledger import AccountedRun, Hours, HoursRow, Ledger
 from tfcluster_magic.runs.manager import ClusterManager
 from tfcluster_magic.spec import Usage
 
-__all__ = ["manager", "server"]  # fixtures, as if written here
+__all__ = ["manager", "server"]  # fixtures used by the tests below
 DAY = "2026-11-20"
 
 
 def test_a_person_is_asked_for_deleted_runs_too(manager: ClusterManager, tmp_path: Path) -> None:
-    """What a run held is the same before and after its record is deleted, and of its owner."""
+    """A run's hours stay the same after its record is deleted."""
     (tmp_path / "short.py").write_text("print('done')\n")
     run = manager.launch("short.py", workers=1, worker_cpu=2)
     manager.wait(run.metadata.name)
@@ -48,8 +48,8 @@ def test_a_person_is_asked_for_deleted_runs_too(manager: ClusterManager, tmp_pat
 
 
 def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> None:
-    """On Kubernetes: one that is written down once, one that runs until now, one whose namespace is
-    gone by the user's name, and a ledger that nobody can read is told.
+    """On Kubernetes a recorded run counts once and a running one until now; hours of a deleted
+    namespace belong to its user, and an unreadable ledger is reported.
     """
     then = time.time() - 3600
     usage = Usage(at=then, holding={"worker": 2}, cores={"worker": 0.5})
@@ -67,7 +67,7 @@ def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> Non
     server.put(f"{books}/broken", {**broken, "data": {hour_ledgers.LEDGER_KEY: "{"}})
 
     async def look(world: KubernetesSite) -> None:
-        await world.runs()  # it waits until there is something to see
+        await world.runs()  # waits for the first list
         held = await world.hours()
         rows = {row.key: row for row in ledger.hours_rows(held.users, DAY, "2999-01-01", "user")}
         assert set(rows) == {"ada", "bob", "gone"}
@@ -79,7 +79,7 @@ def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> Non
 
 
 def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
-    """A key that a spreadsheet would compute is text there; what is not measured is empty."""
+    """A key that looks like a formula is written as text; missing measurements are empty."""
     rows = [
         HoursRow(key="=1+1", cpu=1.0, gpu=0.0),
         HoursRow(key="a,b", cpu=2, gpu=1, used=0.5, measured=2),
@@ -92,7 +92,7 @@ def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
 
 
 def test_a_record_is_read_without_its_spec() -> None:
-    """Whatever somebody wrote into a spec, what was held is in the status."""
+    """Hours depend only on the status, whatever the spec says."""
     usage = {"at": 1.0, "days": {DAY: {"worker": 3600.0}}, "cores": {"worker": 2.0}}
     spec = {"replicas": {"worker": {"resources": {"gpu": 1}}, "ps": None}}
     found = {"metadata": {"name": "digits-1"}, "spec": spec, "status": {"usage": usage}}

@@ -1,4 +1,4 @@
-"""How the hub is told of its console: whatever else the configuration says."""
+"""The console as a service in the hub's configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_magic.hub.console.routes.base import ConsoleHandler, ConsolePage
 def test_the_console_is_added_to_what_is_set_already(
     set_before: dict[str, bool], tmp_path: Path
 ) -> None:
-    """With accounts of the hub's own there are words for its pages already, without none."""
+    """Template variables that are already set, as with the hub's own accounts, are kept."""
     c = Config()
     if set_before:
         c.JupyterHub.template_vars = dict(set_before)
@@ -33,7 +33,7 @@ def test_the_console_is_added_to_what_is_set_already(
     assert hub.template_vars == {**set_before, **words}
     process, admin, shell = hub.services
     assert (process["name"], admin["name"]) == ("admin-process", "admin")
-    assert "url" not in process and "command" not in admin  # whatever becomes of it, a hub starts
+    assert "url" not in process and "command" not in admin  # the hub starts without it
     assert admin["url"] == f"http://127.0.0.1:{port}"
     assert process["environment"]["TFCLUSTER_CONSOLE_TOKEN"] == admin["api_token"]
     for file, one in (("console_token", admin), ("shell_token", shell)):
@@ -44,14 +44,14 @@ def test_the_console_is_added_to_what_is_set_already(
 
 
 def test_every_page_of_the_navigation_is_there() -> None:
-    """Each leads to the page that has its name."""
+    """Each link leads to the page with its title."""
     pages = {path: one.title for path, one in ROUTES if issubclass(one, ConsolePage)}
     assert {path: title for title, path in service.PAGES} == pages
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another one, which nobody else gets any more, and keeps its token. That of
-    a shell is another one at each start.
+    """The console gets another port, which no other program gets, and keeps its token; that of
+    shells is new at each start.
     """
     said, of_shell = [], set()
     with held() as (_holder, port):
@@ -74,7 +74,7 @@ def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_console_that_cannot_be_told_of_is_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hub starts without, and its log says why."""
+    """The hub starts without a console, and its log says why."""
     c = Config()
     with held() as (_holder, port):
         service.configure(c, port=port, owner="ada", state=tmp_path / "is-not-there")
@@ -84,7 +84,7 @@ def test_a_console_that_cannot_be_told_of_is_none(
 
 
 def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
-    """By the names that JupyterHub's classes read, below the hub's own path."""
+    """The process gets the variables that JupyterHub's classes read, below the hub's base_url."""
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = '["access:services!service=admin-process"]'
     service.run_as_service(environ)
@@ -100,7 +100,7 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On Kubernetes it is one that an administrator has made, and is named as one."""
+    """On Kubernetes an administrator made the service named shell, so it is shown as a service."""
     handler = ConsoleHandler.__new__(ConsoleHandler)
     for owner, kind, who, by_shell in (
         ("ada", "service", "ada", True),
@@ -115,7 +115,7 @@ def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
 
 
 def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
-    """The hub sends the browser back to the address that the console registered."""
+    """The hub redirects the browser to the address that the console registered."""
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
     service.run_as_service(environ)
@@ -126,7 +126,7 @@ def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
 
 
 def test_without_a_port_there_is_no_console() -> None:
-    """Neither the service nor a link to it."""
+    """Without a port there is neither the service nor its link."""
     c = Config()
     service.configure(c, port=0, owner="ada", state=Path("/nowhere"))
 
@@ -135,6 +135,6 @@ def test_without_a_port_there_is_no_console() -> None:
 
 @contextmanager
 def held() -> Iterator[tuple[socket.socket, int]]:
-    """A port of loopback that somebody listens on."""
+    """Listen on a free port of the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         yield holder, holder.getsockname()[1]

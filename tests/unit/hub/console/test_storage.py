@@ -1,4 +1,4 @@
-"""The console's page about storage: what it measures, and rows as somebody asks for them."""
+"""The console's storage page: measurements, and its rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_persons_folders_are_read_by_their_reader(
 
 
 def test_rows_stand_beside_what_is_allowed() -> None:
-    """A row has what the policy allows where the world does not know it; the fullest come first,
-    and what is full to 80 % is counted and can be asked for alone.
+    """The policy's limit is shown where the site has none; the fullest rows come first, and rows
+    above 80 % are counted and can be selected.
     """
     filled = SiteStorage(
         users={
@@ -82,9 +82,7 @@ def test_rows_stand_beside_what_is_allowed() -> None:
 
 
 def test_a_disk_is_not_walked_at_every_look() -> None:
-    """Pages that look at once, and again soon, share one measuring; one that failed is no answer
-    for those who ask later.
-    """
+    """Concurrent and later page views share one measurement; a failed one is not reused."""
 
     class World:
         asked = 0
@@ -110,7 +108,7 @@ def test_a_disk_is_not_walked_at_every_look() -> None:
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    """Two claims of a user, one of them mounted, and one of somebody else."""
+    """A user's claims, one of them mounted, and a claim in a namespace without a user."""
     running = KubeServer()
     for namespace, name in (("u-ada", "log"), ("u-ada", "data"), ("u-eve", "log")):
         claim = {"status": {"capacity": {"storage": "10Gi"}}}
@@ -122,7 +120,7 @@ def server() -> Iterator[KubeServer]:
 
 
 def summary(available: int, capacity: int) -> dict[str, object]:
-    """What kubelet says of a node with one volume."""
+    """Return kubelet's summary of a node with one volume."""
     reference = {"name": "log", "namespace": "u-ada"}
     volume = {"pvcRef": reference, "availableBytes": available, "capacityBytes": capacity}
     return {"pods": [{"volume": [{"name": "tmp"}, volume]}]}
@@ -140,8 +138,8 @@ def summary(available: int, capacity: int) -> dict[str, object]:
 def test_claims_are_as_full_as_kubelet_says(
     server: KubeServer, told: dict[str, object], used: int | None, note: str
 ) -> None:
-    """On Kubernetes a claim is as full as its file system, and one that is a folder of a larger
-    disk is not taken for full; claims of nobody's namespace are not shown.
+    """On Kubernetes a claim's usage is that of its file system, unless it is a folder of a larger
+    disk; claims of namespaces without a user are not shown.
     """
     server.put("/api/v1/nodes/one/proxy/stats/summary", told)
     filled = kubernetes.site_storage(server.api(), {"u-ada": "ada"})
@@ -156,7 +154,9 @@ def test_claims_are_as_full_as_kubelet_says(
 def test_without_the_right_to_ask_kubelets_claims_are_shown_all_the_same(
     server: KubeServer,
 ) -> None:
-    """A console that may not ask kubelets, as by default, shows sizes and says how that is set."""
+    """Without the right to ask kubelets, the default, the console shows sizes and says how to grant
+    it.
+    """
     no = Refusal(403, "Forbidden", "no")
     server.refuses = lambda _method, where: no if "/nodes" in where else None
     filled = kubernetes.site_storage(server.api(), {"u-ada": "ada"})

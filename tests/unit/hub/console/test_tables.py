@@ -1,4 +1,4 @@
-"""The console's table: what fits, in which order, a page at a time."""
+"""Filtering, sorting and paging of the console's tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = [
 
 
 def names(**given: str) -> list[str]:
-    """What a look shows, as owner/name."""
+    """Return a page's rows as owner/name."""
     found = page(ROWS, query({key: [text] for key, text in given.items()}))
     return [f"{one.owner}/{one.name}" for one in found.items]
 
@@ -53,12 +53,14 @@ def names(**given: str) -> list[str]:
     ],
 )
 def test_rows_are_filtered_sorted_and_paged(given: dict[str, str], fits: list[str]) -> None:
-    """The newest first; runs of a name by their numbers; text in any of the words."""
+    """By default the newest comes first; names sort by run number, and `q` matches any text of a
+    row.
+    """
     assert names(**given) == fits
 
 
 def test_a_reason_is_found_in_the_language_of_who_looks() -> None:
-    """A search in Chinese finds what a record says by its codes."""
+    """A search in Chinese finds a reason that the record stores as a code."""
     told = replace(ROWS[1], messages=(Message("NeverStarted"),))
     for tag, words in (("en", "it was never started"), ("zh_CN", "从未启动")):
         with language(tag):
@@ -67,12 +69,12 @@ def test_a_reason_is_found_in_the_language_of_who_looks() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_sorts_both_ways(column: str) -> None:
-    """All rows are there in each order."""
+    """Sorting by each column keeps all rows."""
     assert sorted(names(sort=column)) == sorted(names(sort=f"-{column}"))
 
 
 def test_phases_are_counted_whatever_phase_is_chosen() -> None:
-    """So that a choice can be widened."""
+    """Counts of phases ignore the selected phase, so that users can widen the selection."""
     found = page(ROWS, query({"phase": ["Failed"], "owner": ["ada"]}))
 
     assert (found.total, found.all) == (1, 3)
@@ -80,7 +82,7 @@ def test_phases_are_counted_whatever_phase_is_chosen() -> None:
 
 
 def test_everything_that_cannot_be_asked_is_named_at_once() -> None:
-    """With what can."""
+    """All wrong parameters are reported together, with the allowed values."""
     given = {"sort": ["colour"], "limit": ["0"], "offset": ["-1"], "phase": ["Red"], "x": ["1"]}
     with pytest.raises(InvalidRequest) as refused:
         query(given)
@@ -92,7 +94,7 @@ def test_everything_that_cannot_be_asked_is_named_at_once() -> None:
 
 
 def test_a_task_that_names_nothing_counts_as_at_its_owners_quota() -> None:
-    """So that what somebody uses is what a launch of theirs is measured by."""
+    """A task without a request counts with the default size, as in its owner's quota."""
     every = ReplicaSet(worker=Replicas(count=3), ps=Replicas(count=1, resources=Resources(cpu=2)))
     head = Metadata(name="digits-1", cluster="digits", run=1, uid="u", created_at=1.0)
     starting = Status(phase=Phase.STARTING, reason=Reason.STARTING)

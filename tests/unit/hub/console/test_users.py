@@ -1,4 +1,4 @@
-"""Users in the console: a class as a file, rows of the table, and a site on Kubernetes."""
+"""Users in the console: class files, table rows, and the policy on Kubernetes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcluster_magic.hub.tenancy.entitlement_sources import ACCEPTED_POLICY_MAP,
 from tfcluster_magic.hub.tenancy.policy import Override, entitled, parse_policy
 from tfcluster_magic.kube.api.client import path
 
-__all__ = ["world"]  # a fixture, as if written here
+__all__ = ["world"]  # a fixture used by the test below
 
 POLICY = parse_policy(
     """
@@ -36,7 +36,7 @@ OVERRIDES = {"cyd": Override(until=100.0, reason="a thesis", quota={"cpu": 32})}
 
 
 def names(**given: str) -> list[str]:
-    """Whom a look shows."""
+    """Return the users of a page."""
 
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
@@ -61,12 +61,14 @@ def names(**given: str) -> list[str]:
     ],
 )
 def test_rows_that_fit(given: dict[str, str], fits: list[str]) -> None:
-    """Filtered, sorted and cut; the same order at each look."""
+    """Rows are filtered, sorted and paged in a stable order."""
     assert names(**given) == fits
 
 
 def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
-    """Runs that are active, and the group of the highest priority with an override over it."""
+    """Active runs count as used; limits come from the group of the highest priority and the
+    override.
+    """
 
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
@@ -91,7 +93,7 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     ],
 )
 def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: int | None) -> None:
-    """A claim has a size also where the policy says none; a folder of this machine has no bound."""
+    """Without a size in the policy, a claim has the default, and a local folder no limit."""
     policy = parse_policy(f"default: {{storage: {{{said}}}}}")
     allowed = []
     for has_claims in (True, False):
@@ -111,13 +113,13 @@ def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: 
     "words", [{"colour": "red"}, {"sort": "x"}, {"server": "x"}, {"limit": "0"}]
 )
 def test_what_cannot_be_asked_is_named(words: dict[str, str]) -> None:
-    """With what can be."""
+    """A wrong parameter is refused with the allowed values."""
     with pytest.raises(InvalidRequest, match=r"use |a whole number"):
         names(**words)
 
 
 def test_a_class_is_read_line_by_line() -> None:
-    """Numbers are those of the file, also after a cell of two lines; empty lines are none."""
+    """Line numbers are those of the file, also after a two-line cell; empty lines are skipped."""
     text = '\ufeffID, User ,Group\n1,Ada,\n\n2,bob,vision\n"a\nb",ADA,\n3,x/y,\n4,cyd,a b\n'
     found = class_import.read_class(text, "ml101")
 
@@ -136,13 +138,13 @@ def test_a_class_is_read_line_by_line() -> None:
     "text", ["", "surname\nada", "name\n", 'name\n"ada', "name\n" + "a\n" * 2001]
 )
 def test_what_is_no_class_is_refused(text: str) -> None:
-    """Nothing is imported then."""
+    """An invalid file is refused, and nothing is imported."""
     with pytest.raises(InvalidRequest, match="nothing was imported"):
         class_import.read_class(text)
 
 
 def test_a_site_on_kubernetes_has_the_policy_that_counts(world: World) -> None:
-    """Read again when it has changed; overrides are written beside it."""
+    """The accepted policy is read again after a change; overrides are stored separately."""
     site = KubernetesSitePolicy(
         world.server.api(), HOME, "tfcluster-u-", HubUsers({}), lambda: ["tfcluster-u-ada"]
     )

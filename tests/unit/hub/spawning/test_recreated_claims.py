@@ -1,4 +1,4 @@
-"""What is told of a notebook whose claims are made again while it waits."""
+"""Messages about a notebook whose claims are created again while it waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = (epoch_seconds(MADE) or 0.0) + 1.0
 
 
 def why(message: str, *claims: Any) -> startup_problems.StartupProblem | None:
-    """Why a pod waits that the scheduler spoke of."""
+    """Return the reason for a waiting pod with this message of the scheduler."""
     told = {"type": "PodScheduled", "status": "False", "message": message}
     spec = {"containers": [{"name": "notebook"}]}
     pod = {"metadata": {"uid": "1"}, "spec": spec, "status": {"conditions": [told]}}
@@ -24,15 +24,15 @@ def why(message: str, *claims: Any) -> startup_problems.StartupProblem | None:
 
 
 def claim(name: str, phase: str, **more: str) -> Any:
-    """A claim of a second ago."""
+    """Return a claim that was created a second ago."""
     head = {"name": name, "creationTimestamp": MADE, **more}
     return {"metadata": head, "spec": {}, "status": {"phase": phase}, "said": ""}
 
 
 @pytest.mark.parametrize("gone", ["not found", "is being deleted"])
 def test_a_claim_that_was_made_again_is_not_missed(gone: str) -> None:
-    """The scheduler, which looks again after a pause of seconds, misses a claim that is there by
-    then: that is told as its making, and no reason to give the notebook up, as its absence is.
+    """A claim that exists again is reported as being created, although the scheduler still misses
+    it for seconds; only a really missing claim ends the start.
     """
     words = f'0/2 nodes are available: persistentvolumeclaim "data" {gone}. not found'
     missed = why(words)

@@ -1,4 +1,6 @@
-"""What the hub's spawner decides without a cluster: whose a namespace is, and what is offered."""
+"""Decisions of the hub's spawner without a cluster: the owner of a namespace, and the options
+offered.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,22 @@ images: [{name: plain, image: example.com/plain:1}, {name: extra, image: example
 
 
 class Answers:
-    """The API server as `tenants` asks it: each answer once, the last one again and again."""
+    """The API server for `namespace_creation`: gives each answer once, then repeats the last."""
 
     def __init__(self, *namespaces: Any) -> None:
         self.answers = list(namespaces)
         self.written: list[Any] = []
 
     async def namespace(self, _name: str) -> Any:
-        """The next answer."""
+        """Return the next answer."""
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     async def make_namespace(self, *words: Any) -> None:
-        """Note what would be made."""
+        """Record the namespace to create."""
         self.written.append(words)
 
     async def annotate(self, *words: Any) -> None:
-        """Note what would be written."""
+        """Record the annotations to write."""
         self.written.append(words)
 
 
@@ -61,14 +63,16 @@ READY = found(annotations={namespace_creation.PROVISIONED: "1"})
 
 
 def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
-    """Wait for the namespace; what was written and what was told."""
+    """Wait for the namespace; return the writes and the messages."""
     answers, told = Answers(*seen), []
     asyncio.run(namespace_creation.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
     return answers, told
 
 
 def test_a_namespace_can_be_made_beforehand() -> None:
-    """With labels and owner, once, and waited for by nobody; somebody else's is refused."""
+    """A namespace is created once, with labels and owner, without waiting; another user's is
+    refused.
+    """
     answers = Answers(None, found())
     for _ in range(2):
         asyncio.run(namespace_creation.prepare_namespace(answers, TENANT))  # type: ignore[arg-type]
@@ -80,7 +84,7 @@ def test_a_namespace_can_be_made_beforehand() -> None:
 
 
 def test_a_new_namespace_is_marked_and_waited_for() -> None:
-    """A namespace is made with labels and owner, and used when tenancy has furnished it."""
+    """A new namespace has labels and owner, and is used once tenancy has set it up."""
     answers, told = ensure(None, found(), READY)
     assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
     assert told == [
@@ -101,7 +105,7 @@ def test_a_new_namespace_is_marked_and_waited_for() -> None:
     ],
 )
 def test_a_foreign_namespace_is_refused(other: Any, why: str) -> None:
-    """A namespace that is not this hub's and this user's is told of, and never written to."""
+    """A namespace of another hub or user is reported and never written to."""
     with pytest.raises(NotProvisioned, match=why):
         ensure(other)
     answers = Answers(other)
@@ -117,13 +121,13 @@ def test_a_namespace_that_is_going_is_waited_for() -> None:
 
 
 def test_a_user_who_comes_back_is_no_more_removed() -> None:
-    """The mark of a removed user goes when there is one of that name again whose data was kept."""
+    """The mark of a removed user is deleted when the user is back and the data was kept."""
     answers, _told = ensure(found(annotations={namespace_creation.REMOVED: "2026"}), READY)
     assert answers.written == [(TENANT.name, {namespace_creation.REMOVED: None})]
 
 
 def test_tenancy_that_is_late_is_told_with_its_trouble() -> None:
-    """A namespace that is not furnished in time says why, in tenancy's words, and what to do."""
+    """If a namespace is not set up in time, the error has tenancy's reason and a remedy."""
     with pytest.raises(NotProvisioned, match=r"There is no class x\. Ask the administrator"):
         ensure(found(annotations={namespace_creation.TROUBLE: "There is no class x."}), seconds=0)
     with pytest.raises(NotProvisioned, match="whether the hub's tenancy service runs"):
@@ -131,7 +135,7 @@ def test_tenancy_that_is_late_is_told_with_its_trouble() -> None:
 
 
 def test_groups_decide_what_is_offered() -> None:
-    """A user chooses among the sizes of their group and the images of all, and nothing else."""
+    """A user can choose only the sizes of the user's group and the policy's images."""
     grant = entitlement_for_groups(POLICY, ["gpu"]).grant
     small, gpu = pod_settings.profiles(POLICY, grant)
     assert small["default"]
@@ -147,9 +151,7 @@ def test_groups_decide_what_is_offered() -> None:
 
 
 def test_servers_with_names_are_granted_by_number() -> None:
-    """Who may have none is told so, who has them all is told to stop one; the one without a name is
-    always granted.
-    """
+    """The number of named servers is limited, with advice; the default server is always allowed."""
     none, two = Grant(), Grant(named_servers=2)
     assert not pod_settings.too_many("", 5, none)
     assert "without a name" in pod_settings.too_many("second", 0, none)
@@ -164,7 +166,7 @@ def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> N
 
 
 def test_shared_data_is_read_only() -> None:
-    """Shared data sets are mounted beside the user's claims, and nobody writes to them."""
+    """Shared data is mounted read-only, in addition to the user's claims."""
     grant = entitlement_for_groups(POLICY, []).grant
     assert list(pod_settings.volumes(grant)) == ["workspace", "data", "log", "images"]
     assert pod_settings.mounts(grant)["images"]["readOnly"]
@@ -177,7 +179,7 @@ def test_shared_data_is_read_only() -> None:
 
 
 def test_nothing_of_kubespawner_is_replaced_by_accident() -> None:
-    """The spawner has no attribute of KubeSpawner's name but those that it means to replace."""
+    """The spawner overrides only these methods of KubeSpawner."""
     own = {name for name in vars(TenantSpawner) if not name.startswith("__")}
     taken = {
         name for name in own if name in dir(KubeSpawner) and callable(getattr(KubeSpawner, name))

@@ -1,4 +1,4 @@
-"""Why a notebook does not come up, and when one is lost: in a sentence with what to do."""
+"""Reasons why a notebook does not start or is lost, each with what to do."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeCl
 
 
 def why(pod: Any, claims: Any = None, events: Any = ()) -> startup_problems.StartupProblem | None:
-    """Why this pod waits."""
+    """Return the reason why this pod waits."""
     return startup_problems.problem_of_pod({**POD, **pod}, events, claims or {}, NOW)
 
 
 def waiting(reason: str, message: str, **last: Any) -> dict[str, Any]:
-    """A pod whose container waits."""
+    """Return a pod whose container waits."""
     state = {"state": {"waiting": {"reason": reason, "message": message}}, **last}
     return {"status": {"containerStatuses": [state]}}
 
 
 def unscheduled(message: str) -> dict[str, Any]:
-    """A pod that no node takes."""
+    """Return a pod that fits on no node."""
     told = {"type": "PodScheduled", "status": "False", "message": message}
     spec = {**POD["spec"], "nodeName": None}
     return {"spec": spec, "status": {"conditions": [told]}}
@@ -51,7 +51,7 @@ def test_an_image_that_is_missing_is_named() -> None:
 
 
 def test_a_pod_without_room_names_what_is_asked() -> None:
-    """No room is told with the amount, and with the choice of a smaller size."""
+    """A pod that fits nowhere names the amount, and advises a smaller size."""
     told = why(unscheduled("0/3 nodes are available: 3 Insufficient cpu."))
     assert told
     assert "no node has 2 CPU free" in told.waits
@@ -60,7 +60,9 @@ def test_a_pod_without_room_names_what_is_asked() -> None:
 
 
 def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
-    """Claims that are being made are told as that; later the class or the maker is at fault."""
+    """New claims are reported as being created; later the storage class or its provisioner is
+    blamed.
+    """
     pod = unscheduled(UNBOUND)
     made = "2027-01-15T07:59:55Z"  # five seconds before NOW
     claim = {"metadata": {"name": "data", "creationTimestamp": made}, "spec": {}, "said": ""}
@@ -86,7 +88,7 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
 
 
 def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
-    """A container that is started again and again is told by how it ended."""
+    """A container that keeps restarting is explained by its last end."""
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     told = why(waiting("CrashLoopBackOff", "back-off 10s", **ended))
     assert told
@@ -94,7 +96,7 @@ def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
 
 
 def test_events_of_an_earlier_pod_do_not_count() -> None:
-    """What happened to an earlier pod of the same name is not this one's trouble."""
+    """Events of an earlier pod of the same name are ignored."""
     old = {"involvedObject": {"uid": "0"}, "reason": "FailedMount", "message": "x"}
     new = {"involvedObject": {"uid": "1"}, "reason": "FailedMount", "message": "y"}
     assert startup_problems.events_of(POD, [old, new]) == [new]
@@ -119,15 +121,15 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     ],
 )
 def test_a_refused_pod_is_explained(words: str, said: str) -> None:
-    """What the API server refuses is said as a sentence that ends with what to do."""
+    """A refusal by the API server is a sentence with advice."""
     told = startup_problems.problem_of_refusal(words)
     assert said in told.failed
     assert told.advice
 
 
 def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
-    """A notebook whose containers were well and which is not ready has lost its node; one that is
-    well, starts, or is only not answered for a moment has not.
+    """A notebook is on a lost node if it is not ready although its containers were; a healthy,
+    starting or briefly silent one is not.
     """
     lately = "2027-01-15T07:59:40Z"  # twenty seconds before NOW
 
@@ -149,7 +151,7 @@ def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
 
 
 def test_a_node_that_goes_away_under_a_start_is_tried_again() -> None:
-    """A pod whose node does not answer before it runs is given up, and can be tried again."""
+    """A pod whose node is lost before it runs is given up, and another start is possible."""
     event = {"reason": "NodeNotReady", "message": "Node is not ready", "type": "Warning"}
     told = why({"status": {}}, events=[event])
     assert told
@@ -160,7 +162,7 @@ def test_a_node_that_goes_away_under_a_start_is_tried_again() -> None:
 
 
 def test_what_the_administrator_must_mend_needs_no_smaller_size() -> None:
-    """Where no node has the labels of the policy, no other size is advised."""
+    """If no node matches the policy's labels, no smaller size is advised."""
     told = why(unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node selector."))
     assert told
     assert "ask the administrator" in told.waits

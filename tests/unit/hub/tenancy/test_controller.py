@@ -1,4 +1,4 @@
-"""Tenants are furnished, and kept right whatever is done to them."""
+"""The objects of tenants, and their repair."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.spec.record_size import RECORD_BYTES
 
-__all__ = ["world"]  # a fixture, as if written here
+__all__ = ["world"]  # a fixture used by the tests below
 
 
 def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: World) -> None:
-    """A tenant gets all that it needs at once, and afterwards no call, also by a new process."""
+    """A tenant gets all its objects; afterwards not even a new process writes anything."""
     world.begin()
     assert world.user("alice") == ALICE
     world.furnished(ALICE)
@@ -46,7 +46,7 @@ def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: 
     ],
 )
 def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str) -> None:
-    """An object that is deleted by hand is made again at once."""
+    """A deleted object is created again."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -55,7 +55,7 @@ def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str
 
 
 def test_what_somebody_alters_is_put_right(world: World) -> None:
-    """A policy that was opened is closed again; one that lost its label, a role too."""
+    """Changed policies, role bindings and namespace labels are restored."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -80,7 +80,9 @@ def test_what_somebody_alters_is_put_right(world: World) -> None:
 
 
 def test_a_changed_policy_is_live_and_a_mistake_changes_nothing(world: World) -> None:
-    """Another quota is there without a restart; a mistake is told with its line and keeps it."""
+    """A changed quota is applied without a restart; a mistake is reported with its line, and the
+    old policy stays.
+    """
     world.begin()
     world.user("alice")
     first = world.furnished(ALICE)
@@ -106,7 +108,7 @@ def test_a_changed_policy_is_live_and_a_mistake_changes_nothing(world: World) ->
 
 
 def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
-    """A larger word makes a claim grow, a smaller one leaves it, and no policy deletes one."""
+    """A claim grows with the policy, but never shrinks and is never deleted."""
     shared = "sharedData: [{name: mnist, path: /mnist, class: fast}]"
     world.say(f"default: {{storage: {{class: fast, log: 5Gi}}, {shared}}}")
     world.begin()
@@ -129,11 +131,13 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
     world.say("default: {storage: {class: fast, log: 1Gi}}")
     wait_until(lambda: world.marks(ALICE)[PROVISIONED] not in (first, second))
     assert size() == "8Gi"
-    wait_until(lambda: not any(marks().values()))  # it stays, and no new task reads it
+    wait_until(lambda: not any(marks().values()))  # it stays, but new tasks do not mount it
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
-    """One of the right name without the labels stays as it is; one of another user says so."""
+    """A namespace without the hub's labels is never touched; one with another user's name reports
+    that.
+    """
     world.begin()
     world.server.put(path("namespaces", "", "tfcluster-u-bob"), {"metadata": {}})
     labels = {"tfcluster.dev/tenant": "true", "tfcluster.dev/hub": "other-hub"}
@@ -152,7 +156,7 @@ def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> N
 
 
 def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -> None:
-    """Trouble stands on the namespace while there is some, and goes with it."""
+    """The message about a missing storage class is on the namespace until the class exists."""
     world.server.binds = False
     world.server.remove(CLASS)
     world.begin()
@@ -167,8 +171,8 @@ def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -
 
 
 def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world: World) -> None:
-    """Claims of a class that does not exist get the class that the policy names instead; one that
-    has a volume keeps it, whatever the policy says.
+    """Pending claims of a missing storage class are replaced by claims of the policy's new class;
+    bound claims stay.
     """
     world.server.binds = False
     world.say("default: {storage: {class: none-such}}")
@@ -193,7 +197,7 @@ def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world:
 
 
 def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) -> None:
-    """What a quota or an admission policy refuses is one sentence; all others are made."""
+    """A refused object is reported in one sentence, and all other objects are created."""
     full = Refusal(403, "Forbidden", "exceeded quota: storage")
     world.server.refuses = lambda method, where: (
         full if method == "POST" and where.endswith("/persistentvolumeclaims") else None
@@ -208,7 +212,7 @@ def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) 
 
 
 def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
-    """A turn that nobody answers is taken again until it is done."""
+    """A failed turn is repeated until it succeeds."""
     away = Refusal(503, "ServiceUnavailable")
     failures = iter([away] * 5)
     world.server.refuses = lambda method, _where: next(failures, None) if method == "POST" else None
@@ -218,7 +222,9 @@ def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
 
 
 def test_pull_secrets_are_copied_and_follow_their_source(world: World) -> None:
-    """What the policy names is in the tenant, for its tasks, as new as in the hub's namespace."""
+    """The policy's pull secrets are copied to the tenant for its tasks, and follow changes of their
+    source.
+    """
     source = path("secrets", HOME, "registry")
     kind = {"type": "kubernetes.io/dockerconfigjson"}
     world.server.put(source, {**kind, "data": {".dockerconfigjson": "b25l"}})
@@ -242,7 +248,7 @@ def test_pull_secrets_are_copied_and_follow_their_source(world: World) -> None:
 
 
 def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: World) -> None:
-    """Another quota is in each of 500 namespaces before ten seconds have passed."""
+    """A changed quota reaches 500 namespaces within ten seconds."""
     world.say("default: {storage: {class: fast}, quota: {cpu: 4}}")
     every = [world.user(f"user-{n}") for n in range(500)]
     for each in every:
@@ -257,8 +263,8 @@ def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: Wor
 
 
 def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
-    """What the TFClusters of all users may take of etcd is told where it is more than the policy
-    has for it, or without any bound; it is no mistake of the policy, which counts all the same.
+    """A warning says when all users' TFClusters may exceed the policy's etcd budget, or are
+    unlimited; the policy still applies.
     """
     tenancy = world.begin()
     for user in ("alice", "bob"):
@@ -282,8 +288,8 @@ def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
 def test_a_quota_that_does_not_count_is_made_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quota of TFClusters that was made before Kubernetes knew them counts nothing for minutes,
-    and refuses all: it is made again, and the namespace is ready when it counts.
+    """A quota of TFClusters that was created before the CRD refuses everything for minutes, so it
+    is created again; the namespace is ready once the quota works.
     """
     monkeypatch.setattr(caches, "COUNT_SECONDS", 0.0)
     world.server.counts = False

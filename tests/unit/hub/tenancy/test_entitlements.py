@@ -1,4 +1,4 @@
-"""A user has what their groups have; who is new what they have now, not at a look before."""
+"""The grants of a user by groups and overrides, with current groups for new users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ groups: {vision: {storage: {class: large}, quota: {gpu: 2}}}
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A hub whose group has a storage class of its own; tenancy is started by the test."""
+    """A hub with a group that has its own storage class; the test starts tenancy."""
     made = World()
     made.server.put(path("storageclasses", "", "large"), {"volumeBindingMode": "Immediate"})
     made.say(POLICY)
@@ -41,7 +41,7 @@ def world() -> Iterator[World]:
 
 
 def begun(world: World) -> Tenancy:
-    """Tenancy that has just read the groups."""
+    """Start tenancy, and wait until it has read the groups."""
     tenancy = world.begin()
     wait_until(lambda: world.accepted.get("policy.yaml") == POLICY)
     wait_until(lambda: tenancy.membership.known)
@@ -49,7 +49,7 @@ def begun(world: World) -> Tenancy:
 
 
 def first_notebook(world: World, user: str) -> tuple[str, str]:
-    """The storage class and the GPUs with which a new user's namespace is said to be furnished."""
+    """Return the storage class and the GPUs of a new user's namespace."""
     namespace = world.user(user)
     world.furnished(namespace)
     claim = world.get("persistentvolumeclaims", namespace, "workspace")
@@ -58,7 +58,7 @@ def first_notebook(world: World, user: str) -> tuple[str, str]:
 
 
 def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
-    """Membership is read from the hub, in pages; a user who joins a group has its quota."""
+    """Groups are read from the hub in pages; a user who joins a group gets its quota."""
     world.say(
         "default: {storage: {class: fast}}\n"
         "groups: {vision: {priority: 2, quota: {gpu: 2}}, audio: {quota: {gpu: 1}}}\n"
@@ -81,7 +81,7 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
     world.server.remove(path("resourcequotas", ALICE, "tasks"))
     wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
     assert "'2'" in gpus(ALICE)
-    world.begin()  # a new process, to which nobody tells groups
+    world.begin()  # a new process, which cannot read the groups
     carol = world.user("carol")
     world.furnished(carol)
     assert world.get("resourcequotas", carol, "tasks") is None
@@ -89,8 +89,8 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
 
 
 def test_a_group_joined_just_before_the_first_notebook_decides_it(world: World) -> None:
-    """A whole class that signs in at once, each with a group that only the sign-in has told, gets
-    the group's storage class and quota: a claim would keep another class for ever.
+    """A class that signs in at once gets the storage class and quota of its new group, because a
+    claim would keep a wrong class forever.
     """
     begun(world)
     world.hub.groups["vision"] = []
@@ -102,7 +102,7 @@ def test_a_group_joined_just_before_the_first_notebook_decides_it(world: World) 
 def test_a_hub_that_was_away_is_asked_again_before_somebody_new_is_judged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look in vain, such as while the hub restarts, gives nobody the default's class."""
+    """After a failed reading, as during a restart, a new user still gets the group's class."""
     monkeypatch.setattr(entitlement_sources, "GROUPS_SECONDS", 2.0)
     tenancy = begun(world)
     world.hub.away = True
@@ -112,15 +112,15 @@ def test_a_hub_that_was_away_is_asked_again_before_somebody_new_is_judged(
 
 
 def test_a_hub_that_does_not_answer_keeps_nobody_waiting(world: World) -> None:
-    """Who is new while no groups are told is furnished by what is known: the default's words."""
+    """If groups cannot be read, a new user gets the defaults."""
     world.hub.away = True
     world.begin()
     assert first_notebook(world, "alice") == ("fast", "1")
 
 
 def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> None:
-    """Tasks have the queue and the priority class of the group; while nobody tells groups both
-    stay, and tasks of any group's class count in the quota.
+    """Tasks get the group's queue and priority class; while groups cannot be read both stay, and
+    the quota counts tasks of every group's class.
     """
     world.say(
         "default: {storage: {class: fast}}\n"
@@ -155,7 +155,9 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
 
 
 def test_an_override_counts_until_its_time(world: World) -> None:
-    """What the console writes is live at once, lies over the group, and ends by itself."""
+    """An override of the console takes effect at once, takes precedence over the group, and ends by
+    itself.
+    """
     world.hub.groups = {"vision": ["alice"]}
     begun(world)
     world.user("alice")
@@ -185,8 +187,8 @@ def test_an_override_counts_until_its_time(world: World) -> None:
 
 
 def test_a_namespace_tells_the_group_and_budget_of_its_user(world: World) -> None:
-    """The operator counts hours for the group and refuses by its budget; one that the policy takes
-    back is gone from the namespace.
+    """The namespace has the group and the budget, by which the operator counts and refuses; a
+    removed budget is deleted there.
     """
     default = "default: {storage: {class: fast}}\n"
     world.say(f"{default}groups: {{ml101: {{budget: {{cpuHours: 20, gpuHours: 0, days: 30}}}}}}\n")

@@ -1,4 +1,4 @@
-"""The namespace of a user."""
+"""Names of users' namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @given(NAMES)
 def test_every_name_has_a_valid_namespace(user: str) -> None:
-    """Whatever a user is called, their namespace's name is one that Kubernetes takes."""
+    """Every user name gives a valid name of a namespace."""
     found = namespace_objects.namespace_of_user(user, "abcdefghijklmn-")
     assert LABEL.fullmatch(found)
     assert namespace_objects.namespace_of_user(user).startswith("tfcluster-u-")
@@ -27,7 +27,9 @@ def test_every_name_has_a_valid_namespace(user: str) -> None:
 
 @given(st.sets(NAMES | st.from_regex(r"\A[aA1_. -]{1,4}\Z"), min_size=2, max_size=8))
 def test_no_two_names_share_a_namespace(users: set[str]) -> None:
-    """Names that differ, be it in case or a sign that a namespace cannot have, stay apart."""
+    """Different users never share a namespace, even if their names differ only in case or special
+    characters.
+    """
     assert len({namespace_objects.namespace_of_user(user) for user in users}) == len(users)
 
 
@@ -35,7 +37,7 @@ def test_no_two_names_share_a_namespace(users: set[str]) -> None:
     "user", ["alice", "a_b", "user@example.com", "1abc", "x" * 60, "用户", "a--b"]
 )
 def test_the_namespace_is_the_one_that_the_spawner_makes(user: str) -> None:
-    """The hub, which makes the namespace, and tenancy, which furnishes it, mean the same one."""
+    """The spawner, which creates the namespace, and tenancy compute the same name."""
     spawner = SimpleNamespace(
         name="",
         user=SimpleNamespace(name=user, id=1),
@@ -49,7 +51,7 @@ def test_the_namespace_is_the_one_that_the_spawner_makes(user: str) -> None:
 def test_a_prefix_that_no_namespace_can_begin_with_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is set as the prefix is checked before any name is made of it."""
+    """The configured prefix is checked before use."""
     monkeypatch.setenv(namespace_objects.PREFIX_VARIABLE, "team-a-")
     assert namespace_objects.namespace_prefix() == "team-a-"
     for wrong in ("Team-", "team", "-", "x" * 20 + "-"):

@@ -1,7 +1,7 @@
-"""What a tenant is made of, and what the accounts of the hub may do: as golden files say it.
+"""The objects of a tenant, and the rights of the hub's accounts, compared with golden files.
 
-`pytest tests/unit/hub/tenancy/test_namespace_objects.py --rewrite` writes the files anew; Git shows
-what has changed.
+`pytest tests/unit/hub/tenancy/test_namespace_objects.py --rewrite` rewrites the files; Git shows
+the differences.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ default:
 
 
 def made(policy: str, removed: bool = False) -> list[dict[str, Any]]:
-    """The objects of alice under a policy."""
+    """Return Alice's objects under a policy."""
     entitlement = entitlement_for_groups(parse_policy(policy), ())
     return tenant_objects(entitlement, PLACE, namespace="tfcluster-u-alice", removed=removed)
 
 
 def is_golden(name: str, text: str, config: pytest.Config) -> bool:
-    """Whether a golden file says so; `--rewrite` makes it so."""
+    """Return whether a text equals its golden file; `--rewrite` writes the file first."""
     file = GOLDEN / name
     if config.getoption("--rewrite"):
         file.write_text(text)
@@ -64,21 +64,21 @@ def is_golden(name: str, text: str, config: pytest.Config) -> bool:
 def test_a_tenant_is_made_of_what_the_golden_file_says(
     name: str, pytestconfig: pytest.Config
 ) -> None:
-    """What tenancy makes for a user is what somebody has read and agreed to."""
+    """A tenant's objects are those of the reviewed golden file."""
     text = yaml_documents(made(POLICIES[name]))
     assert is_golden(f"{name}.yaml", text, pytestconfig), "read the difference; --rewrite accepts"
 
 
 def test_a_removed_user_has_the_same_but_no_rights() -> None:
-    """Of one who was removed the binding of the user's role is missing, and nothing else."""
+    """A removed user lacks only the binding of the user's role."""
     names = [[(o["kind"], o["metadata"]["name"]) for o in made("", gone)] for gone in (False, True)]
     assert set(names[0]) - set(names[1]) == {("RoleBinding", "tfcluster-user")}
     assert set(names[1]) < set(names[0])
 
 
 def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
-    """No exception to the default reaches a pod but the notebook's, and one the pod that packs the
-    data for the console; none opens a namespace.
+    """Every exception of the network applies only to notebooks, and one to the pod that archives
+    data; none opens a namespace.
     """
     policies = [o for o in made(POLICIES["everything"]) if o["kind"] == "NetworkPolicy"]
     for each in policies:
@@ -92,7 +92,9 @@ def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
 
 
 def test_what_is_there_is_compared_as_the_api_server_writes_it() -> None:
-    """Amounts in other units and empty things are no difference; one more rule or label is."""
+    """Equal amounts in other units and empty fields are no difference, but an additional rule or a
+    missing label is.
+    """
     quota = next(o for o in made(POLICIES["everything"]) if o["metadata"]["name"] == "tasks")
     found = copy.deepcopy(quota)
     found["spec"]["hard"] |= {"requests.cpu": "8500m", "requests.memory": "65536Mi"}
@@ -112,9 +114,7 @@ def test_what_is_there_is_compared_as_the_api_server_writes_it() -> None:
 
 
 def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
-    """The admission policy beside its role names each annotation that it sets, and no other: one
-    that was missing there kept every namespace of a user with a group from being furnished.
-    """
+    """The admission policy allows exactly the annotations that tenancy sets on a namespace."""
     found = yaml.safe_load_all((ROOT / "k8s" / "hub" / "admission.yaml").read_text())
     (policy,) = [
         each
@@ -132,8 +132,8 @@ def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
 
 
 def test_rights_do_not_grow(pytestconfig: pytest.Config) -> None:
-    """Every rule of the roles of operator, hub, tenancy, console and users, and whom they are bound
-    to, stands in a golden file.
+    """The roles of operator, hub, tenancy, console and users, with their subjects, are those of the
+    reviewed golden file.
     """
     lines = []
     for file in (*(ROOT / "k8s" / "base").glob("*.yaml"), *(ROOT / "k8s" / "hub").glob("*.yaml")):

@@ -1,4 +1,4 @@
-"""What one user may have for a time, whatever their groups say, and how a notebook is told."""
+"""Temporary limits of a single user, and the file that tells a notebook its limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def override(**words: object) -> Override:
 
 
 def test_an_override_lies_over_the_group_word_by_word() -> None:
-    """What it does not say stays the group's; it says until when, and why."""
+    """An override changes only its own keys, and shows its end and its reason."""
     found = entitled(
         parse_policy(POLICY),
         ["ml101"],
@@ -54,8 +54,8 @@ def test_an_override_lies_over_the_group_word_by_word() -> None:
 
 
 def test_a_limit_that_says_the_default_is_one() -> None:
-    """A policy or an override that says the size which a claim has anyway bounds a folder of this
-    machine; one that says nothing, or null over it, bounds none.
+    """A storage limit equal to the default size also limits a folder of this machine; without a
+    limit, or with null, there is none.
     """
     policy = parse_policy(
         """
@@ -76,7 +76,7 @@ groups: {free: {storage: {log: null}}, more: {storage: {data: 10Gi}}}
 
 
 def test_an_override_ends_at_its_time() -> None:
-    """At that moment the group's words count again."""
+    """At its end, the group's limits apply again."""
     more = override(quota={"cpu": 32})
     policy = parse_policy(POLICY)
 
@@ -87,7 +87,7 @@ def test_an_override_ends_at_its_time() -> None:
 
 
 def test_an_override_of_another_release_does_not_count() -> None:
-    """Words that this one does not know give nothing, and break nothing."""
+    """An override with unknown keys is ignored without an error."""
     assert entitled(parse_policy(POLICY), [], override(quota={"qpu": 1}), NOW).grant.quota.cpu == 8
 
 
@@ -104,13 +104,13 @@ def test_an_override_of_another_release_does_not_count() -> None:
     ],
 )
 def test_what_no_policy_could_say_is_refused(words: dict[str, object], told: str) -> None:
-    """With what is allowed."""
+    """An invalid override is refused with the allowed values."""
     with pytest.raises(InvalidRequest, match=told):
         checked_override(override(**words), NOW)
 
 
 def test_overrides_are_the_same_after_writing() -> None:
-    """As text and back; nothing at all is none."""
+    """Overrides are the same after writing and reading."""
     some = {"ada": override(quota={"cpu": 32, "memory": None}), "zoë": override(budget={"days": 7})}
 
     assert read_overrides(encode_overrides(some)) == some
@@ -118,7 +118,7 @@ def test_overrides_are_the_same_after_writing() -> None:
 
 
 def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
-    """Without a policy nothing; then the group's; then the override's, until it ends."""
+    """The file has no limit without a policy, then the group's, then the override's."""
     now = [NOW]
     told = Allowances(tmp_path, clock=lambda: now[0])
 
@@ -141,7 +141,7 @@ def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
 def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What counted before counts, and the log says the line; at the start it is an error."""
+    """The old policy stays, and the log has the line; at the start a mistake is an error."""
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
@@ -155,7 +155,7 @@ def test_a_policy_with_a_mistake_changes_nothing(
 
 
 def test_overrides_that_have_ended_go_with_the_next_change(tmp_path: Path) -> None:
-    """The file is the hub's own, and does not grow without end."""
+    """Ended overrides are deleted from the file, which only the hub may read."""
     file = Allowances(tmp_path).overrides
     file.set("ada", override(until=1.0))
     file.set("bob", override(until=5e9))
@@ -170,7 +170,9 @@ def test_overrides_that_have_ended_go_with_the_next_change(tmp_path: Path) -> No
 def test_an_account_may_read_its_limits_and_not_write_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of root is closed; what others may read of it is their own file."""
+    """An account can read its own file of limits in root's folder, but neither list nor write
+    there.
+    """
     monkeypatch.setattr("tfcluster_magic.hub.user_limits.OF_ROOT", tmp_path / "open")
     file = Allowances(tmp_path / "closed").tell("ada", [], gid=65534)
 
@@ -180,7 +182,9 @@ def test_an_account_may_read_its_limits_and_not_write_them(
 
 
 def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
-    """What was asked, what is allowed by whom, what is left, who holds the rest."""
+    """The refusal says what was requested, the limit and its source, the rest, and which runs use
+    it.
+    """
     quota = Quota(cpu=16, memory="8Gi", gpu=1, pods=100)
     runs = [ResourceTotals("a-1", 8, 2**30, 0, 4), ResourceTotals("b-1", 4, 2**30, 0, 2)]
     (problem,) = problems(
@@ -201,7 +205,7 @@ def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
 
 
 def test_the_file_is_read_as_it_is_written() -> None:
-    """Both sides have the same words."""
+    """A written file is read back unchanged."""
     said = limits_of(entitled(parse_policy(POLICY), [], override(quota={"pods": 3}), NOW))
 
     assert msgspec.json.decode(msgspec.json.encode(said), type=Limits) == said

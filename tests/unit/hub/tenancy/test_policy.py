@@ -1,4 +1,4 @@
-"""The policy of the hub: what a group gives, and what is said of a mistake."""
+"""The hub's policy: grants of groups, and messages about mistakes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ groups:
 
 
 def test_an_empty_policy_says_the_defaults() -> None:
-    """Without a word everybody has the default, and one size of notebook to choose."""
+    """An empty policy gives everyone the defaults, with one size of notebook."""
     assert entitlement_for_groups(parse_policy(""), ["any"]) == Entitlement(Grant(), "")
     assert [size.name for size in Grant().sizes] == ["small"]
 
 
 def test_the_policy_that_is_shipped_can_be_used() -> None:
-    """hub_config/policy.yaml has no mistake."""
+    """hub_config/policy.yaml is valid."""
     assert [size.name for size in parse_policy(SHIPPED.read_text()).default.sizes] == [
         "small",
         "large",
@@ -54,12 +54,12 @@ def test_the_policy_that_is_shipped_can_be_used() -> None:
 def test_the_highest_priority_counts_and_the_name_between_equals(
     groups: list[str], by: str
 ) -> None:
-    """Of several groups one decides, always the same, and the entitlement says which."""
+    """Of several groups the one with the highest priority decides, then the first name."""
     assert entitlement_for_groups(parse_policy(GROUPS), groups).group == by
 
 
 def test_a_group_lies_over_the_default_word_by_word() -> None:
-    """A group changes the words that it says, lists as a whole; null takes a bound away."""
+    """A group changes only its own keys, lists as a whole; null removes a limit."""
     policy = parse_policy(GROUPS)
     students, vision = (entitlement_for_groups(policy, [g]).grant for g in ("students", "vision"))
     assert (students.quota.cpu, students.quota.memory, students.egress) == (
@@ -123,7 +123,7 @@ MISTAKES = [
 def test_a_mistake_is_told_with_its_line_and_what_is_allowed(
     text: str, line: int, said: str
 ) -> None:
-    """Whatever is wrong in the file, its line is named, and what may stand there."""
+    """Each mistake is reported with its line and the allowed values."""
     with pytest.raises(PolicyMistake) as caught:
         parse_policy(text)
     assert caught.value.line == line
@@ -150,7 +150,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_whatever_stands_in_the_file_is_a_policy_or_a_mistake(value: object) -> None:
-    """No file makes the reader fail in any other way than by naming a line that is there."""
+    """For any YAML, the result is a policy, or a mistake with an existing line."""
     import yaml
 
     text = yaml.safe_dump(value)

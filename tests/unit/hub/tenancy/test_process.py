@@ -1,4 +1,4 @@
-"""Tenancy as a process: ready, leading, and ended in order."""
+"""Tenancy as a process: start, leadership and shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tfcluster_magic.kube.api.client import path
 
 
 def test_the_process_leads_furnishes_and_frees_its_lease(tmp_path: Path) -> None:
-    """It is ready once it has seen everything and leads, and ends in order when asked to."""
+    """The process is ready once it leads and has read everything, and releases its Lease at
+    SIGTERM.
+    """
     world = World()
     cluster = {"name": "c", "cluster": {"server": world.server.api().server}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}

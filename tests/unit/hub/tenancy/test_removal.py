@@ -1,4 +1,4 @@
-"""Users who are removed, and namespaces that go: what ends, what stays, and in which order."""
+"""Removed users and deleted namespaces: what ends, what stays, and in which order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from support.tenancy_world import ALICE, World, world
 from tfcluster_magic.hub.tenancy.controller import PROVISIONED, TROUBLE
 from tfcluster_magic.kube.api.client import path
 
-__all__ = ["world"]  # a fixture, as if written here
+__all__ = ["world"]  # a fixture used by the tests below
 
 
 def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -> None:
-    """Removal ends what runs with a reason; coming back gives the rights again."""
+    """A removal stops the runs with a reason; a returning user gets the rights back."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -35,7 +35,7 @@ def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -
 
 
 def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -> None:
-    """The namespace of a removed user is deleted last, and not while a task of theirs is there."""
+    """A removed user's namespace is deleted last, after all tasks are gone."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -51,7 +51,7 @@ def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -
 
 
 def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
-    """A namespace that somebody deletes while a cluster runs in it would stay Terminating."""
+    """Runs in a namespace that is being deleted are deleted, else it would stay Terminating."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -64,8 +64,8 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
-    """Finalizers that a user has put on clusters keep neither these nor the namespace when the user
-    is removed with the data; the garbage collector removes its own.
+    """Finalizers that a user set on clusters do not keep the clusters or the namespace; only those
+    of the garbage collector are left to it.
     """
     world.begin()
     world.user("alice")
@@ -84,13 +84,13 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
         lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"]
     )
     assert path("namespaces", "", ALICE) in world.server.objects
-    world.server.remove(second)  # what the garbage collector does
+    world.server.remove(second)  # as the garbage collector does
     wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
 
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
-    """Finalizers do not keep a namespace that an administrator deletes either; in a living
-    namespace, a finalizer on a deleted run stays.
+    """Finalizers do not keep a namespace that an administrator deletes; otherwise, they keep a
+    deleted run.
     """
     world.begin()
     world.user("alice")

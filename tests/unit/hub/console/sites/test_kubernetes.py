@@ -1,4 +1,4 @@
-"""The console before a server that keeps objects as the API of Kubernetes does."""
+"""The console with a server that stores objects like the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.spec import Stop
 
-__all__ = ["server"]  # a fixture, as if written here
+__all__ = ["server"]  # a fixture used by the tests below
 LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) -> tuple[str, Any]:
-    """Where an object of a run is, and itself."""
+    """Return the path and the content of a run's object."""
     head = run["metadata"]
     made: Object = {"labels": labels.run_labels(head["name"], head["uid"])}
     if task is not None:
@@ -32,7 +32,9 @@ def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) 
 
 
 def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
-    """With owner, resources, nodes and failed tasks; changes come by the watch."""
+    """Rows have owner, resources, nodes and failed tasks; later changes arrive by watches, without
+    another list.
+    """
     run = launched(
         server,
         ADA,
@@ -61,7 +63,7 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         asked = len(server.calls)
         mine = (await world.runs_of("ada")).rows
         assert [(row.owner, row.name) for row in mine] == [("ada", "digits-2")]
-        assert (await world.runs_of("eve")).rows == ()  # the namespace is not called as hers
+        assert (await world.runs_of("eve")).rows == ()  # the namespace's user has another name
         assert len(server.calls) == asked, "the home page costs the API server nothing"
         assert sorted(rows) == [
             ("ada", "digits-2"),
@@ -94,7 +96,9 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
 def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
     server: KubeServer,
 ) -> None:
-    """With the reason; not another one of that name, not twice, not what has ended."""
+    """A stop needs a reason and the right uid; it is refused for another run of the name, a second
+    time, and for an ended run.
+    """
     uid = launched(server, ADA, "digits-1", phase="Running")["metadata"]["uid"]
     launched(server, BOB, "over-1", phase="Failed", message="It failed.", releasedAt=7.0)
     stop = Stop(reason="an exam", by="admin eve")
@@ -135,7 +139,9 @@ def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
 def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
     server: KubeServer,
 ) -> None:
-    """As long as the pod is there all of them, then what the record kept; else it is said why."""
+    """The last lines come from the pod, then from the record; otherwise the error says why there
+    are none.
+    """
     exit_ = {"cause": "Error", "finishedAt": 5.0, "lastLines": ["ValueError: no"]}
     failures = [{"task": "worker-1", "attempt": 1, "exit": exit_}]
     run = launched(server, ADA, "digits-1", phase="Failed", failures=failures, startedAt=1.0)
@@ -157,7 +163,7 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Not what has an owner, is of a run that is there, or is nobody's of ours."""
+    """Objects with an owner, of an existing run, or of others are no leaks."""
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
     kept = [
@@ -168,7 +174,7 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
         server.put(where, made)
     server.put(*of(gone, "jobs", "old-1-worker", spec={}))
     tenant(server, "carol", "tfcluster-u-carol", removed=LONG_AGO)
-    tenant(server, "bob", BOB, removed=LONG_AGO)  # who is a user of the hub again
+    tenant(server, "bob", BOB, removed=LONG_AGO)  # a user of the hub again
 
     async def look(world: KubernetesSite) -> None:
         await world.runs()
@@ -207,7 +213,7 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
 
 
 def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeServer) -> None:
-    """A look never fails, and other verbs say why."""
+    """Listing never fails but reports what it missed; other calls say why they failed."""
     from support.kube_server import Refusal
 
     launched(server, ADA, "digits-1")

@@ -1,4 +1,4 @@
-"""The pod that hands a user's claims to the console, and what becomes of it."""
+"""The pod that sends a user's claims to the console, and its failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.hub.tenancy import namespace_objects
 from tfcluster_magic.hub.tenancy.entitlements import Pool
 from tfcluster_magic.kube.api.client import path
 
-__all__ = ["workspace"]  # a fixture, as if written here
+__all__ = ["workspace"]  # a fixture used by the tests below
 HOME, SPACE = "tfcluster-hub", "tfcluster-u-ada"
 IMAGE = "example.org/hub:1"
 JOBS, PODS = path("jobs", SPACE), path("pods", SPACE)
@@ -32,7 +32,7 @@ POLICY = ROOT / "k8s" / "hub" / "admission-console.yaml"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
-    """A cluster with the console and the claims of ada, of which one has no volume yet."""
+    """A cluster with the console and Ada's claims, one of them without a volume."""
     monkeypatch.setattr(kubernetes_archive, "EVERY", 0.02)
     monkeypatch.setattr(kubernetes_archive, "QUOTA_SECONDS", 0.5)
     running = KubeServer()
@@ -48,7 +48,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 
 class Controller(threading.Thread):
-    """Makes the pod of each Job, which gives what lies in `mount`, or ends as `status` says."""
+    """Creates the pod of each Job, which serves the files of `mount`, or has the given status."""
 
     def __init__(self, server: KubeServer, mount: Path, status: Object | None = None) -> None:
         super().__init__(daemon=True)
@@ -90,7 +90,7 @@ class Controller(threading.Thread):
 
 
 def fetched(server: KubeServer, port: int, out: Path, told: list[str] | None = None) -> None:
-    """Pack the data of ada into a file."""
+    """Pack Ada's data into a file."""
     pool = Pool(node_selector={"pool": "notebooks"}, tolerations=({"key": "notebooks"},))
     tell = ([] if told is None else told).append
     with out.open("wb") as file:
@@ -100,7 +100,9 @@ def fetched(server: KubeServer, port: int, out: Path, told: list[str] | None = N
 def test_the_claims_come_from_a_pod_beside_them(
     server: KubeServer, tmp_path: Path, workspace: Path
 ) -> None:
-    """With the records of runs, and what could not be packed; no Job stays, not an earlier one."""
+    """The archive has the claims, the runs' records, and a list of what is missing; no Job is left,
+    not even an earlier one.
+    """
     server.put(
         f"{JOBS}/archive-0",
         {
@@ -139,7 +141,9 @@ def test_the_claims_come_from_a_pod_beside_them(
 def test_a_pod_that_cannot_come_up_is_given_up_with_its_reason(
     server: KubeServer, tmp_path: Path
 ) -> None:
-    """A quota that is used up, a pod that ends, nothing to pack; the Job goes each time."""
+    """A used-up quota, a failed pod and missing claims are errors with reasons; the Job is deleted
+    each time.
+    """
     words = 'pods "archive-1-x" is forbidden: exceeded quota: notebooks, requested: pods=1, '
 
     def told(method: str, where: str) -> None:
@@ -175,7 +179,7 @@ def test_a_pod_that_cannot_come_up_is_given_up_with_its_reason(
 
 
 def test_half_an_answer_is_no_archive(server: KubeServer, tmp_path: Path) -> None:
-    """A pod that dies while it gives the data is told, and what came is not taken for all."""
+    """If the pod dies while sending, the incomplete data is an error."""
     controller = Controller(server, tmp_path / "is-not-there")
     with pytest.raises(BackendUnavailable, match=r"did not give all of it: .*is-not-there"):
         fetched(server, controller.port, tmp_path / "a")
@@ -183,7 +187,7 @@ def test_half_an_answer_is_no_archive(server: KubeServer, tmp_path: Path) -> Non
 
 
 def test_only_who_has_the_token_gets_the_data(workspace: Path) -> None:
-    """Anybody else is refused, and the data is there for the one who has it."""
+    """A wrong token is refused, and the right one still gets the data."""
     socket = listening(0)
     address = f"http://127.0.0.1:{socket.getsockname()[1]}/"
     giver = Giver(socket, "right", workspace.parent)
@@ -205,7 +209,9 @@ def test_only_who_has_the_token_gets_the_data(workspace: Path) -> None:
 
 
 def test_the_job_is_what_its_admission_policy_lets_through() -> None:
-    """Marks, class and mounts of one stand in the other; the real node tries the expressions."""
+    """Labels, class and mounts of the Job occur in its admission policy; tests/kube evaluates the
+    expressions.
+    """
     job = kubernetes_archive.archive_job("archive-1", IMAGE, ["workspace"], "secret", HOME, Pool())
     text = POLICY.read_text()
     (policy,) = [

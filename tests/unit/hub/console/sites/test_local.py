@@ -1,4 +1,4 @@
-"""This machine as the console reads it: by processes of those whose runs they are."""
+"""The console on this machine, which reads each user's runs by a process of that user."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from tfcluster_magic.hub.console.sites.local import LocalSite, ReaderClient
 from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import Stop
 
-__all__ = ["manager"]  # a fixture, as if written here
+__all__ = ["manager"]  # a fixture used by the tests below
 FORK_SERVER = "tfcluster_magic.hub.console.sites.person_reader"
 
 
 async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
-    """The listing in which the run is there and nobody but these is missed."""
+    """Wait for a listing with the run, in which exactly these users are missed."""
 
     async def seen() -> SiteRuns | None:
         found = await here.runs()
         return found if found.rows and [one.owner for one in found.missed] == missed else None
 
-    # A reader that starts on a busy machine tells nobody.
+    # A reader that starts slowly is missed at first.
     found = await wait_until_async(seen, every=0.05)
     assert found is not None
     return found
 
 
 def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:
-    """The owner is who was asked, the reason is kept, and a second stop says who was first."""
+    """A row's owner is the account that was read; a stop keeps its reason, and a second stop names
+    the first one.
+    """
     manager.launch("sleep.py", name="digits", workers=2, worker_cpu=0.5, grace=1.0)
 
     async def look(here: LocalSite) -> None:
@@ -59,7 +61,7 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
 def test_for_one_person_nobody_else_is_read(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither is the hub asked who its users are; who has no account here has no runs."""
+    """Reading one user asks neither the hub nor another reader; an unknown account has no runs."""
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 
     async def nobody_asks() -> list[str]:
@@ -87,7 +89,9 @@ def test_for_one_person_nobody_else_is_read(
 
 
 def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
-    """It knows nothing but a path; when it or a reader is killed, the next look begins anew."""
+    """The fork server gets only PATH in its environment; after it or a reader is killed, the next
+    reading starts another.
+    """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 
     async def look(here: LocalSite) -> None:
@@ -99,10 +103,10 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
             (reader,) = fork_server.children()
             assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
             fork_server.kill()
-            await seen_as(here, [])  # readers go on
+            await seen_as(here, [])  # readers keep running
             reader.kill()
             reader.wait(90)
-            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # told once
+            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # reported once
 
     within(look)
     manager.stop("digits")
@@ -112,7 +116,7 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
 def test_a_home_that_hangs_holds_up_its_own_rows_alone(
     manager: ClusterManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others are shown, and the answer says whose files do not answer."""
+    """Other users' rows are shown, and the hanging user is reported."""
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
     hanging = tmp_path / "hanging"
     (hanging / "runs" / "never" / "1").mkdir(parents=True)

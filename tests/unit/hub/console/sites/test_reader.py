@@ -1,4 +1,4 @@
-"""All runs of everyone as a page shows them: at once what was so at the last look, told as such."""
+"""The cache of all users' runs, which shows the last reading at once and says so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfcluster_magic.spec import Message, Stop
 
 
 class Clock:
-    """The one that readings are timed by."""
+    """The clock that times readings."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Slow:
-    """A world whose runs take as long as the test wants."""
+    """A site whose readings take as long as the test wants."""
 
     def __init__(self) -> None:
         self.rows = [row("ada", 1), row("bob", 2)]
@@ -54,7 +54,7 @@ class Slow:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock that the test moves; pages wait for no new look."""
+    """A clock that the test sets; pages do not wait for a new reading."""
     made = Clock()
     monkeypatch.setattr(cached_reading, "time", made)
     monkeypatch.setattr(cached_reading, "RUNS_PATIENCE", 0.01)
@@ -62,7 +62,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def of(do: Callable[[Slow, RunCache], Awaitable[None]], keep: float = 600.0) -> None:
-    """Do something in a loop of its own."""
+    """Run a coroutine in its own event loop."""
 
     async def whole() -> None:
         slow = Slow()
@@ -76,7 +76,9 @@ def owners(seen: SiteRuns) -> list[str]:
 
 
 def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
-    """Until there are new ones, and told as such; who does not ask for them waits."""
+    """A page with `kept` shows the last rows with their age until the new ones arrive; other
+    callers wait.
+    """
 
     async def look(slow: Slow, found: RunCache) -> None:
         first = await found.look(kept=True)
@@ -100,16 +102,16 @@ def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
 
 
 async def is_waited_for(slow: Slow, found: RunCache) -> None:
-    """A page has nothing until the new look is there."""
+    """Check that a page waits for the new reading."""
     waiting = asyncio.ensure_future(found.look(kept=True))
-    await asyncio.sleep(0.05)  # longer than it would take to have the last one
+    await asyncio.sleep(0.05)  # longer than the cached reading would take
     assert not waiting.done()
     slow.open.set()
     assert (await waiting).note == ""
 
 
 def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
-    """A look that takes its time is waited for where somebody looked a moment ago."""
+    """Shortly after a reading, a slow new one is waited for."""
 
     async def look(slow: Slow, found: RunCache) -> None:
         await found.look(kept=True)
@@ -121,7 +123,7 @@ def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
 
 
 def test_the_last_look_shows_nobody_who_is_no_user_any_more(clock: Clock) -> None:
-    """And nothing at all where nobody says who is one."""
+    """Removed users are not shown; if the hub cannot name its users, nothing old is shown."""
 
     async def look(slow: Slow, found: RunCache) -> None:
         await found.look()
@@ -136,7 +138,7 @@ def test_the_last_look_shows_nobody_who_is_no_user_any_more(clock: Clock) -> Non
 
 
 def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
-    """Who has stopped a run is not shown that it goes on."""
+    """After a stop, old rows are not shown."""
 
     async def look(slow: Slow, found: RunCache) -> None:
         await found.look()
@@ -149,7 +151,7 @@ def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
 
 
 def test_a_reading_is_forgotten_after_its_time() -> None:
-    """Nothing of it is in memory any more."""
+    """The cached reading is deleted after its time."""
 
     async def whole() -> None:
         async def read() -> int:
@@ -165,7 +167,7 @@ def test_a_reading_is_forgotten_after_its_time() -> None:
 
 
 def test_a_row_is_kept_in_a_few_kib() -> None:
-    """However much a reader says; what is usual stays as it is."""
+    """A row with huge values is shortened, and a normal one is unchanged."""
     usual = row("ada", 1, message="worker-0 was killed", nodes=("here",), failed=("worker-0",))
     usual = msgspec.structs.replace(usual, messages=(Message("Stopped"),))
     assert bounded_row(usual) == usual
@@ -179,7 +181,7 @@ def test_a_row_is_kept_in_a_few_kib() -> None:
 
 
 def test_who_was_removed_is_neither_shown_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of kept rows and their actions: the hub is asked who its users are."""
+    """Cached rows and actions of removed users are refused; the hub names its users."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     async def look(here: LocalSite) -> None:
