@@ -106,7 +106,7 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
         assert loose in created(kube, HUB, tied), field
     label = ["label", "namespace", "tfcluster.dev/tenant=true", "--overwrite"]
     assert names in done(kube, HUB, *label[:2], kube.namespace, *label[2:])
-    only = "of a tenant the hub may only write that its user was removed"
+    only = "the hub may only mark a tenant's user as removed"
     enforce = "pod-security.kubernetes.io/enforce=privileged"
     assert only in done(kube, HUB, "label", "namespace", bob.name, enforce, "--overwrite")
     mark = "tfcluster.dev/furnished=0"
@@ -143,7 +143,7 @@ def test_tenancys_token_binds_the_tenant_roles_alone(
         assert inside in created(where, TENANCY, {**role, "metadata": {"name": "attempt"}})
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
     bob.kubectl.apply({**secret, "stringData": {"key": "hidden"}})
-    copies = "of secrets tenancy may only write copies of its own"
+    copies = "tenancy may only write its own copies of pull secrets"
     empty = ["patch", "secret", "mine", "--type=merge", "-p", "{}", "-o", "yaml"]
     said = done(bob.kubectl, TENANCY, *empty)
     assert copies in said or "cannot get" in said
@@ -157,7 +157,7 @@ def test_tenancys_token_binds_the_tenant_roles_alone(
     assert removed in done(kube, TENANCY, "delete", "namespace", bob.name)
     ours = "tenancy may only touch namespaces that the hub made for its users"
     assert ours in done(kube, TENANCY, "delete", "namespace", kube.namespace)
-    only = "of a tenant tenancy may only write how it is furnished"
+    only = "tenancy may only write its own annotations to a tenant's namespace"
     where = f"/api/v1/namespaces/{bob.name}"
     gone = '{"metadata": {"annotations": {"tfcluster.dev/removed": "now"}}}'
     assert only in patched(kube, TENANCY, where, gone)

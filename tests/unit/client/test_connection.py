@@ -1,4 +1,4 @@
-"""The In-Graph client against real TensorFlow servers; each notebook is a process of its own."""
+"""The In-Graph client with real TensorFlow servers; each notebook is a separate process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def notebook(
     env: dict[str, str] | None = None,
     **arguments: object,
 ) -> Any:
-    """What a scenario says, run in a fresh process; `answers` does what it asks for."""
+    """Run a scenario in a fresh process; `answers` does what it asks for. Return its results."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF")}
     package = str(Path(tfcluster_magic.__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "examples"), package))
@@ -59,7 +59,7 @@ def notebook(
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address on which nothing listens while the test runs."""
+    """An address on which nothing listens during the test."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{reserved.getsockname()[1]}"
@@ -108,7 +108,7 @@ def test_gate_can_be_interrupted(closed_port: str) -> None:
 
 
 def test_unresolvable_name_is_said() -> None:
-    """A task whose name does not resolve is told apart from one that refuses."""
+    """The error tells an unresolvable name from a refused connection."""
     with pytest.raises(WaitTimeout, match="its name does not resolve"):
         connect({"worker": ["digits-worker-0.invalid:2222"]}, name="digits-1", timeout=0)
 

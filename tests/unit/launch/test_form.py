@@ -22,7 +22,7 @@ GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
 BESIDE = {"program", "name", "sha256", "file", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
-"""Words of `launch` that are no options of a cluster: they have their own inputs or buttons."""
+"""Words of `launch` that are not options of a cluster: they have their own inputs or buttons."""
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:
@@ -45,7 +45,7 @@ def test_a_field_says_what_it_may_hold() -> None:
 
 
 def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
-    """A form filled with all defaults requests the same as an empty form."""
+    """A form filled with all defaults requests the same as an empty one."""
     for mode in Mode:
         said = {
             key: f["default"][mode.value] for key, f in FIELDS.items() if mode.value in f["modes"]
@@ -153,7 +153,7 @@ def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pyte
 
 
 def test_a_form_says_counts_that_a_launch_found_out_by_itself() -> None:
-    """How many tasks a run had stands in the form, and the sizes of each type."""
+    """The form shows the number of tasks that a run had, and the sizes of each type."""
     spec = of_the_table(Mode.BETWEEN_GRAPH, {"memory": "2Gi", "ps": 1})
     assert form_fields.form_values(spec) == {
         "workers": "2",

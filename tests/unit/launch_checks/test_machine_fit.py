@@ -1,4 +1,4 @@
-"""Whether a cluster fits on a machine, from numbers alone."""
+"""The fit of a cluster on a machine, from numbers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a comparison of runs has, and what stands in them."""
+"""The rows of a comparison of runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tfcluster_magic.spec import (
 
 
 def a_run(number: int, *arguments: str, workers: int = 2, **more: object) -> TFCluster:
-    """The run `digits-<number>`, which took so many minutes."""
+    """Return the run `digits-<number>`, which took this many minutes."""
     program = Program(
         kind=ProgramKind.FILE,
         source="train.py",

@@ -294,7 +294,7 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
-    """Above lines that a cell follows stands, until their end, where all of them are."""
+    """Above followed lines, the cell says until their end where all of them are."""
     cut = report.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
     assert cut[MIME_TYPE] | {"at": 0} == {

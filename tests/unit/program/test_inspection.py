@@ -1,4 +1,4 @@
-"""Whether a program opens its task's port, from its text."""
+"""Detection of programs that open their task's port, from their text."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def taken(tmp_path: Path) -> tuple[Program, Path]:
 
 
 def stored(large: Program) -> bool:
-    """Whether the snapshot is in the workspace."""
+    """Return whether the snapshot is in the workspace."""
     return stored_folder(home_dir(), large.sha256).exists()
 
 

@@ -96,7 +96,7 @@ WRITTEN = ("note", "display-name", "tags")
 
 
 def written_names(server: KubeServer, where: str) -> set[str]:
-    """The annotations of an object."""
+    """Return the annotations of an object."""
     return set(server.api().get(where)["metadata"]["annotations"])
 
 

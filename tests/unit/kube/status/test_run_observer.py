@@ -195,7 +195,7 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
     ],
 )
 def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) -> None:
-    """What a task does is read from its pod alone, with when it came to that."""
+    """A task's state and the time of its last change come from its pod alone."""
     told, since = task_in_pod(recorded(name), NOW)
     assert told is state
     assert (since is not None and 0 < since < NOW) is dated

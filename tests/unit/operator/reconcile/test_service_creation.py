@@ -45,7 +45,7 @@ class Run:
 
     @property
     def named(self) -> bool:
-        """Whether the Service exists."""
+        """Return whether the Service exists."""
         return SERVICE in self.server.objects
 
 
