@@ -1,5 +1,5 @@
-"""Markdown pages of the project: their headings, links and fenced blocks, and what is said of a
-block in the comment above it.
+"""Markdown pages of the project: headings, links and fenced blocks, with the comment above each
+block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMENT = re.compile(r"^<!-- (.*) -->$")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page, with the line of its fence and the comment that stands above it."""
+    """A fenced block of a page, with the line of its fence and the comment above it."""
 
     page: Path
     line: int
@@ -33,14 +33,14 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page that Git knows, or will know; what a build left is none."""
+    """Return every page that is tracked or new in Git, without ignored files."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page."""
+    """Yield the fenced blocks of a page."""
     opened, language, start, comment, said = "", "", 0, "", ""
     inside: list[str] = []
     for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
@@ -61,7 +61,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def prose(page: Path) -> list[str]:
-    """The lines of a page that stand in no fenced block; a line of a block is empty here."""
+    """Return the lines of a page; those of fenced blocks are empty."""
     opened, told = "", []
     for line in page.read_text("utf-8").splitlines():
         fence = FENCE.match(line)
@@ -75,13 +75,13 @@ def prose(page: Path) -> list[str]:
 
 
 def links(page: Path) -> Iterator[str]:
-    """Where the links and pictures of a page lead."""
+    """Yield the targets of a page's links and pictures."""
     text = re.sub(r"(?<!\[)`[^`\n]*`(?!\])", "", "\n".join(prose(page)))
     yield from (found[1] for found in LINK.finditer(text))
 
 
 def anchors(page: Path) -> set[str]:
-    """The names of the headings of a page, as GitHub and the site make them."""
+    """Return the anchors of a page's headings, as on GitHub and on the site."""
     names: dict[str, int] = {}
     told = set()
     for line in prose(page):

@@ -54,7 +54,7 @@ class RealHub:
         people: the users with an account; the password of each is `password(name)`.
         environ: further variables of the hub.
         more: lines of configuration after the product's.
-        several: whether all users have notebooks, or only the one who runs the tests.
+        several: true if all users have notebooks, false if only the one who runs the tests.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ from tfcluster_magic.spec import (
     Volume,
 )
 
-SMALL = Resources(memory="64Mi")  # without a limit of cores Python starts fast
+SMALL = Resources(memory="64Mi")  # without a CPU limit Python starts fast
 NEVER = "(?!)"
 SLEEP = "import time\ntime.sleep(600)\n"
 SERVE = """import json, os, socket, time

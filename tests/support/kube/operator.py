@@ -251,7 +251,7 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Whether the operator runs next to the tests; read before a test clears the variables."""
+    """Return whether the operator runs beside the tests; read before tests clear variables."""
     return _AS_PROCESSES
 
 
@@ -286,7 +286,7 @@ def new_tenant(
     yield make
     for tenant in made:
         # Otherwise the namespace stays Terminating: it waits for its pods before it deletes a Job,
-        # and a
+        # and a Job that counts failures by index keeps a failed pod until it may create the next.
         tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
         if isinstance(tenant.operator, Process):
             tenant.operator.stop()
