@@ -27,7 +27,7 @@ from support.hub.system_accounts import entered, open_folder, students
 
 from tfcluster_magic.hub.user_limits import Allowances
 
-__all__ = ["page"]  # a fixture, as if written here
+__all__ = ["page"]  # a fixture used by the tests below
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
 GROUP = "ml101"
 POLICY = f"default: {{quota: {{cpu: 0.5}}}}\ngroups: {{{GROUP}: {{quota: {{cpu: 2}}}}}}\n"

@@ -32,7 +32,7 @@ from support.hub.pages import accessible
 
 from tfcluster_magic.hub.console.routes import ROUTES
 
-__all__ = ["page"]  # a fixture, as if written here
+__all__ = ["page"]  # a fixture used by the tests below
 
 
 @pytest.fixture(scope="module")

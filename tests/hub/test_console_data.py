@@ -31,7 +31,7 @@ from support.hub.make_run import OWNER, Hub, Visitor
 from support.hub.markup import HTML
 from support.hub.pages import accessible
 
-__all__ = ["page"]  # a fixture, as if written here
+__all__ = ["page"]  # a fixture used by the tests below
 SHORT = "print('done', flush=True)\n"
 LARGEST = "<b>model"
 POLICY = """

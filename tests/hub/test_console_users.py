@@ -25,7 +25,7 @@ from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 from support.hub.markup import HTML
 from support.hub.pages import accessible
 
-__all__ = ["page"]  # a fixture, as if written here
+__all__ = ["page"]  # a fixture used by the tests below
 NAME = "<img src=x onerror=alert(1)>"
 CLASS = f"""name,group,full name
 kim,ml101,Kim

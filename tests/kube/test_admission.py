@@ -188,7 +188,7 @@ ADVICE = (
     (({"count": 200}, {"count": 3, "gpu": 1}), "allows 2. Ask for less"),
     (({"count": 5, "gpu": 1}, {"count": 2, "gpu": 1}), "allows 2. Ask for less"),
 )
-"""Return sizes of workers and parameter servers, and the advice if a run may have 2 GPUs."""
+"""Sizes of workers and parameter servers, and the advice if a run may have 2 GPUs."""
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:

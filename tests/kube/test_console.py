@@ -18,7 +18,7 @@ from support.kube.operator_modes import Installed
 from support.kube.tenant_namespaces import Furnished, as_, move_in
 from support.kube.under_test import UnderTest
 
-__all__ = ["console"]  # a fixture, as if written here
+__all__ = ["console"]  # a fixture used by the tests below
 
 pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 

@@ -20,7 +20,7 @@ from tfcluster_magic.errors import ClusterFailed
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase, TFCluster
 
-__all__ = ["here", "run"]  # fixtures, as if written here
+__all__ = ["here", "run"]  # fixtures used by the tests below
 
 pytestmark = pytest.mark.cluster
 OLD = tool("old_tensorflow").python()

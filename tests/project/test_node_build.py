@@ -16,7 +16,7 @@ from kubenode.errors import NodeError
 from kubenode.modules import Module
 from support.go_modules import TINY, Make, cache, entries, go_cache, module
 
-__all__ = ["cache", "go_cache", "module"]  # fixtures, as if written here
+__all__ = ["cache", "go_cache", "module"]  # fixtures used by the tests below
 
 HOLDS = """
 package main

@@ -12,7 +12,7 @@ from kubenode import build, go, paths
 from kubenode.errors import NodeError
 from support.go_modules import Make, cache, entries, go_cache, module
 
-__all__ = ["cache", "go_cache", "module"]  # fixtures, as if written here
+__all__ = ["cache", "go_cache", "module"]  # fixtures used by the tests below
 
 
 def test_without_go_the_message_says_which_version_to_install(

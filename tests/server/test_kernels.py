@@ -16,7 +16,7 @@ from tfcluster_magic.server import launch
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import Phase
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_what_a_form_needs_comes_with_the_options(

@@ -12,7 +12,7 @@ from support.server.launches import HELLO, Post, post, root, wrong
 
 from tfcluster_magic.server.service import Service
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:

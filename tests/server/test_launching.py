@@ -15,7 +15,7 @@ from tornado.httpclient import HTTPResponse
 
 from tfcluster_magic.server.service import Service
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_program_of_the_file_browser_is_launched(post: Post, service: Service) -> None:

@@ -12,7 +12,7 @@ from support.server.launches import Post, post, root
 
 from tfcluster_magic.server.service import Service, browsed_path
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_places_of_a_run_are_those_of_the_file_browser(

@@ -15,7 +15,7 @@ from tornado.simple_httpclient import HTTPStreamClosedError
 from tfcluster_magic.server.http_forwarding import relocated
 from tfcluster_magic.server.service import Service
 
-__all__ = ["fetch", "recorder"]  # fixtures, as if written here
+__all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 
 
 async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.server.recorder_page import PREFIX, Fetch, Page, echoed, fetch, recorder
 
-__all__ = ["fetch", "recorder"]  # fixtures, as if written here
+__all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 
 
 @pytest.fixture

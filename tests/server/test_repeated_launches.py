@@ -16,7 +16,7 @@ from tfcluster_magic.program import snapshots
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def repeated(api: Api, post: Post, service: Service, name: str) -> tuple[TFCluster, Any]:

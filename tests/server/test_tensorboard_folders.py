@@ -14,7 +14,7 @@ from tfcluster_magic.server.service import Service
 from tfcluster_magic.server.tensorboards import ServerBoards
 from tfcluster_magic.tensorboard import process
 
-__all__ = ["no_board_is_left"]  # a fixture, as if written here
+__all__ = ["no_board_is_left"]  # a fixture used by the tests below
 
 OUTSIDE = [
     "..",

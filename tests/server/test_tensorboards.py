@@ -24,7 +24,7 @@ from tfcluster_magic.server.tensorboards import ServerBoards
 from tfcluster_magic.tensorboard import process
 from tfcluster_magic.tensorboard.child_process import start_time
 
-__all__ = ["no_board_is_left"]  # a fixture, as if written here
+__all__ = ["no_board_is_left"]  # a fixture used by the tests below
 
 
 async def runs_of(ask: Ask, board: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from support.ui.page import THEMES, LabPage
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase
 
-__all__ = ["form"]  # a fixture, as if written here
+__all__ = ["form"]  # a fixture used by the tests below
 COUNTS = ("Workers", "Parameter servers")
 STEPS = """\
 import os, sys, time

@@ -12,7 +12,7 @@ from support.ui import flows
 from support.ui.launch_form import button, form, launch
 from support.ui.page import LabPage
 
-__all__ = ["form"]  # a fixture, as if written here
+__all__ = ["form"]  # a fixture used by the tests below
 
 
 def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage) -> None:
