@@ -84,6 +84,7 @@ def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl
     assert said.endswith("made_here.py hello from home\n")
 
 
+@pytest.mark.long  # builds two images; the tests beside it show what is in one
 def test_a_change_of_code_changes_one_layer(
     pushed: Pushed,
     kube: Kubectl,

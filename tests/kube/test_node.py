@@ -92,6 +92,7 @@ def _namespace(pid: int, kind: str) -> str:
         return ""
 
 
+@pytest.mark.long  # test_a_cluster_is_killed_begins_anew_and_ends_whole starts all of them again
 def test_up_restarts_ended_servers(running: Cluster) -> None:
     """`up` restarts ended servers of a cluster and keeps its objects, its API address and its other
     servers.
