@@ -1,5 +1,5 @@
-"""JupyterHub for TFCluster: sign-in, a notebook for each user, on Kubernetes a namespace for each.
+"""JupyterHub for TFCluster: sign-in, a notebook for each user, and a namespace each on Kubernetes.
 
-`embedded` and `on_kubernetes` say what hub_config/jupyterhub_config.py hands to JupyterHub.
-Nothing here is imported by a kernel, a task or the command line.
+`embedded` and `on_kubernetes` configure JupyterHub; hub_config/jupyterhub_config.py calls one of
+them. No kernel, task or command line imports this package.
 """

@@ -1,7 +1,8 @@
-"""`python -m tfcluster_magic.hub`: what an administrator does to the hub from a shell.
+"""`python -m tfcluster_magic.hub`: commands with which an administrator manages the hub from a
+shell.
 
-One command for each row of `COMMANDS`, each imported only when it is asked for, and `secrets`. An
-error is one sentence with exit code 1.
+The commands are `secrets` and the rows of `COMMANDS`; each row's module is imported only when its
+command is called. An error prints one sentence and exits with code 1.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..i18n import _
 
 HUB_TOKENS = "tfcluster-hub-tokens"
 HUB_TOKEN_KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
-"""Between hub and proxy; of browsers' cookies; of what the hub stores encrypted; of tenancy; of the
-admin console.
+"""Tokens for: hub and proxy, browser cookies, the hub's encrypted state, tenancy, the admin
+console.
 """
 
 
@@ -34,7 +35,7 @@ admin console.
     help="Make this one anew: proxy, cookie (signs everybody out), crypt, tenancy, console.",
 )
 def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
-    """Print the Secret that the hub needs, for kubectl apply."""
+    """Print the Secret that the hub needs, for `kubectl apply`."""
     if unknown := sorted({*new} - {*HUB_TOKEN_KEYS}):
         allowed = _("one of {keys} is allowed").format(keys=", ".join(HUB_TOKEN_KEYS))
         raise InvalidRequest([Problem("--new", ", ".join(unknown), allowed)])
@@ -60,12 +61,12 @@ def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
 
 
 def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
-    """What the cluster has, by key; nothing before the first time.
+    """Return the data of the cluster's Secret by key; empty if it does not exist yet.
 
     Raises:
-        TFClusterError: the cluster cannot be asked: a guess could replace what is in use.
+        TFClusterError: the cluster does not answer. Guessing could replace tokens that are in use.
     """
-    from ..kube.api import access  # a machine need not have Kubernetes' client
+    from ..kube.api import access  # the Kubernetes client is optional
     from ..kube.api.client import ApiError, path
 
     api, _namespace = access.connect(context)
@@ -81,25 +82,25 @@ def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
     return dict(found.get("data") or {})
 
 
-# -- the commands
+# -- commands
 
 COMMANDS = {
     "accounts": ("tfcluster_magic.hub.auth.commands", "accounts"),
     "backup": ("tfcluster_magic.hub.backups", "backup"),
     "restore": ("tfcluster_magic.hub.backups", "restore"),
 }
-"""The word a person types, and where its click command is, which is imported when it is used."""
+"""Module and click command of each command name; the module is imported on use."""
 
 
 class Commands(click.Group):
-    """The commands of `COMMANDS`, found by name, and `secrets`."""
+    """A group of `secrets` and the commands in `COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The words, in the order of the alphabet."""
+        """Return all command names, sorted."""
         return sorted([*COMMANDS, *super().list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a word, None for another."""
+        """Return the command of this name; None if there is none."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, name = COMMANDS[cmd_name]

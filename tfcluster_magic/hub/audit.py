@@ -1,12 +1,11 @@
-"""The audit log: who changed what, who looked into whose log, and what became of it.
+"""The audit log: who changed what, who read whose log, and the results.
 
-A change is on the disk before it is made: a line `asked`, and with the same `id` a line with what
-came of it. Where no line can be written, nothing is changed and nothing is shown. The file is only
-appended to, each change in one write: by the console, and on this machine also by commands in a
-shell. An end that was cut off by a full disk gets a line of its own. A file that has grown large
-gets a number, `audit-1.jsonl`, from the console, and the next is begun; pages and export read all
-of them as one. This module owns these files and never rewrites or removes one: you may move the
-oldest away.
+Each change writes two lines with the same `id`: `asked` before it is made, and the result after it.
+If the first line cannot be written, nothing is changed or shown. The console and, on one machine,
+shell commands append to the file with one write for each change. A line cut off by a full disk is
+ended by the next write. The console renames a large file to `audit-1.jsonl` and so on, and begins a
+new one; pages and export read all of them. This module never rewrites or removes a file: you may
+move the oldest ones away.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from ..spec import Model
 ASKED = "asked"
 FILE = "audit.jsonl"
 LARGEST = 16 * 1024 * 1024
-"""Bytes above which a file is given its number, some 40,000 changes."""
+"""Size in bytes at which the file is renamed, about 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""A page is longer by so many at most, for not to begin the next with what this one has done."""
+"""Most entries by which a page may exceed its limit, to include the `asked` line of each result."""
 
 
 class AuditEntry(Model, frozen=True, omit_defaults=False):
-    """One line. `source` is the address that the request came from, or `shell` if the hub's owner
-    typed it on this machine.
+    """One line of the log. `source` is the address of the request, or `shell` for a command of the
+    hub's owner on this machine.
     """
 
     at: float
@@ -55,7 +54,7 @@ class AuditEntry(Model, frozen=True, omit_defaults=False):
 
 
 class Entries(Model, frozen=True):
-    """Some entries, newest first, and where the next page begins; None at the end."""
+    """A page of entries, newest first; `next` is where the next page begins, None at the end."""
 
     items: tuple[AuditEntry, ...]
     next: int | None = None
@@ -65,14 +64,14 @@ _DECODER = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLog:
-    """The file, and those before it; safe from several threads of one process."""
+    """The log's current file and its numbered predecessors; safe for threads of one process."""
 
     def __init__(self, path: Path, largest: int = LARGEST) -> None:
         self.path, self._largest = path, largest
         self._lock = threading.Lock()
 
     def asked(self, entries: Sequence[AuditEntry]) -> None:
-        """Note what is going to be done; raises BackendUnavailable when that cannot be noted."""
+        """Log requests before they are carried out; raise BackendUnavailable if that fails."""
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
             with self._lock:
@@ -83,7 +82,7 @@ class AuditLog:
             raise BackendUnavailable(text.format(why=error.strerror, path=self.path)) from None
 
     def ended(self, entries: Sequence[AuditEntry], results: Sequence[str]) -> None:
-        """Note what came of it; raises BackendUnavailable when that cannot be noted."""
+        """Log the results of requests; raise BackendUnavailable if that fails."""
         pairs = zip(entries, results, strict=True)
         now = time.time()
         told = [msgspec.structs.replace(entry, at=now, result=text) for entry, text in pairs]
@@ -101,14 +100,14 @@ class AuditLog:
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 lines = b"\n" + lines
             written = os.write(fd, lines)
-            if written < len(lines):  # the disk is full; asking again says so
+            if written < len(lines):  # a full disk; the second write raises the error
                 os.write(fd, lines[written:])
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def _begin_anew(self) -> None:
-        """Give the file its number when it has grown large. Raises OSError."""
+        """Rename the file to its number if it is large. Raises OSError."""
         try:
             if self.path.stat().st_size < self._largest:
                 return
@@ -123,7 +122,7 @@ class AuditLog:
             os.close(folder)
 
     def _numbered(self) -> list[int]:
-        """The numbers of the files before this one, the oldest first."""
+        """Return the numbers of earlier files, oldest first."""
         form = re.compile(rf"{re.escape(self.path.stem)}-(\d+){re.escape(self.path.suffix)}")
         found = (form.fullmatch(name) for name in os.listdir(self.path.parent))
         return sorted(int(each[1]) for each in found if each)
@@ -132,23 +131,22 @@ class AuditLog:
         return self.path.with_name(f"{self.path.stem}-{number}{self.path.suffix}")
 
     def _opened(self, stack: ExitStack) -> list[BinaryIO]:
-        """All files as they are now, the oldest first, open as long as the stack."""
-        with self._lock:  # or the newest one could get its number meanwhile
+        """Open all current files, oldest first, until the stack closes."""
+        with self._lock:  # the newest file must not be renamed meanwhile
             paths = [self._file(number) for number in self._numbered()]
             paths += [] if state_files.is_gone(self.path) else [self.path]
             return [stack.enter_context(_opened(path)) for path in paths]
 
     def page(self, limit: int = 100, before: int | None = None) -> Entries:
-        """The newest entries that begin before this place, each change once.
-
-        A place counts the bytes of all files: it stays right when the newest one gets its number.
+        """Return the newest entries that begin before a place, one for each change. A place is an
+        offset in bytes over all files; it stays valid when the newest file is renamed.
         """
         items: list[AuditEntry] = []
         ended: set[str] = set()
         for at, line in self._backwards(before):
             try:
                 entry = _DECODER.decode(line)
-            except (ValueError, RecursionError):  # of msgspec, and of text that is no UTF-8
+            except (ValueError, RecursionError):  # invalid JSON, or not UTF-8
                 continue
             if entry.result == ASKED and entry.id in ended:
                 ended.discard(entry.id)
@@ -161,7 +159,7 @@ class AuditLog:
         return Entries(items=tuple(items))
 
     def _backwards(self, before: int | None) -> Iterator[tuple[int, bytes]]:
-        """Whole lines that begin before a place, the newest first, with where each begins."""
+        """Yield the whole lines before a place and their offsets, newest first."""
         with ExitStack() as stack:
             every = self._opened(stack)
             sizes = [file.seek(0, os.SEEK_END) for file in every]
@@ -173,11 +171,11 @@ class AuditLog:
                     yield begin + at, line
 
     def export(self) -> Iterator[bytes]:
-        """Every line of all files as they are now, the oldest first, in pieces."""
+        """Yield the content of all current files, oldest first, in blocks."""
         with ExitStack() as stack:
             last = b"\n"
             for file in self._opened(stack):
-                if not last.endswith(b"\n"):  # a full disk cut it off
+                if not last.endswith(b"\n"):  # a full disk cut the last line off
                     yield b"\n"
                 while block := file.read(_BLOCK):
                     yield block
@@ -193,7 +191,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def new_entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> AuditEntry:
-    """A new entry, not done yet."""
+    """Return an entry for a change that is not made yet."""
     return AuditEntry(
         at=time.time(),
         id=uuid.uuid4().hex,
@@ -208,7 +206,7 @@ def new_entry(who: str, what: str, owner: str, target: str, reason: str, source:
 
 
 def _lines(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines before `end`, the last one first, with where each begins."""
+    """Yield the whole lines before `end` and their offsets, last one first."""
     yield from ((at, line) for at, line in lines_backwards(file, end) if line)
     file.seek(0)
     if end > 0 and (first := file.readline().rstrip(b"\n")):

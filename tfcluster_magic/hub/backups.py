@@ -1,8 +1,8 @@
-"""`python -m tfcluster_magic.hub backup` and `restore`: the hub's state in one file, and back.
+"""`python -m tfcluster_magic.hub backup` and `restore`: save and restore the hub's state.
 
-The database is whole although the hub writes meanwhile, and nobody else can read the file. Nothing
-is replaced under a running hub, and what is replaced is kept aside. It owns no state and knows
-nothing of users' files: notebooks, data and clusters have their own place.
+The copy of the database is consistent even while the hub writes, and only its owner can read the
+file. A restore refuses to run beside a hub and keeps the replaced files. Users' notebooks, data and
+clusters are not part of a backup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILES = (DATABASE, ACCOUNTS, COOKIES)
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 1 << 30
-"""Bytes of one file of the hub: more is none of ours."""
+"""Largest size in bytes of a file in a backup."""
 STDIO = "-"
 
 
@@ -52,9 +52,8 @@ def _of_state(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("file")
 @_of_state
 def backup(file: str, state: Path | None) -> None:
-    """Save users, groups, sessions and passwords to FILE, or to the output for `-`.
-
-    The hub may run. FILE is readable by you alone: who has it can be anybody at the hub.
+    """Save users, groups, sessions and passwords to FILE, or to stdout for `-`. The hub may run
+    meanwhile. Keep FILE secret: it lets its reader sign in as anybody.
     """
     folder = state or state_dir() / "hub"
     if file == STDIO:
@@ -77,9 +76,8 @@ def backup(file: str, state: Path | None) -> None:
 @click.argument("file")
 @_of_state
 def restore(file: str, state: Path | None) -> None:
-    """Put back what `backup` saved in FILE, or what comes as input for `-`.
-
-    The hub must not run. What was there is kept in a folder beside it.
+    """Restore the state that `backup` saved in FILE, or read it from stdin for `-`. Stop the hub
+    first. The replaced files are kept in a folder beside the new ones.
     """
     folder = private(state or state_dir() / "hub")
     try:
@@ -93,10 +91,10 @@ def restore(file: str, state: Path | None) -> None:
 
 
 def pack(state: Path) -> bytes:
-    """The state folder as a tar file; the hub may write meanwhile.
+    """Return the state folder as a tar.gz file; the hub may write meanwhile.
 
     Raises:
-        NotFound: no hub has its state there.
+        NotFound: the folder has no hub database.
     """
     database = state / DATABASE
     if not database.exists():
@@ -105,7 +103,7 @@ def pack(state: Path) -> bytes:
     found = {DATABASE: _copied(database)}
     with state_files.locked(state / ACCOUNTS, shared=True):
         for name in (ACCOUNTS, COOKIES):
-            with suppress(FileNotFoundError):  # signed in elsewhere; a secret of Kubernetes
+            with suppress(FileNotFoundError):  # not with OpenID Connect, or on Kubernetes
                 found[name] = (state / name).read_bytes()
     about = {"format": FORMAT, "jupyterhub": version("jupyterhub"), "saved": _now()}
     found[MANIFEST] = json.dumps(about, indent=1).encode()
@@ -119,15 +117,15 @@ def pack(state: Path) -> bytes:
 
 
 def unpack(packed: bytes, state: Path) -> Path | None:
-    """Put the files back; the folder that has what was there, None where nothing was.
+    """Restore a backup; return the folder with the replaced files, None if there were none.
 
     Raises:
-        Conflict: a hub runs on this folder, or a newer one made the file.
-        InvalidRequest: it is no such file, or a damaged one.
+        Conflict: a hub runs on this folder, or a newer JupyterHub made the backup.
+        InvalidRequest: the backup is damaged or is another kind of file.
     """
     found = _read(packed)
     with _no_hub(state):
-        fresh = Path(tempfile.mkdtemp(dir=state, prefix=".restoring-"))  # 0700
+        fresh = Path(tempfile.mkdtemp(dir=state, prefix=".restoring-"))  # mode 0700
         try:
             for name, content in found.items():
                 with os.fdopen(os.open(fresh / name, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
@@ -146,11 +144,11 @@ def unpack(packed: bytes, state: Path) -> Path | None:
 
 
 def _copied(database: Path) -> bytes:
-    """SQLite's own way to copy a database that is in use.
+    """Return a consistent copy of a database that may be in use.
 
     ref: https://www.sqlite.org/backup.html
     """
-    with tempfile.TemporaryDirectory(prefix="tfcluster-hub-") as folder:  # 0700
+    with tempfile.TemporaryDirectory(prefix="tfcluster-hub-") as folder:  # mode 0700
         copy = Path(folder, DATABASE)
         with (
             closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as source,
@@ -198,7 +196,7 @@ def _check(database: Path) -> None:
 
 
 def _put_aside(state: Path) -> Path | None:
-    """Move what is there into a folder of its own."""
+    """Move the current files into a new folder and return it; None if there are none."""
     there = [file for name in FILES for file in state.glob(f"{name}*") if file.is_file()]
     if not there:
         return None
@@ -211,7 +209,7 @@ def _put_aside(state: Path) -> Path | None:
 
 @contextmanager
 def _no_hub(state: Path) -> Iterator[None]:
-    """Hold the lock of a hub of this machine, so that none starts; see tools/hub.py."""
+    """Hold the hub's lock so that no hub starts (see tools/hub.py). Raises Conflict if one runs."""
     with os.fdopen(os.open(state / "hub.lock", os.O_CREAT | os.O_RDWR, 0o600), "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

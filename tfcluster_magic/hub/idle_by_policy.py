@@ -1,8 +1,8 @@
-"""The idle culler's configuration on Kubernetes: notebooks end as the policy says of their users.
+"""Configuration file of the idle culler on Kubernetes: stops notebooks by the site's policy.
 
-A change of the policy holds at the next look, a group's times hold for its members, and nothing is
-ended when policy or groups cannot be read. It is a configuration file of jupyterhub-idle-culler,
-which asks `arbiter` about each notebook; see `idle_culler`.
+jupyterhub-idle-culler reads this file and asks `arbiter` about each notebook (see `idle_culler`). A
+changed policy applies from the next check, and a group's times apply to its members. If policy or
+groups cannot be read, nothing is stopped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tfcluster_magic.hub.tenancy.policy import HubPolicy, parse_policy
 
 ACCEPTED = "tfcluster-hub-accepted"
 SECONDS = 20.0
-"""How long hub and API server may take for one answer."""
+"""Timeout of a request to the hub or API server, in seconds."""
 
 
 async def arbiter(*, inactive: timedelta, server: dict[str, Any], **_more: Any) -> bool:
-    """Whether a notebook has been unused for too long, or is too old."""
+    """Return whether to stop a notebook because it is idle or too old."""
     name = user_of(server["url"], os.environ["JUPYTERHUB_BASE_URL"])
     idle = entitlement_for_groups(await accepted(), await groups_of(name)).grant.idle
     began = datetime.fromisoformat(server["started"].replace("Z", "+00:00"))
@@ -33,19 +33,19 @@ async def arbiter(*, inactive: timedelta, server: dict[str, Any], **_more: Any) 
 
 
 def over(idle: Idle, inactive: timedelta, age: timedelta) -> bool:
-    """What the times of a group say of a notebook."""
+    """Return whether a notebook exceeds a group's limits."""
     unused = idle.cull is not None and inactive.total_seconds() >= idle.cull
     return unused or (idle.max_age is not None and age.total_seconds() >= idle.max_age)
 
 
 def user_of(url: str, base_url: str) -> str:
-    """Whose notebook is at this path: `/tf/user/ada/` or `/tf/user/ada/second/`."""
+    """Return whose notebook has this path: `/tf/user/ada/` or `/tf/user/ada/second/`."""
     inner = url.removeprefix(f"{base_url.rstrip('/')}/user/")
     return unquote(inner.split("/", 1)[0])
 
 
 async def groups_of(name: str) -> list[str]:
-    """The groups of a user, from the hub."""
+    """Return the groups of a user, from the hub's API."""
     request = HTTPRequest(
         f"{os.environ[API]}/users/{quote(name, safe='')}",
         headers={"Authorization": f"token {os.environ['JUPYTERHUB_API_TOKEN']}"},
@@ -56,7 +56,7 @@ async def groups_of(name: str) -> list[str]:
 
 
 async def accepted() -> HubPolicy:
-    """The policy that tenancy accepted last; the defaults where there is none yet."""
+    """Return the policy that tenancy accepted last; the defaults if there is none yet."""
     from kubernetes_asyncio import client, config
 
     config.load_incluster_config()  # type: ignore[no-untyped-call]
@@ -72,6 +72,6 @@ async def accepted() -> HubPolicy:
     return parse_policy((found.data or {}).get("policy.yaml", ""))
 
 
-if "get_config" in globals():  # read by the culler, not imported
+if "get_config" in globals():  # true only when the culler executes this file as its configuration
     c = get_config()  # type: ignore[name-defined]  # noqa: F821
     c.IdleCuller.cull_arbiter_hook = arbiter

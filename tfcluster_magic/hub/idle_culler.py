@@ -1,8 +1,8 @@
-"""The idle culler: when the hub ends notebooks that nobody uses, and how many a person may have.
+"""Settings of the idle culler, which stops unused notebooks, and of the number of named servers.
 
-Only work in a notebook counts as its use: a running cluster does not, and goes on when its notebook
-is ended. Ending is jupyterhub-idle-culler's, a service of the hub with the rights to see when
-notebooks were used and to stop them, and no more.
+Only work in a notebook counts as activity. A running cluster does not keep its notebook alive, and
+it goes on when its notebook is stopped. jupyterhub-idle-culler does the stopping, as a service of
+the hub with only the scopes to read activity and to stop notebooks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..i18n import _
 SERVICE = "idle-culler"
 SCOPES = ["list:users", "read:users:activity", "read:servers", "delete:servers"]
 OF_THE_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "TFCLUSTER_HUB_NAMESPACE")
-"""What the culler of Kubernetes needs of the hub's environment."""
+"""Variables of the hub's environment that the culler on Kubernetes needs."""
 API = "TFCLUSTER_HUB_API"
-"""By which the culler of Kubernetes asks the hub."""
+"""Variable with the URL of the hub's API, for the culler on Kubernetes."""
 LEAST = 5
-"""Seconds between two looks, however short the times are."""
+"""Shortest interval between two checks, in seconds."""
 IDLE, MAX_AGE, NAMED = "TFCLUSTER_HUB_IDLE", "TFCLUSTER_HUB_MAX_AGE", "TFCLUSTER_HUB_NAMED_SERVERS"
 
 
@@ -35,15 +35,16 @@ def configure(
     by_policy: bool = False,
     api: str = "",
 ) -> None:
-    """Set how long a notebook may be unused, and how old it may get, both in seconds; 0: no end.
+    """Configure after how many idle seconds a notebook is stopped, and its maximum age; 0 means
+    never.
 
-    The environment says it: `TFCLUSTER_HUB_IDLE`, `TFCLUSTER_HUB_MAX_AGE` and, how many notebooks
-    a person may have beside the one, `TFCLUSTER_HUB_NAMED_SERVERS`. With `by_policy` the policy on
-    Kubernetes says what the first two do not. `api` is the URL of the hub's API for the culler,
-    where it is not that for notebooks.
+    `TFCLUSTER_HUB_IDLE` and `TFCLUSTER_HUB_MAX_AGE` set them, and `TFCLUSTER_HUB_NAMED_SERVERS` the
+    number of extra notebooks a user may have. With `by_policy`, the policy on Kubernetes applies
+    unless one of the first two is set. `api` is the URL of the hub's API for the culler, if it
+    differs from the one for notebooks.
 
     Raises:
-        InvalidRequest: what the environment says is no number from 0; every such.
+        InvalidRequest: variables are not whole numbers of at least 0; names all of them.
     """
     env = os.environ if environ is None else environ
     given = {name: env.get(name) or "0" for name in (IDLE, MAX_AGE, NAMED)}
@@ -65,7 +66,7 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # It knows no "never": who may only get old is never idle for so long.
+    # The culler's timeout cannot be "never": without an idle limit, the maximum age comes first.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)
@@ -85,9 +86,11 @@ def _asking(api: str) -> list[str]:
 
 
 def _tell_every(c: Config, seconds: int) -> None:
-    """Notebooks tell every five minutes that they were used: too late for short times."""
+    """Make notebooks report activity often; the default of five minutes is too late for short
+    limits.
+    """
     c.Spawner.environment.update({"JUPYTERHUB_ACTIVITY_INTERVAL": str(seconds)})
-    c.JupyterHub.last_activity_interval = seconds  # what the proxy has seen
+    c.JupyterHub.last_activity_interval = seconds  # seconds; for activity that the proxy has seen
 
 
 def _serve(

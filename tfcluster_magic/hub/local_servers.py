@@ -1,9 +1,9 @@
-"""Notebooks of the hub on this machine: local processes, each under an account of its own.
+"""Notebooks of the hub on one machine: local processes, each under its own system account.
 
-No two people's notebooks run under one uid, for they would share files and the ports of TensorFlow,
-which ask nobody who they are; who cannot have one is told why. No process of somebody else is ever
-taken for a notebook because it has got its number, and no more notebooks start at one time than the
-machine has cores.
+Two users never share a uid: they would share files and TensorFlow's ports, which have no
+authentication. A user who cannot have a notebook is told why. A process that has reused a
+notebook's pid is not taken for the notebook. At most as many notebooks start at once as the machine
+has cores.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from . import user_limits
 from .auth.system_accounts import NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-"""Notebooks that start at one time; who came first is first."""
+"""Limits how many notebooks start at once; the others wait in order of arrival."""
 LOOK_SECONDS = 0.2
-"""Seconds between two looks at what starts."""
+"""Poll interval while a notebook starts, in seconds."""
 
 
 class QueuedSpawner(LocalProcessSpawner):
-    """A local process that has started when it listens, not when there is a process."""
+    """A local process that waits for a start slot and counts as started once it listens."""
 
     start_timeout = Integer(900, help="Seconds, those among them that others need first.").tag(
         config=True
     )
     ahead: ClassVar[list[QueuedSpawner]] = []
-    """Who waits, the first first."""
+    """Spawners that wait for a slot, in order."""
 
     async def start(self) -> Any:
-        """Wait for a turn, and keep it until the notebook listens or has ended."""
+        """Wait for a start slot, and keep it until the notebook listens or has ended."""
         self.ahead.append(self)
         try:
             async with START_SLOTS:
@@ -52,11 +52,11 @@ class QueuedSpawner(LocalProcessSpawner):
                 await self._listening()
                 return place
         finally:
-            if self in self.ahead:  # it was given up while it waited
+            if self in self.ahead:  # cancelled while it waited
                 self.ahead.remove(self)
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """What the page of a start says: how many are before it, then that it starts."""
+        """Yield messages for the progress page: the place in the queue, then the start."""
         told = -1
         while self in self.ahead:
             before = self.ahead.index(self)
@@ -67,7 +67,7 @@ class QueuedSpawner(LocalProcessSpawner):
         yield {"progress": 50, "message": _("Starting the notebook.")}
 
     async def _listening(self) -> None:
-        """What is wrong with one that has ended or hangs is said by the hub, which asks next."""
+        """Wait until the notebook listens or has ended; the hub reports what went wrong."""
         until = time.monotonic() + self.http_timeout
         while time.monotonic() < until and await self.poll() is None:
             if await asyncio.to_thread(can_connect, self.ip, self.port):
@@ -85,19 +85,20 @@ def _queue_message(before: int) -> str:
     ).format(count=before)
 
 
-# -- accounts of the system
+# -- system accounts
 
 PYTHON = os.path.realpath(sys.executable)
-"""The program behind this environment's Python, which may lie elsewhere."""
+"""The real path of this environment's Python, which may be in another folder."""
 HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
-"""Beginnings of what the hub's own environment has for itself alone."""
+"""Prefixes of environment variables that only the hub may see."""
 
 
 class LocalServer(QueuedSpawner):
     """A notebook as a local process.
 
-    Who runs the hub has a notebook with the environment of `make run`. As root, so has everybody
-    with a system account of the same name, with nothing of root's environment.
+    The owner, who runs the hub, gets a notebook with the environment of `make run`. If the hub runs
+    as root, every user with a system account of the same name gets one too, without root's
+    environment.
     """
 
     owner = Unicode(help="The hub's account of who runs the hub.").tag(config=True)
@@ -111,7 +112,7 @@ class LocalServer(QueuedSpawner):
     began = Integer(help="When the process began, in ticks since the machine did; 0: unknown.")
 
     async def start(self) -> Any:
-        """Start the notebook, or say why not."""
+        """Start the notebook, or raise HTTPError 403 with the reason."""
         person = None if self.user.name == self.owner else await self._person()
         self._limits = await asyncio.to_thread(self._tell_limits, person)
         folder = "~/tfcluster" if person else self.workspace
@@ -123,15 +124,17 @@ class LocalServer(QueuedSpawner):
         return place
 
     async def poll(self) -> Any:
-        """Whether it runs; what its user may have may have changed meanwhile."""
+        """Return None while the notebook runs, else its exit code; refresh the user's limits."""
         if self.pid:
-            with suppress(Exception):  # the log has told it; whether it runs is another question
+            with suppress(Exception):  # already logged; the notebook's state does not depend on it
                 person = None if self.user.name == self.owner else self._account()
                 await asyncio.to_thread(self._tell_limits, person)
         return await super().poll()
 
     def _tell_limits(self, person: Person | None) -> str:
-        """Write what the user may have, for their launches to read; where that is."""
+        """Write the user's limits for their launches to read; return the file, empty if there is
+        none.
+        """
         if not self.hub_state:
             return ""
         groups = [group.name for group in self.user.groups]
@@ -144,12 +147,14 @@ class LocalServer(QueuedSpawner):
             return ""
 
     async def stop(self, now: bool = False) -> None:  # noqa: ARG002
-        """End it within seconds: SIGTERM lets it end its kernels, then SIGKILL."""
+        """Stop the notebook within seconds: SIGTERM lets it stop its kernels, then SIGKILL."""
         await super().stop(now=True)
 
     async def get_options_form(self) -> Any:
-        """Nothing is chosen here; but who is refused is told before anything begins to start, at
-        once and by the page of refusals: what fails later than a second is told by another.
+        """Refuse a user before anything starts; there is no form.
+
+        A refusal here gets the page with its reason. JupyterHub shows another page if a start fails
+        after more than a second.
         """
         if self.user.name != self.owner:
             self._account()
@@ -173,14 +178,14 @@ class LocalServer(QueuedSpawner):
             raise _refused(said)
         return person
 
-    # -- what LocalProcessSpawner asks ---------------------------------------------------------
+    # -- hooks of LocalProcessSpawner --------------------------------------------------------------
 
     def make_preexec_fn(self, name: str) -> Any:
-        """Become the account; the owner's notebook is of the hub's own."""
+        """Return a function that switches to the user's account; None for the owner's notebook."""
         return None if name == self.owner else set_user_setuid(name)
 
     def user_env(self, env: dict[str, str]) -> dict[str, str]:
-        """The environment of the process, by whose it is."""
+        """Return the environment of the notebook's process."""
         if self._limits:
             env = {**env, LIMITS: self._limits}
         if self.user.name != self.owner:
@@ -190,11 +195,13 @@ class LocalServer(QueuedSpawner):
         return {**kept, **env, "TFCLUSTER_HOME": self.workspace}
 
     def get_state(self) -> dict[str, Any]:
-        """What a later hub must know to find this process."""
+        """Return what a restarted hub needs to find this process."""
         return {**super().get_state(), "began": self.began}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Find the process of an earlier hub; a number that is somebody else's by now is none."""
+        """Find the process that an earlier hub started; ignore its pid if another process has it
+        now.
+        """
         super().load_state(state)
         self.began = state.get("began", 0)
         if self.pid and _start_time(self.pid) != self.began:
@@ -210,6 +217,6 @@ def _refused(why: str) -> web.HTTPError:
 def _start_time(pid: int) -> int:
     try:
         stat = Path("/proc", str(pid), "stat").read_text()
-    except OSError:  # it has ended; or there is no /proc, and every process is taken at its word
+    except OSError:  # the process has ended, or /proc is missing and pids cannot be verified
         return 0
     return int(stat.rpartition(")")[2].split()[19])

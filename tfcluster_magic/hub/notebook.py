@@ -1,9 +1,9 @@
-"""`python -m tfcluster_magic.hub.notebook`: begins a notebook of the hub.
+"""`python -m tfcluster_magic.hub.notebook`: prepares the workspace and becomes the notebook server.
 
-Before JupyterLab looks, it makes a workspace with the examples in it, by the account that the
-notebook runs as and for it alone. It never overwrites an example that was changed, and has the
-first one opened. It then becomes `jupyterhub-singleuser`, with the same process number. It owns
-`examples/` in the workspace, and the note beside it of what it copied.
+It runs under the notebook's account. It makes a private workspace with the examples in it, keeps
+examples that the user changed, and makes JupyterLab open the first one. Then it becomes
+`jupyterhub-singleuser` by exec, so the pid stays the same. It owns `examples/` in the workspace and
+the record of what it copied.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ..errors import TFClusterError
 from ..paths import private
 
 FIRST_EXAMPLE = "01-between-graph.ipynb"
-"""The example that a newcomer sees."""
+"""The example that opens first."""
 COPIED = ".tfcluster/examples.json"
-"""What was copied: path to checksum, to know a changed copy."""
+"""Record of copied examples, path to checksum; tells which ones the user changed."""
 
 
 def copy_examples(source: Path, workspace: Path) -> list[str]:
-    """Bring new and updated examples into the workspace; return the changed ones that were kept.
+    """Copy new and updated examples into the workspace; return the ones kept because they were
+    changed.
 
     Raises:
         OSError: the workspace cannot be written.
@@ -58,10 +59,10 @@ def copy_examples(source: Path, workspace: Path) -> list[str]:
 
 
 def _as_this_kernel_saves(example: Path) -> bytes:
-    """Return an example; a notebook says of its kernel and its language what this Python's does.
+    """Return the content of an example, a notebook with the metadata of this Python and its kernel.
 
-    JupyterLab writes that into a notebook when it opens it: one that has something else would be
-    changed by being looked at.
+    JupyterLab writes that metadata when it opens a notebook; a notebook with other metadata would
+    count as changed after being viewed.
     """
     content = example.read_bytes()
     if example.suffix != ".ipynb":
@@ -77,7 +78,7 @@ def _as_this_kernel_saves(example: Path) -> bytes:
         "version": sys.version.split()[0],
     }
     for file in jupyter_path("kernels", "python3", "kernel.json"):
-        with suppress(OSError, ValueError, KeyError):  # the next one is the kernel then
+        with suppress(OSError, ValueError, KeyError):  # JupyterLab also skips an invalid kernel
             name = json.loads(Path(file).read_text())["display_name"]
             notebook["metadata"]["kernelspec"]["display_name"] = name
             break
@@ -85,32 +86,32 @@ def _as_this_kernel_saves(example: Path) -> bytes:
 
 
 def checksum(file: Path) -> str:
-    """The sha256 of a file."""
+    """Return the sha256 of a file, in hex."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-# -- the beginning of a notebook
+# -- start
 
 
 def main() -> None:
-    """Prepare the workspace, and become the notebook."""
+    """Prepare the workspace, then become the notebook server."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workspace", required=True)
     parser.add_argument("--examples", default="")
-    options, others = parser.parse_known_args()  # what else `Spawner.args` says is JupyterLab's
+    options, others = parser.parse_known_args()  # the others in `Spawner.args` are JupyterLab's
     workspace = Path(options.workspace).expanduser().absolute()
     try:
-        private(workspace)  # whatever others on this machine may see of its owner's home
+        private(workspace)  # whatever the permissions of its owner's home
         if options.examples:
             copy_examples(Path(options.examples), workspace)
     except (OSError, TFClusterError) as problem:
         print(f"the examples could not be copied: {problem}", file=sys.stderr, flush=True)
     first = workspace / "examples" / FIRST_EXAMPLE
     page = f"/lab/tree/examples/{first.name}" if first.is_file() else "/lab"
-    os.environ["JUPYTERHUB_DEFAULT_URL"] = page  # what JupyterHub's own command opens
+    os.environ["JUPYTERHUB_DEFAULT_URL"] = page  # JupyterHub's single-user server opens this page
     os.chdir(workspace if workspace.is_dir() else "/")
-    # A shell that starts the hub in its background has it, and so the notebook, ignore Ctrl-C:
-    # then no kernel could be interrupted.
+    # A shell that starts the hub in the background makes it ignore SIGINT, and the notebook would
+    # inherit that: then no kernel could be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     own = ["--ServerApp.answer_yes=True", "--LabApp.news_url=None"]
     own.append("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")

@@ -1,8 +1,8 @@
-"""The hub on Kubernetes: what k8s/hub runs. Notebooks are pods, each in its user's own namespace.
+"""The hub on Kubernetes, as k8s/hub runs it: notebooks are pods in the namespaces of their users.
 
-Hub, proxy and notebooks find each other by Service names, notebooks pass Pod Security "restricted",
-and every secret comes from the environment. Sizes, images and nodes are the policy's and read at
-each spawn (`spawning`); who signs in is decided by `sign_in`.
+Hub, proxy and notebooks reach each other by Service names. Notebooks pass Pod Security
+"restricted". All secrets come from the environment. Sizes, images and nodes come from the policy,
+read at each spawn (`spawning`); `sign_in` decides who signs in.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STATE = Path("/srv/jupyterhub")
 HUB_PORT, PROXY_PORT, CONSOLE_PORT = 8081, 8001, 8090
 NOTEBOOK_PRIORITY = "tfcluster-notebook"
 EXAMPLES = "/usr/local/share/tfcluster/examples"
-"""Where images/notebook has them."""
+"""Folder of the examples in images/notebook."""
 TENANCY_SCOPES = ["list:groups", "read:groups", "list:users", "read:users:name"]
 
 
 @dataclass(frozen=True)
 class KubernetesHubSettings:
-    """What k8s/hub tells the hub, as environment variables of it."""
+    """Settings that k8s/hub passes to the hub as environment variables."""
 
     state: Path
     namespace: str
@@ -42,7 +42,7 @@ class KubernetesHubSettings:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> KubernetesHubSettings:
-        """The settings in TFCLUSTER_HUB_*."""
+        """Read the settings from TFCLUSTER_HUB_*."""
         return cls(
             state=Path(environ.get("TFCLUSTER_HUB_STATE", str(STATE))),
             namespace=environ.get("TFCLUSTER_HUB_NAMESPACE", "tfcluster-hub"),
@@ -53,11 +53,11 @@ class KubernetesHubSettings:
 
 
 def configure(c: Config) -> None:
-    """Set everything for Kubernetes, from the environment (see `KubernetesHubSettings`)."""
+    """Configure the hub on Kubernetes from the environment (see `KubernetesHubSettings`)."""
     settings = KubernetesHubSettings.of(os.environ)
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
-    # In the hub's own pod: no NetworkPolicy lets the hub connect to itself by its Service.
+    # Use loopback: the NetworkPolicies do not let the hub connect to itself by its Service.
     api = f"http://127.0.0.1:{HUB_PORT}{shared_settings.base_url()}hub/api"
     idle_culler.configure(c, by_policy=True, api=api)
     _network(c, settings)
@@ -69,13 +69,13 @@ def configure(c: Config) -> None:
 def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.bind_url = f"http://:8000{shared_settings.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
-    # By this name notebooks find it from their own namespaces, whatever the cluster's domain is.
+    # This name resolves from notebooks' namespaces, whatever the cluster's domain.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
-    c.ConfigurableHTTPProxy.should_start = False  # a Deployment of its own: it outlives the hub
+    c.ConfigurableHTTPProxy.should_start = False  # a Deployment; outlives the hub
     c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
     c.JupyterHub.cleanup_servers = False
-    c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # the progress page, at once
-    c.JupyterHub.last_activity_interval = 10  # then, too, a new proxy gets its routes again
+    c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # show the progress page at once
+    c.JupyterHub.last_activity_interval = 10  # seconds; also restores a new proxy's routes
 
 
 def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
@@ -86,11 +86,11 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner = c.KubeSpawner
     spawner.enable_user_namespaces = True
     spawner.user_namespace_template = f"{namespace_objects.namespace_prefix()}{{username}}"
-    spawner.events_enabled = False  # of all namespaces together; one pod's are read where needed
-    spawner.storage_pvc_ensure = False  # claims are tenancy's
+    spawner.events_enabled = False  # avoids a watch of all namespaces
+    spawner.storage_pvc_ensure = False  # tenancy creates the claims
     spawner.delete_pvc = False
     spawner.service_account = "notebook"
-    spawner.automount_service_account_token = True  # %tfcluster asks the API by it
+    spawner.automount_service_account_token = True  # %tfcluster uses it for the API
     spawner.priority_class_name = NOTEBOOK_PRIORITY
     spawner.extra_labels = {NOTEBOOK: "true"}
     spawner.cmd = ["python", "-m", "tfcluster_magic.hub.notebook"]
@@ -98,7 +98,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner.default_url = "/lab"
     spawner.ip = "0.0.0.0"  # noqa: S104  of the pod; who may connect, its NetworkPolicy says
     spawner.start_timeout = 300
-    spawner.http_timeout = 120  # a first start on a cold disk reads all of JupyterLab
+    spawner.http_timeout = 120  # seconds; a first start on a cold disk reads all of JupyterLab
     spawner.delete_grace_period = 5
     spawner.uid, spawner.gid, spawner.fs_gid = USER, GROUP, GROUP
     spawner.allow_privilege_escalation = False
@@ -111,7 +111,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
 
 
 def _tenancy(c: Config, settings: KubernetesHubSettings) -> None:
-    """The service that furnishes namespaces, and asks who is in which group."""
+    """Register the service that prepares namespaces and asks who is in which group."""
     if settings.tenancy_token:
         c.JupyterHub.services.append({"name": "tenancy", "api_token": settings.tenancy_token})
         role = {"name": "tenancy", "services": ["tenancy"], "scopes": TENANCY_SCOPES}
@@ -119,7 +119,7 @@ def _tenancy(c: Config, settings: KubernetesHubSettings) -> None:
 
 
 def _console(c: Config, settings: KubernetesHubSettings) -> None:
-    """The admin console, a Deployment beside the hub, which is waited for by nobody."""
+    """Register the admin console, a separate Deployment; the hub does not wait for it."""
     if settings.console_token:
         url = f"http://console:{CONSOLE_PORT}"
         console.register(c, url=url, token=settings.console_token, timeout=2)

@@ -1,8 +1,8 @@
-"""The language of the pages of hub and console: each request chooses it, their texts are in it.
+"""The language of the hub's and console's pages, chosen for each request.
 
 The hub's templates (Jinja) mark texts with `{% trans %}` and `_()`, the console's (Tornado) with
-`_()`, its scripts with `t()` and `tn()`. All are in the catalog of what Python says, which `make
-translations` brings up to date.
+`_()`, its scripts with `t()` and `tn()`. All are in the Python catalog, which `make translations`
+updates.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from .. import i18n
 
 
 def choose_language(headers: HTTPHeaders) -> None:
-    """Speak the language of a request in the handler that is about to be called for it."""
+    """Set the language of a request before its handler is called."""
     i18n.choose(i18n.accepted_languages(headers.get("Accept-Language", "")))
 
 
 class PageTexts(InternationalizationExtension):
-    """`{% trans %}`, `_()` and `page_language()` of templates, in the language of the moment.
-
-    A text may hold HTML, what is put into it is escaped.
+    """`{% trans %}`, `_()` and `page_language()` for templates, in the current language. A text may
+    contain HTML; the values put into it are escaped.
     """
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         environment.policies["ext.i18n.trimmed"] = True
-        installed: Any = environment  # `super` has added what installs functions
+        installed: Any = environment  # the base class has added the method
         installed.install_gettext_callables(i18n._, i18n.ngettext, newstyle=True)
         environment.globals["page_language"] = page_language
 
@@ -45,20 +44,22 @@ _SCRIPT_TEXT = re.compile(rf"\bt\(\s*{_LITERAL}|\btn\(\s*{_LITERAL}\s*,\s*{_LITE
 
 
 def console_texts(template: str) -> Iterator[str]:
-    """Return the texts that a template of the console marks."""
+    """Yield the texts marked in a template of the console."""
     return (found[1] for found in _CONSOLE_TEXT.finditer(template))
 
 
 def script_texts(script: str) -> Iterator[str | tuple[str, str]]:
-    """Return the texts that a script of the console marks; of `tn()` both forms."""
+    """Yield the texts marked in a script of the console; both forms for `tn()`."""
     for found in _SCRIPT_TEXT.finditer(script):
         text, one, many = (re.sub(r"\\(.)", r"\1", each or "") for each in found.groups())
         yield text or (one, many)
 
 
 def script_words(scripts: tuple[str, ...]) -> str:
-    """Return the texts of scripts in the language of the moment, as JSON that HTML may hold: each
-    text's translation, and two forms for the first text of `tn()`. In English there is nothing.
+    """Return the texts of scripts in the current language, as JSON that is safe inside HTML.
+
+    It maps each text to its translation, and the first text of `tn()` to both forms. It is empty
+    for English.
     """
     if i18n.current_language() == i18n.ENGLISH:
         return "{}"
@@ -73,10 +74,10 @@ def script_words(scripts: tuple[str, ...]) -> str:
 
 
 def read_scripts(folder: Path) -> tuple[str, ...]:
-    """Return the scripts in a folder."""
+    """Return the scripts in a folder, sorted by name."""
     return tuple(path.read_text("utf-8") for path in sorted(folder.glob("*.js")))
 
 
 def page_language() -> str:
-    """Return the language of the moment as HTML names it: `en`, `zh-CN`."""
+    """Return the current language as an HTML language tag: `en`, `zh-CN`."""
     return i18n.current_language().replace("_", "-")

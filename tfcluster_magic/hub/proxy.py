@@ -1,8 +1,8 @@
-"""JupyterHub's proxy, and the servers behind it, hub and console, which know it by its paths.
+"""JupyterHub's proxy, and HTTP servers that recognise its requests by a secret path.
 
-Each server has a secret first path segment, which exists only in the proxy's memory, behind its
-token; no other target of the proxy receives one. The servers believe the address that a request
-came from only where it came by that path.
+Hub and console each have a secret first path segment. The proxy keeps it in memory, behind its
+token, and adds it to requests for that server only. The servers trust the forwarded client address
+of a request only if it came by that path.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ from .page_language import choose_language
 from .shared_settings import CONSOLE, Network, trusted_networks
 
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
-"""Neither our proxy nor this server uses the first three; the last one has been read by then."""
+"""Headers that are always removed: the first three are unused, the last has been read by then."""
 ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 
 
 def secret_segment(token: str) -> str:
-    """Return the first part of the paths by which the proxy reaches the owner of this token.
-
-    k8s/hub/proxy.yaml makes the hub's as well, for requests that come before the hub's routes.
+    """Return the secret first path segment of the server that owns this token. k8s/hub/proxy.yaml
+    computes the hub's as well, for requests that arrive before the hub sets routes.
     """
     return hmac.new(token.encode(), b"path of the proxy", hashlib.sha256).hexdigest()
 
 
 class Proxy(ConfigurableHTTPProxy):
-    """The configurable-http-proxy, given secret paths to the hub and the console."""
+    """A configurable-http-proxy that reaches the hub and the console by secret paths."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
-        # JupyterHub makes its server later, from the class of the name HTTPServer.
+        # JupyterHub creates its server later, through the configurable class HTTPServer.
         HTTPServer.configure(
             ForwardedServer,
             route=secret_segment(self.auth_token),
             believed=trusted_networks(os.environ),
             speaks=True,
-            # The hub reads a body before it knows who sends it: Tornado would keep 100 MB of each.
+            # The hub reads a body before it authenticates the sender; Tornado would accept 100 MB.
             max_body_size=MOST_BYTES,
         )
 
@@ -61,7 +60,7 @@ class Proxy(ConfigurableHTTPProxy):
         await super().add_route(routespec, target + self._path(data), data)
 
     async def get_all_routes(self) -> dict[str, Any]:
-        """Return the routes as JupyterHub set them; one without its secret path is wrong."""
+        """Return the routes as JupyterHub set them; one without its secret path has no target."""
         routes: dict[str, Any] = await super().get_all_routes()
         for route in routes.values():
             path, target = self._path(route["data"]), str(route["target"])
@@ -77,16 +76,16 @@ class Proxy(ConfigurableHTTPProxy):
         return ""
 
 
-# -- the servers behind it
+# -- servers behind the proxy
 
 
 def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
-    """Return the address of the client for which our proxy connected.
+    """Return the address of the client that our proxy forwarded for.
 
     Args:
         peer: the address of the connection; returned if nothing else is known.
         forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
-        believed: networks whose proxies are trusted to say for whom they connected.
+        believed: networks whose proxies are trusted to name their clients.
     """
     found = peer
     for hop in reversed(forwarded.split(",")):
@@ -100,11 +99,11 @@ def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> st
 
 
 class ForwardedServer(HTTPServer):
-    """Tornado's server, which knows our proxy by its path.
+    """A Tornado server that recognises our proxy by its secret path.
 
-    `initialize` takes three arguments beside Tornado's: `route`, the proxy's segment, `believed`,
-    see `client_address`, and `speaks`: whether each request is answered in its language. It turns
-    off what Tornado believes of every client.
+    `initialize` takes three arguments beside Tornado's: `route`, the secret segment; `believed`,
+    see `client_address`; `speaks`, whether to set the language of each request. Tornado's own
+    handling of forwarded headers is off.
     """
 
     def initialize(  # type: ignore[override]
@@ -115,7 +114,7 @@ class ForwardedServer(HTTPServer):
         speaks: bool = False,
         **words: Any,
     ) -> None:
-        """Set what tells our proxy, and pass the rest to Tornado."""
+        """Store the three arguments, and pass the rest to Tornado."""
         words.update(xheaders=False, trusted_downstream=None)
         super().initialize(*args, **words)
         self._route, self._believed, self._speaks = f"/{route}", believed, speaks
@@ -123,13 +122,13 @@ class ForwardedServer(HTTPServer):
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
     ) -> HTTPMessageDelegate:
-        """Wrap the handler of a request, so that its headers are read here first."""
+        """Wrap a request's handler, so that its headers are checked here first."""
         delegate = super().start_request(server_conn, request_conn)
         return _Request(delegate, request_conn, self._route, self._believed, self._speaks)
 
 
 class _Request(HTTPMessageDelegate):
-    """A request; `route` begins with a slash."""
+    """A request whose headers are checked; `route` begins with a slash."""
 
     def __init__(
         self,
@@ -146,16 +145,16 @@ class _Request(HTTPMessageDelegate):
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
     ) -> Awaitable[None] | None:
-        """Set where the request came from, anew for each request of a connection."""
+        """Set the client's address and protocol, anew for each request of a connection."""
         line = cast(RequestStartLine, start_line)
         begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
         peer = _address(str(self._context.address[0]))
         address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
         if hmac.compare_digest(begin.encode(), self._route.encode()):
-            # Of `GET foo://h?x` the proxy makes `/SEGMENT?x`: nothing may show a handler its path.
+            # The proxy turns `GET foo://h?x` into `/SEGMENT?x`; no handler may see the segment.
             line = line._replace(path=rest if rest.startswith("/") else f"/{rest}")
             address = client_address(address, headers.get("X-Forwarded-For", ""), self._believed)
-            # What the browser used: a client that claims another misleads only itself.
+            # The browser's protocol; a client that sends a wrong one misleads only itself.
             protocol = headers.get("X-Forwarded-Proto", protocol).split(",")[0].strip().lower()
             headers["X-Forwarded-Proto"] = protocol = "https" if protocol == "https" else "http"
         else:
@@ -167,15 +166,15 @@ class _Request(HTTPMessageDelegate):
         return self._delegate.headers_received(line, headers)
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
-        """Pass it on."""
+        """Pass the data on."""
         return self._delegate.data_received(chunk)
 
     def finish(self) -> None:
-        """Pass it on."""
+        """Pass the end on."""
         self._delegate.finish()
 
     def on_connection_close(self) -> None:
-        """Pass it on."""
+        """Pass the event on."""
         self._delegate.on_connection_close()
 
 

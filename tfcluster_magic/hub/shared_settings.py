@@ -1,7 +1,7 @@
-"""Settings that the hub on this machine and the hub on Kubernetes share.
+"""Settings that the hub on one machine and the hub on Kubernetes share.
 
-Both show the same pages, keep their state in one folder, give a notebook's token no more rights
-than the hub itself says a notebook needs, and let nobody sign up alone.
+Both show the same pages, keep their state in one folder, give notebook tokens only the scopes that
+JupyterHub requires, and have no self-registration.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ Network = IPv4Network | IPv6Network
 TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
 """Networks of proxies in front of ours, such as an ingress controller's, separated by commas."""
 CONSOLE = "admin"
-"""The admin console among the hub's services."""
+"""Name of the admin console's service."""
 DATABASE = "jupyterhub.sqlite"
-"""JupyterHub's own state, in the hub's folder."""
+"""JupyterHub's database in the hub's folder."""
 HERE = Path(__file__).parent
 PAGES = HERE / "templates"
 COOKIE_DAYS = 14
-"""How long a browser stays signed in."""
+"""Days for which a browser stays signed in."""
 SUBDOMAIN_HOST = "TFCLUSTER_HUB_SUBDOMAIN_HOST"
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
-"""What a notebook's own token may do: tell that it is used, and ask who its visitors are."""
+"""Scopes of a notebook's own token: report activity, and identify visitors."""
 RECHECK = "hub-sign-outs"
-"""Path below a notebook's address where the hub tells it to forget visitors (see `visitors`)."""
+"""Path below a notebook at which the hub makes it check its visitors again (see `visitors`)."""
 
 
 def configure(c: Config, *, state: Path) -> None:
-    """Set what both worlds share; `state` is the hub's own folder, readable by it alone.
+    """Configure what both worlds share; `state` is the hub's private folder.
 
-    Everything may be set again afterwards.
+    The caller may override any setting afterwards.
 
     Raises:
-        InvalidRequest: the list of trusted proxies is not valid.
+        InvalidRequest: the list of trusted proxies or the subdomain host is invalid.
     """
-    programs = str(Path(sys.executable).parent)  # JupyterHub calls alembic by its name
+    programs = str(Path(sys.executable).parent)  # JupyterHub runs alembic by name
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    trusted_networks(os.environ)  # reports a mistake at once
+    trusted_networks(os.environ)  # report a mistake at startup
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():
         c.JupyterHub.subdomain_host = host
         c.JupyterHub.subdomain_hook = host_of
     c.JupyterHub.db_url = f"sqlite:///{state / DATABASE}"
-    c.JupyterHub.upgrade_db = True  # a newer hub opens an older one's, after saving a copy
+    c.JupyterHub.upgrade_db = True  # a newer hub migrates an older database and keeps a copy
     c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
     c.JupyterHub.cookie_max_age_days = COOKIE_DAYS
     c.JupyterHub.template_paths = [str(PAGES)]
@@ -67,7 +67,7 @@ def configure(c: Config, *, state: Path) -> None:
     c.JupyterHub.allow_named_servers = False
     c.JupyterHub.authenticate_prometheus = True
     c.Spawner.server_token_scopes = list(SERVER_SCOPES)
-    c.Spawner.http_timeout = 120  # a first start on a busy machine takes longer than 30 s
+    c.Spawner.http_timeout = 120  # seconds; a first start on a busy machine takes longer than 30 s
 
 
 def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
@@ -85,25 +85,26 @@ def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
 
 
 def is_open(file: Path) -> bool:
-    """Whether a process of this machine has the file open, as a hub has its database."""
+    """Return whether a process of this machine has the file open, as a hub has its database."""
     name = str(file.resolve())
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
+        with suppress(OSError):  # the process has ended, or belongs to another user
             if os.readlink(link) == name:
                 return True
     return False
 
 
 def base_url(environ: Mapping[str, str] | None = None) -> str:
-    """The path below which the hub is served, with slashes at both ends: TFCLUSTER_HUB_BASE_URL."""
+    """Return the hub's base path with slashes at both ends (TFCLUSTER_HUB_BASE_URL)."""
     env = os.environ if environ is None else environ
     inner = env.get("TFCLUSTER_HUB_BASE_URL", "").strip("/")
     return f"/{inner}/" if inner else "/"
 
 
 def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
-    """Return the hub's own host as a browser sees it, https://NAME[:PORT], if each notebook has a
-    host of its own below that name; otherwise nothing. It is TFCLUSTER_HUB_SUBDOMAIN_HOST.
+    """Return the hub's address, https://NAME[:PORT], if each notebook has its own subdomain of it.
+
+    Without TFCLUSTER_HUB_SUBDOMAIN_HOST return an empty text.
 
     Raises:
         InvalidRequest: it is not such an address.
@@ -131,7 +132,7 @@ def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
 
 
 def host_of(name: str, domain: str, kind: str) -> str:
-    """Return the host name of a user's notebook; the console, a service, stays on the hub's own."""
+    """Return the host name of a user's notebook; services, such as the console, use the hub's."""
     from jupyterhub.utils import subdomain_hook_idna
 
     return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

@@ -1,9 +1,9 @@
-"""Limits of a site's users: its policy, its overrides, a file of limits for each user.
+"""Limits of a site's users: the policy, overrides, and a file of limits for each user.
 
-The console asks the same questions of this machine and of Kubernetes (`SitePolicy`). On this
-machine a mistake in the policy changes nothing but what the log says, overrides are written whole
-and by one process at a time, and a user may read their own file of limits (`TFCLUSTER_LIMITS`) and
-write none. Without a policy file nobody has limits.
+The console reads them through `SitePolicy` on one machine and on Kubernetes alike. On one machine,
+a mistake in the policy is logged and the last valid policy stays in force. Overrides are written
+atomically by one process at a time. Users can read but not write their own file of limits
+(`TFCLUSTER_LIMITS`). Without a policy file nobody has limits.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .tenancy.policy import (
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
 OF_ROOT = Path("/run/tfcluster-hub")
-"""Where others may look and root alone writes; the hub's own folder is closed to them."""
+"""Folder that only root writes and others can read; the hub's own folder is closed to them."""
 Stamp = tuple[int, int] | None
 
 log = logging.getLogger(__name__)
 
 
 class PolicyFile:
-    """The policy as it counts; one that is not there allows everything."""
+    """The policy file; a missing file allows everything."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class PolicyFile:
         self._policy = HubPolicy()
 
     def load(self) -> HubPolicy:
-        """What stands there now. Raises PolicyMistake; TFClusterError: it cannot be read."""
+        """Parse the file. Raises PolicyMistake, or TFClusterError if it cannot be read."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -67,7 +67,7 @@ class PolicyFile:
 
     @property
     def policy(self) -> HubPolicy:
-        """What counts: the newest that had no mistake."""
+        """The policy in force: the newest one without a mistake."""
         stamp = _stamp(self.path)
         if stamp != self._stamp:
             self._stamp = stamp
@@ -85,7 +85,7 @@ class OverrideFile:
         self.path = path
 
     def all(self) -> dict[str, Override]:
-        """Each by its user. Raises TFClusterError."""
+        """Return the override of each user. Raises TFClusterError."""
         try:
             return read_overrides(state_files.read_bytes(self.path))
         except FileNotFoundError:
@@ -95,12 +95,12 @@ class OverrideFile:
             raise TFClusterError(said.format(file=self.path, why=error)) from None
 
     def set(self, user: str, override: Override) -> None:
-        """Put one in place of what there was; those that have ended for a while go."""
+        """Set a user's override; drop expired ones."""
         with self._change() as found:
             found[user] = override
 
     def clear(self, user: str) -> bool:
-        """Take one away; whether there was one."""
+        """Remove a user's override; return whether there was one."""
         with self._change() as found:
             return found.pop(user, None) is not None
 
@@ -114,12 +114,12 @@ class OverrideFile:
 
 
 class Allowances:
-    """All of it, for one hub.
+    """Policy, overrides and files of limits of one hub.
 
     Args:
         state: the hub's own folder.
-        policy: the policy's file; without it that of the folder.
-        clock: Unix seconds.
+        policy: the policy file; the default is policy.yaml in `state`.
+        clock: returns Unix seconds.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Allowances:
         self.overrides = OverrideFile(state / OVERRIDES)
 
     def of(self, user: str, groups: Iterable[str]) -> Entitlement:
-        """What a user may have now."""
+        """Return what a user may have now."""
         try:
             override = self.overrides.all().get(user)
         except TFClusterError as error:
@@ -139,8 +139,8 @@ class Allowances:
         return entitled(self.policy.policy, groups, override, self._clock())
 
     def tell(self, user: str, groups: Iterable[str], gid: int | None = None) -> Path:
-        """Write a user's file of limits; `gid` is of the account that reads it, where it is another
-        than ours. Raises OSError.
+        """Write a user's file of limits and return it. Raises OSError. `gid` is the group of the
+        account that reads the file, if that is another account than the hub's.
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         text = msgspec.json.encode(limits_of(self.of(user, groups)))
@@ -154,7 +154,7 @@ class Allowances:
         return file
 
     def tell_again(self, user: str, groups: Iterable[str]) -> None:
-        """Bring a user's files up to date where there are any. Raises OSError."""
+        """Update the user's existing files of limits. Raises OSError."""
         name = f"{quote(user, safe='')}.json"
         if (self.state / LIMITS / name).is_file():
             self.tell(user, groups)
@@ -163,7 +163,7 @@ class Allowances:
 
     @property
     def of_others(self) -> Path:
-        """The folder of files for other accounts; root alone writes there."""
+        """The folder of files for other accounts; only root writes there."""
         return OF_ROOT / hashlib.sha256(os.fsencode(self.state)).hexdigest()[:12]
 
     def _folder(self, *, of_others: bool) -> Path:
@@ -182,7 +182,7 @@ class Allowances:
 
 @functools.cache
 def shared_allowances(state: Path, policy: Path | None) -> Allowances:
-    """The same for all notebooks of one hub: it alone knows the policy that counted before."""
+    """Return one object for all notebooks of a hub: it remembers the last valid policy."""
     return Allowances(state, policy)
 
 
@@ -194,34 +194,34 @@ def _stamp(path: Path) -> Stamp:
     return found.st_mtime_ns, found.st_size
 
 
-# -- what the console asks about users: policy, overrides, namespaces
+# -- policy, overrides and namespaces, as the console sees them
 
 
 class SitePolicy(Protocol):
-    """One site; every method raises TFClusterErrors only."""
+    """Policy and overrides of a site; every method raises only TFClusterError."""
 
     @property
     def has_claims(self) -> bool:
-        """Whether its users have claims, which have a size also where the policy says none."""
+        """Whether users have volume claims, which have a size even if the policy sets none."""
 
     async def policy(self) -> HubPolicy:
-        """The policy as it counts."""
+        """Return the policy in force."""
 
     async def overrides(self) -> Mapping[str, Override]:
-        """All of them, those that have ended among them."""
+        """Return the overrides by user, expired ones included."""
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """Set a user's override, or take it away; whether there was one."""
+        """Set a user's override, or remove it if None; return whether there was one."""
 
     async def unprepared(self, users: Collection[str]) -> frozenset[str]:
-        """Those of them who lack a namespace that could be made beforehand."""
+        """Return the users whose namespace could be prepared but does not exist yet."""
 
     async def prepare(self, user: str) -> None:
-        """Make it."""
+        """Prepare the namespace of a user."""
 
 
 class NoSitePolicy:
-    """A site that keeps nothing of its users: everybody may have what there is."""
+    """A site without policy or overrides: everybody may use everything."""
 
     has_claims = False
 
@@ -249,7 +249,7 @@ class NoSitePolicy:
 
 
 class LocalSitePolicy(NoSitePolicy):
-    """This machine: files in the hub's own folder."""
+    """The policy files in the hub's folder on this machine."""
 
     def __init__(self, allowances: Allowances) -> None:
         self._allowances = allowances
@@ -263,7 +263,7 @@ class LocalSitePolicy(NoSitePolicy):
         return await asyncio.to_thread(self._allowances.overrides.all)
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """See `SitePolicy.override`. A notebook that runs is told at once."""
+        """See `SitePolicy.override`. Running notebooks get the new limits at once."""
         return await asyncio.to_thread(self._override, user, groups, override)
 
     def _override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:

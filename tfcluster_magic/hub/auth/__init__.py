@@ -1,8 +1,9 @@
-"""Accounts of the hub's own, with passwords: for one machine, and for small sites on Kubernetes.
+"""The hub's own accounts with passwords, for one machine and for small sites on Kubernetes.
 
-`configure` hands them to JupyterHub. `accounts` keeps them and hashes passwords;
-`password_authenticator` and `pages` are JupyterHub's side; `revocation` ends sessions; `commands`
-are an administrator's. `sign_in` decides between them and a provider (`openid_authenticator`).
+`configure` sets them up in JupyterHub. `accounts` stores them and hashes passwords;
+`password_authenticator` and `pages` are called by JupyterHub; `revocation` ends sessions;
+`commands` are for administrators. `sign_in` chooses between these accounts and an OpenID Connect
+provider (`openid_authenticator`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ FILE = "accounts.json"
 
 
 def configure(c: Config, *, state: Path) -> None:
-    """Have the hub ask for passwords of the accounts in `state`/accounts.json."""
+    """Configure sign-in with the accounts in `state`/accounts.json."""
     c.JupyterHub.authenticator_class = (
         "tfcluster_magic.hub.auth.password_authenticator.AccountsAuthenticator"
     )

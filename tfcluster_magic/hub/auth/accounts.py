@@ -1,7 +1,7 @@
-"""Accounts of the hub's own: their file, their links, and the rules for passwords.
+"""The hub's own accounts: their file, their links, and the rules for passwords.
 
-Passwords are hashed with scrypt and never stored. The file is written whole, by one process at a
-time; who has the hub's folder may write it.
+Passwords are stored only as scrypt hashes. The file is written atomically, by one process at a
+time; any process with write access to the hub's folder may write it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ from ...errors import InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
 
 SHORTEST, SHORTEST_OF_ADMIN, LONGEST = 8, 12, 1000
-"""Characters of a password; the upper bound only keeps the work small."""
+"""Password lengths in characters; the upper limit only bounds the cost of hashing."""
 LOG_N, R, P = 14, 8, 5
-"""ref: https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html"""
+"""Parameters of scrypt.
+
+ref: https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html
+"""
 COMMON_PASSWORDS = Path(__file__).with_name("common_passwords.txt")
 PRODUCT = ("tfcluster", "tensorflow", "jupyterhub", "jupyter")
 KEYBOARD_ROWS = (
@@ -43,16 +46,15 @@ KEYBOARD_ROWS = (
     "qsdfghjklm",
     "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
 )
-"""Alphabet, digits, and rows and columns of keyboards: characters along them form a sequence."""
+"""Alphabet, digits, and keyboard rows and columns; neighbours in them form a sequence."""
 RUN = 3
-"""Steps in one direction that make characters a sequence."""
+"""A sequence has more characters than this."""
 BESIDE = 4
-"""Other characters that a common word needs to be accepted; with fewer it is still guessed early.
-"""
+"""Extra characters without which a password made of a common word is refused."""
 
 
 def password_rules(*, admin: bool) -> dict[str, object]:
-    """Return what the page says about a new password before one is typed."""
+    """Return the shortest length and the rule to show beside a field for a new password."""
     least = SHORTEST_OF_ADMIN if admin else SHORTEST
     if admin:
         rule = _(
@@ -95,7 +97,7 @@ def password_problem(password: str, name: str = "", *, admin: bool = False) -> s
 
 
 def _is_common(typed: str) -> bool:
-    """Return whether it is on the list, alone or with a few digits and signs around it."""
+    """Return whether it is a common password, alone or with a few digits and signs around it."""
     if typed in _common():
         return True
     stem = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", typed)
@@ -115,7 +117,9 @@ def _is_sequence(typed: str) -> bool:
 
 
 def _run(typed: str, at: int) -> int:
-    """Return how many characters from `at` on are the same, or neighbours in one direction."""
+    """Return the length of the sequence of equal or neighbouring characters at `at`; 1 if too
+    short.
+    """
     longest = 1
     while typed[at + longest : at + longest + 1] == typed[at]:
         longest += 1
@@ -129,7 +133,7 @@ def _run(typed: str, at: int) -> int:
 
 
 def _is_name(typed: str, name: str) -> bool:
-    """Return whether hardly anything is left without the names of the account and the product."""
+    """Return whether little is left without the names of the account and the product."""
     words = [unicodedata.normalize("NFKC", name).casefold(), *PRODUCT]
     left = typed
     for word in words:
@@ -146,7 +150,7 @@ def _common() -> frozenset[str]:
 
 
 def hash_password(password: str) -> str:
-    """What to store of a password."""
+    """Return the salted scrypt hash to store for a password."""
     salt = os.urandom(16)
     digest = _digest(password, salt, LOG_N, R, P)
     words = [base64.b64encode(part).decode() for part in (salt, digest)]
@@ -154,10 +158,12 @@ def hash_password(password: str) -> str:
 
 
 def password_matches(password: str, stored: str | None) -> bool:
-    """Whether this is the password that was stored; never for None, after the same work.
+    """Return whether the password matches the stored hash.
+
+    For None it is False, after the same amount of work, so that timing does not reveal accounts.
 
     Raises:
-        ValueError: what is stored is not ours.
+        ValueError: the stored text is not such a hash.
     """
     if stored is None or len(password) > LONGEST:
         _digest(password[:LONGEST], b"\0" * 16, LOG_N, R, P)
@@ -170,20 +176,22 @@ def password_matches(password: str, stored: str | None) -> bool:
 
 
 def _digest(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
-    # One keyboard sends é as one character, another as two.
+    # Keyboards differ in whether é is one character or two.
     typed = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(typed, salt=salt, n=2**log_n, r=r, p=p, maxmem=256 * 2**20)
 
 
-# -- the file of accounts
+# -- account file
 
 LINK_HOURS = 24
-"""How long a link works."""
+"""How long a link is valid."""
 LONGEST_NAME = 64
 
 
 class Link(msgspec.Struct, forbid_unknown_fields=True):
-    """A link that sets a password once: sha256 of its code, Unix seconds, and a right it brings."""
+    """A one-time link that sets a password. It stores the sha256 of its code, when it expires in
+    Unix seconds, and whether its account becomes an administrator's.
+    """
 
     code: str
     expires: float
@@ -191,41 +199,41 @@ class Link(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HubAccount(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What is kept of one account; without a password nobody signs in yet."""
+    """One account; without a password nobody can sign in to it yet."""
 
     password: str | None = None
     link: Link | None = None
 
 
 class Accounts(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The whole file, of version 1."""
+    """Content of the account file, format version 1."""
 
     version: int
     accounts: dict[str, HubAccount] = {}
     removed: dict[str, bool] = {}
-    """Users that the hub has to forget, and whether with their data: see `revoking`."""
+    """Users whom the hub must delete, and whether with their data (see `revocation`)."""
     resets: dict[str, str] = {}
-    """Accounts whose sessions and tokens the hub has to end, and the mark of the reset."""
+    """Accounts whose sessions and tokens the hub must end, with the id of the reset."""
 
 
 class AccountsUnreadable(TFClusterError):
-    """The file is there, but cannot be read or understood."""
+    """The account file exists, but cannot be read or decoded."""
 
 
 class LinkRefused(TFClusterError):
-    """A code that sets no password: used, replaced, expired, or never given out."""
+    """The code of a link is used, replaced, expired, or was never issued."""
 
 
 class PasswordReplaced(TFClusterError):
-    """The account has another password than the one that was checked."""
+    """The password of the account has changed since it was checked."""
 
 
 class AccountStore:
     """Accounts in one file.
 
     Args:
-        path: the file; its folder exists and is the hub's own.
-        clock: Unix seconds.
+        path: the file, in the hub's private folder, which must exist.
+        clock: returns Unix seconds.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -233,19 +241,19 @@ class AccountStore:
         self._clock = clock
 
     def read(self) -> dict[str, HubAccount]:
-        """Every account by name.
+        """Return all accounts by name; none if there is no file yet.
 
         Raises:
-            AccountsUnreadable: see there; a file that is not there yet is no error.
+            AccountsUnreadable: the file cannot be read or decoded.
         """
         return self._read().accounts
 
     def removed(self) -> dict[str, bool]:
-        """Whom the hub has yet to forget, and whether with their data. Raises as `read`."""
+        """Return users to delete from the hub, and whether with their data. Raises as `read`."""
         return self._read().removed
 
     def resets(self) -> dict[str, str]:
-        """Return the mark of each unfinished reset, by account. Raises as `read`."""
+        """Return the id of each unfinished reset, by account. Raises as `read`."""
         return self._read().resets
 
     def _read(self) -> Accounts:
@@ -262,23 +270,23 @@ class AccountStore:
             ) from None
 
     def password(self, name: str) -> str | None:
-        """What is stored of a name's password. Raises as `read`."""
+        """Return the stored password hash of an account, None without one. Raises as `read`."""
         account = self.read().get(name)
         return account.password if account else None
 
     def invite(
         self, name: str, *, admin: bool = False, keep: bool = False, only_if: str | None = None
     ) -> str:
-        """A new code with which this account gets a password, and the account if there is none.
+        """Return a new code that sets the password of an account; create the account if needed.
 
-        An earlier code of the account no longer works. Neither does its password, and the hub ends
-        what is signed in with it: somebody else who knows it could set a new one before the owner
-        does. `keep` leaves both valid until the code is used. `only_if` is the stored password
-        that the account must still have.
+        Earlier codes of the account stop working. So does its password, and the hub ends its
+        sessions: otherwise somebody else who knows the password could set a new one first. `keep`
+        leaves password and sessions valid until the code is used. `only_if` is the stored hash that
+        the account must still have.
 
         Raises:
-            InvalidRequest: no account can have this name.
-            PasswordReplaced: the account has another password than `only_if`.
+            InvalidRequest: the name is not allowed.
+            PasswordReplaced: the stored hash is not `only_if`.
         """
         return self.invite_all([name], admin=admin, keep=keep, only_if=only_if)[name]
 
@@ -291,13 +299,13 @@ class AccountStore:
         reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
-        """The same for several at once, by name: the file is written for all of them or for none.
+        """Return codes for several accounts, by name; written for all of them or for none.
 
-        Without `reset` an account that has a password stays as it is, and has no code.
+        Without `reset`, an account that has a password is left alone and gets no code.
 
         Raises:
-            InvalidRequest: no account can have one of the names.
-            PasswordReplaced: one has another password than `only_if`.
+            InvalidRequest: a name is not allowed.
+            PasswordReplaced: a stored hash is not `only_if`.
         """
         allowed = {name: allowed_name(name) for name in names}
         codes = {name: secrets.token_urlsafe(32) for name in names}
@@ -316,24 +324,25 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Return whose password this code sets, and whether it makes them an administrator.
+        """Return the account whose password this code sets, and whether it becomes an
+        administrator's.
 
         Raises:
-            LinkRefused: nobody's.
+            LinkRefused: the code is not valid.
         """
         name, link = self._holder(self.read(), code)
         return name, link.admin
 
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
-        """Store a password, as `hash_password` made it, and use up the code.
+        """Store a password hash from `hash_password`, and invalidate the code.
 
-        The hub ends all access to this account: `resets` names it until that is done.
+        The hub ends all access to the account; `resets` names it until that is done.
 
         Returns:
-            The account's name, and whether the link makes it an administrator.
+            The account's name, and whether the link makes it an administrator's.
 
         Raises:
-            LinkRefused: the code sets nobody's password.
+            LinkRefused: the code is not valid.
         """
         with self._change() as file:
             name, link = self._holder(file.accounts, code)
@@ -342,13 +351,13 @@ class AccountStore:
         return name, link.admin
 
     def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
-        """Store another password, as `hash_password` made it; a link that waited is void.
+        """Store a new password hash from `hash_password`; the account's link stops working.
 
-        The hub ends all access, as for `redeem`. `instead_of` is the stored password that the
-        account must still have: a reset may have come between its check and this.
+        The hub ends all access as after `redeem`. `instead_of` is the stored hash that the account
+        must still have: it may have been reset since it was checked.
 
         Raises:
-            PasswordReplaced: it has another one.
+            PasswordReplaced: it has another hash.
             NotFound: there is no such account.
         """
         with self._change() as file:
@@ -359,29 +368,28 @@ class AccountStore:
             file.resets[name] = secrets.token_hex(8)
 
     def remove(self, name: str) -> bool:
-        """Forget an account; whether there was one. Its user in the hub is left alone."""
+        """Delete an account but not its hub user; return whether it existed."""
         with self._change() as file:
             return file.accounts.pop(name, None) is not None
 
     def dismiss(self, name: str, *, with_data: bool = False) -> bool:
-        """Forget an account, and have the hub forget its user; whether there was one.
-
-        An account of that name that is made afterwards is a new one, and stays.
+        """Delete an account and have the hub delete its user; return whether either existed. A new
+        account of the same name is not affected.
         """
         with self._change() as file:
             if file.accounts.pop(name, None) is None and name not in file.removed:
                 return False
             file.removed[name] = with_data or file.removed.get(name, False)
-            file.resets.pop(name, None)  # they go with the user
+            file.resets.pop(name, None)  # deleted with the user
             return True
 
     def forgotten(self, name: str) -> None:
-        """The hub has forgotten the user."""
+        """Record that the hub has deleted the user."""
         with self._change() as file:
             file.removed.pop(name, None)
 
     def reset_done(self, name: str, mark: str) -> None:
-        """Forget a reset that the hub has carried out; a later one has another mark, and stays."""
+        """Remove a finished reset; a later one has another id and stays."""
         with self._change() as file:
             if file.resets.get(name) == mark:
                 del file.resets[name]
@@ -410,7 +418,7 @@ class AccountStore:
 
     def _write(self, accounts: Accounts) -> None:
         text = msgspec.json.format(msgspec.json.encode(accounts), indent=1)
-        if len(text) > state_files.MOST_BYTES:  # nobody could read it any more
+        if len(text) > state_files.MOST_BYTES:  # larger files cannot be read
             raise TFClusterError(
                 _(
                     "{file} has no room for more accounts. Remove accounts that nobody uses on the "
@@ -418,7 +426,7 @@ class AccountStore:
                 ).format(file=self.path)
             )
         owner = state_files.OURS
-        if os.geteuid() == 0 and self.path.exists():  # root helps a hub of somebody else
+        if os.geteuid() == 0 and self.path.exists():  # root, for its hub
             there = self.path.stat()
             owner = (there.st_uid, there.st_gid)
         state_files.write(self.path, text, durable=True, alone=True, owner=owner)
@@ -430,15 +438,15 @@ def _unchanged(account: HubAccount, checked: str | None) -> None:
 
 
 def normalized_name(name: str) -> str:
-    """A name as accounts have it: lower case, and one way to write each letter."""
+    """Return a name in lower case and in Unicode normal form C."""
     return unicodedata.normalize("NFC", name.strip()).lower()
 
 
 def allowed_name(name: str) -> str:
-    """A name in its normal form.
+    """Return a name in its normal form.
 
     Raises:
-        InvalidRequest: no account can have it.
+        InvalidRequest: the name is not allowed.
     """
     made = normalized_name(name)
     path = not made or "/" in made or set(made) == {"."}

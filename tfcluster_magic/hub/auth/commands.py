@@ -1,8 +1,8 @@
-"""`python -m tfcluster_magic.hub accounts`: what an administrator does to accounts from a shell.
+"""`python -m tfcluster_magic.hub accounts`: commands that manage the hub's accounts from a shell.
 
-Every link is printed once and stored nowhere. What a command does holds at once, whether the hub
-runs or not: a hub that is down does its part before it answers anybody. The commands need the hub's
-state folder, and so the right to write there.
+Each link is printed once and not stored. A command takes effect at once, even if the hub is down: a
+starting hub does its part before it answers requests. The commands need write access to the hub's
+state folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
 from .system_accounts import owner, why_no_notebook
 
 URL = "url"
-"""The file of the state folder in which the hub of this machine says where it is, while it runs."""
+"""File in the state folder with the address of a running hub on this machine."""
 LAST_URL = "last_url"
-"""That file once the hub has ended: links that are made meanwhile lead to where it was."""
+"""File with the last address of a stopped hub, for links that are made meanwhile."""
 PATIENCE = 60.0
-"""Seconds for a running hub to end a notebook and forget its user, or to end sessions."""
+"""Longest wait in seconds for a running hub to stop a notebook, delete a user or end sessions."""
 
 
 @click.group()
@@ -51,7 +51,7 @@ PATIENCE = 60.0
 )
 @click.pass_context
 def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
-    """Who may sign in with a password."""
+    """Manage the accounts that sign in with a password."""
     folder = state or state_dir() / "hub"
     ctx.obj = (folder, url)
 
@@ -67,9 +67,8 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 def invite(
     place: tuple[Path, str | None], name: str, admin: bool, without_notebook: bool, replace: bool
 ) -> None:
-    """Print a link that makes the account NAME, and sets its password.
-
-    An account that has a password keeps it, and gets no link, unless you add --reset.
+    """Create the account NAME and print a link that sets its password. If NAME already has a
+    password, nothing changes unless you add --reset.
     """
     known = normalized_name(name)
     there = _store(place).read().get(known)
@@ -89,9 +88,8 @@ def invite(
 @click.argument("name")
 @click.pass_obj
 def reset(place: tuple[Path, str | None], name: str) -> None:
-    """Print a link that sets a new password of NAME.
-
-    The old one stops working, and all sessions and tokens end. Notebooks and clusters go on.
+    """Print a link that sets a new password for NAME. The old password, all sessions and all tokens
+    stop working. Notebooks and clusters go on.
     """
     if normalized_name(name) not in _store(place).read():
         raise _unknown(name)
@@ -111,9 +109,8 @@ def show(place: tuple[Path, str | None]) -> None:
 @click.option("--with-data", is_flag=True, help="On Kubernetes: delete its data and runs, too.")
 @click.pass_obj
 def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
-    """Remove the account NAME and its user in the hub: notebooks end, sessions and rights go.
-
-    Its files stay. A hub that does not run does its part at its next start.
+    """Remove the account NAME and its hub user; stop its notebooks, sessions and rights. Its files
+    stay. If the hub is down, it does its part at its next start.
     """
     known = normalized_name(name)
     if with_data and _on_this_machine():
@@ -136,16 +133,17 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
 
 
 class AccountState(Model, frozen=True, omit_defaults=False):
-    """Whether somebody can sign in: with a `password`, soon by a `link`, or by nothing (`none`).
+    """Whether a person can sign in.
 
-    `link_until`: when a link of theirs expires, also one for another password; Unix seconds.
+    `state` is `password`, `link` (after using their link) or `none`. `link_until` is when their
+    link expires, in Unix seconds; a link may also replace a password.
     """
 
     state: Literal["password", "link", "none"] = "none"
     link_until: float | None = None
 
     def in_words(self) -> str:
-        """In a few words."""
+        """Return the state as a short text for people."""
         if self.link_until is None:
             return _("has a password") if self.state == "password" else _("no password")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.link_until))
@@ -155,7 +153,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
 
 
 def state_of(account: HubAccount | None) -> AccountState:
-    """Return whether somebody can sign in."""
+    """Return whether the person of an account can sign in."""
     link = account.link if account else None
     until = link.expires if link and link.expires > time.time() else None
     if account and account.password:
@@ -164,12 +162,12 @@ def state_of(account: HubAccount | None) -> AccountState:
 
 
 def link(base: str, code: str) -> str:
-    """The address that sets a password, below the hub's own."""
+    """Return the link that sets a password, below the hub's address."""
     return f"{base.rstrip('/')}/hub/set-password?{urlencode({'code': code})}"
 
 
 def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
-    """Print where `name` gets a password."""
+    """Print the link at which `name` sets a password."""
     click.echo(
         _("{name} sets a password here, once, within {hours} hours:").format(
             name=name, hours=LINK_HOURS
@@ -180,11 +178,11 @@ def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
 
 
 def hub_address(folder: Path, url: str | None) -> str:
-    """Return the hub's address in a browser, with the path below which the hub is.
+    """Return the hub's address in a browser, including the hub's base path.
 
     Args:
         folder: the hub's state folder.
-        url: the address that somebody named; if it has no path, the hub's is added.
+        url: an address to use instead; the base path is added if it has none.
     """
     written = _written(folder / URL) or _written(folder / LAST_URL)
     path = base_url().rstrip("/") or urlsplit(written).path
@@ -195,7 +193,7 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(
     place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
 ) -> None:
-    """Print a link once what it replaces is ended, or sure to end before the hub answers again.
+    """Print a link once the old sessions are ended, or will be before the hub answers again.
 
     Raises:
         Conflict: without `reset`, the account has a password.
@@ -219,13 +217,13 @@ def _link(
 def _noted(
     place: tuple[Path, str | None], what: str, name: str, target: str = ""
 ) -> Iterator[None]:
-    """Write into the audit log what is done, before and after. In a pod of Kubernetes the log is
-    the console's, out of reach; that somebody ran a command there is in Kubernetes' own.
+    """Write an audit log entry before and after a change. Not on Kubernetes: there the console owns
+    the log, and Kubernetes logs who ran a command in a pod.
     """
     if not _on_this_machine():
         yield
         return
-    # The console gives a large file its number, and nobody else may.
+    # Only the console may rename a large log.
     log = AuditLog(private(place[0]) / AUDIT, largest=sys.maxsize)
     entries = [new_entry(owner(), what, name, target, "", "shell")]
     log.asked(entries)
@@ -242,12 +240,12 @@ def _on_this_machine() -> bool:
 
 
 def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:
-    """Wait while a running hub has something to do; return False if it has not done it in time."""
+    """Wait while a running hub has work to do; return False if it takes too long."""
     deadline = time.monotonic() + PATIENCE
     while waits() and is_open(place[0] / DATABASE):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.1)  # the hub polls the file and answers only there
+        time.sleep(0.1)  # the hub polls the file and reports its progress only there
     return True
 
 

@@ -1,7 +1,7 @@
-"""JupyterHub's side of signing in at a provider: oauthenticator's, and the sentences that it shows.
+"""Sign-in at an OpenID Connect provider: oauthenticator, with messages of our own.
 
-Whatever the provider refuses, says wrongly or does not say becomes a page with the reason, and lets
-nobody in. Protocol, state and PKCE are oauthenticator's.
+Every refusal, error or missing claim of the provider becomes a page with the reason, and nobody is
+let in. oauthenticator handles the protocol, the state and PKCE.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .sign_in import ALLOW_LIST_HANDLERS, AllowList
 
 
 class OpenIDAuthenticator(GenericOAuthenticator):
-    """Asks an OpenID Connect provider who somebody is and which groups they are in."""
+    """An authenticator that gets user names and groups from an OpenID Connect provider."""
 
     allowed_file = Unicode(help="Who may sign in beside members of groups.").tag(config=True)
 
     @property
     def imported(self) -> AllowList:
-        """Those whom somebody imported."""
+        """The list of imported users, who may sign in without an allowed group."""
         return AllowList(Path(self.allowed_file))
 
     async def check_allowed(self, username: str, auth_model: Any) -> bool:
-        """Whether somebody is in an allowed group, or on the list."""
+        """Return whether a user is in an allowed group or on the list."""
         if await super().check_allowed(username, auth_model):
             return True
         try:
@@ -40,12 +40,12 @@ class OpenIDAuthenticator(GenericOAuthenticator):
             return False
 
     def delete_user(self, user: Any) -> None:
-        """Who is deleted in the hub may not come back by the list."""
+        """Remove a user who is deleted in the hub from the list."""
         self.imported.remove(user.name)
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """oauthenticator's, and those of the list."""
+        """Return oauthenticator's handlers and those of the list."""
         return [*super().get_handlers(app), *ALLOW_LIST_HANDLERS]
 
     @default("login_service")
@@ -57,21 +57,21 @@ class OpenIDAuthenticator(GenericOAuthenticator):
         return _("You may not use this hub: an administrator has to add you to one of its groups.")
 
     async def get_token_info(self, handler: Any, params: dict[str, str]) -> Any:
-        """Exchange the code: a code that is old, used or for somebody else is refused."""
+        """Exchange the code for tokens; turn errors of the provider into pages with the reason."""
         try:
             return await super().get_token_info(handler, params)
         except (HTTPClientError, OSError) as error:
             raise self._told(error) from error
 
     async def token_to_user(self, token_info: dict[str, Any]) -> Any:
-        """What the provider says of the person."""
+        """Return the provider's description of the user; turn errors into pages with the reason."""
         try:
             return await super().token_to_user(token_info)
         except (HTTPClientError, OSError) as error:
             raise self._told(error) from error
 
     def user_info_to_username(self, user_info: dict[str, Any]) -> str:
-        """The name by the claim that was chosen; an address counts only when it is verified."""
+        """Return the name in the chosen claim; an e-mail address must be verified."""
         claim = self.username_claim
         name = user_info.get(claim)
         if not isinstance(name, str) or not name:

@@ -1,8 +1,8 @@
-"""The hub's pages about passwords: to set one by a link, to change one's own, to give out links.
+"""The hub's pages for passwords: set one by a link, change it, create links.
 
-Looking at a link's page uses nothing up (browsers and chats look ahead), a new password ends every
-other session of its account, and only an administrator gives out links. Nothing of these pages is
-kept by browsers or told to other sites.
+Opening a link's page does not use the link up, because browsers and chat apps fetch previews. A new
+password ends all other sessions of its account. Only administrators create links. Browsers do not
+cache these pages and send no referrer from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .commands import link, state_of
 
 
 def handlers() -> list[tuple[str, type]]:
-    """Paths below the hub's own, and who answers."""
+    """Return path patterns below the hub's base path and their handlers."""
     return [
         (r"/login", SignInPage),
         (r"/set-password", SetPassword),
@@ -40,11 +40,11 @@ def handlers() -> list[tuple[str, type]]:
 
 
 class _Page(BaseHandler):
-    """A page of ours."""
+    """A page with a password or a link: not cached, and without referrer."""
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
-        self.set_header("Referrer-Policy", "no-referrer")  # the address may hold a code
+        self.set_header("Referrer-Policy", "no-referrer")  # the address may contain a code
         self.set_header("Cache-Control", "no-store")
 
     async def show(self, template: str, status: int = 200, **words: object) -> None:
@@ -52,10 +52,10 @@ class _Page(BaseHandler):
         self.finish(await self.render_template(template, **words))
 
     def typed(self, name: str, *, admin: bool) -> str:
-        """Return the new password of this account, as typed.
+        """Return the new password that was typed for this account.
 
         Raises:
-            ValueError: it is not taken; says why.
+            ValueError: it is refused; the message says why.
         """
         password: str = self.get_body_argument("password", "", strip=False)
         if why := accounts.password_problem(password, name, admin=admin):
@@ -66,7 +66,7 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
+    """JupyterHub's sign-in page; on its own it answers 500 to a form without a name."""
 
     async def post(self) -> None:
         """Sign in; a missing name counts as a wrong one."""
@@ -81,14 +81,14 @@ class SignInPage(LoginHandler):
 
 
 class SetPassword(_Page):
-    """Where a link leads: sets the password of its account, and signs in."""
+    """The page of a link, which sets the password of its account and signs in."""
 
     async def get(self) -> None:
-        """Ask for a password."""
+        """Show the form."""
         await self._ask(self.get_query_argument("code", ""))
 
     async def post(self) -> None:
-        """Set it; who did so is signed in and on the way to a notebook."""
+        """Set the password, sign in and redirect to a notebook."""
         code = self.get_body_argument("code", "")
         authenticator = self.authenticator
         try:
@@ -112,7 +112,7 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Return whose password the link sets, and whether it makes them an administrator."""
+        """Return the account of the link, and whether it is an administrator's or becomes one."""
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
 
@@ -128,16 +128,16 @@ class SetPassword(_Page):
 
 
 class ChangePassword(_Page):
-    """Where people change their own password."""
+    """The page where users change their own password."""
 
     @web.authenticated
     async def get(self) -> None:
-        """Ask for the present and the new one."""
+        """Show the form."""
         await self._show()
 
     @web.authenticated
     async def post(self) -> None:
-        """Change it."""
+        """Change the password."""
         user, authenticator = self.current_user, self.authenticator
         present = self.get_body_argument("present", "", strip=False)
         try:
@@ -171,22 +171,21 @@ class ChangePassword(_Page):
 
 
 class AccountsPage(_Page):
-    """Where an administrator sees who can sign in, and gets links to hand out.
-
-    A hub with a console has all of it there, on the page of users.
+    """The page where administrators see who can sign in and create links. If the hub has a console,
+    it redirects to the console's page of users.
     """
 
     @web.authenticated
     @needs_scope("admin:users")
     async def get(self) -> None:
-        """Show every user of the hub, and every account."""
+        """Show every user of the hub and every account."""
         if not self._led_to_console():
             await self._list()
 
     @web.authenticated
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Make a link, and show it this once; `reset`: also in place of a password."""
+        """Create a link and show it once; `reset` replaces an existing password."""
         if self._led_to_console():
             return
         reset = self.get_body_argument("reset", "") == "true"
@@ -220,11 +219,11 @@ class AccountsPage(_Page):
 
 
 class AccountsAPI(APIHandler):
-    """Who can sign in, for programs."""
+    """The sign-in states of all accounts, as JSON."""
 
     @needs_scope("admin:users")
     async def get(self) -> None:
-        """Answer with {"accounts": {NAME: {"state", "linkUntil"}}}, as `AccountState` has them."""
+        """Answer with {"accounts": {NAME: {"state", "linkUntil"}}}, see `AccountState`."""
         try:
             found = await self.authenticator.in_thread(self.authenticator.store.read)
         except TFClusterError as problem:
@@ -234,12 +233,14 @@ class AccountsAPI(APIHandler):
 
 
 class LinksAPI(APIHandler):
-    """Links for accounts, as the console asks for them, which writes the audit log."""
+    """Creates links for the console, which writes the audit log."""
 
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Answer with {"links": {NAME: link}, "hours"} for {"names": [NAME], "reset": false}; for
-        all or none, but for those who have a password and keep it: `reset` replaces it.
+        """Answer {"names": [NAME], "reset": false} with {"links": {NAME: link}, "hours"}.
+
+        Links are made for all names or for none. Without `reset`, names that have a password keep
+        it and get no link.
         """
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
@@ -266,9 +267,8 @@ def console_page(handler: Any) -> str:
 
 
 async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
-    """Return codes of new links by name; what they reset is ended. Raises InvalidRequest.
-
-    Without `reset` whoever has a password keeps it and has no code.
+    """Return codes of new links by name, after ending the sessions they reset. Raises
+    InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
     """
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(
@@ -281,6 +281,6 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 
 def address(handler: Any, code: str) -> str:
-    """The link, on the host by which its maker reaches the hub."""
-    request = handler.request  # which may have come through an ingress that speaks TLS
+    """Return the link, on the host by which its maker reaches the hub."""
+    request = handler.request  # it may have passed an ingress with TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

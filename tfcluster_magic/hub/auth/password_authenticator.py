@@ -1,7 +1,7 @@
-"""JupyterHub's side of signing in with a password, and the throttle against guessing.
+"""JupyterHub's authenticator for the hub's own accounts, with throttling against guesses.
 
-Passwords are compared in threads, in queues that do not hold up each other. Nobody can lock the
-owner of an account out by guessing.
+Passwords are compared in threads, in queues that do not delay each other. An attacker who guesses
+cannot lock out the account's owner.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from .accounts import (
 )
 
 KEYS = 10_000
-"""Keys that are remembered; the one tried longest ago goes first."""
+"""Most keys that are remembered; the one used longest ago is dropped first."""
 
 
 class Throttle:
-    """Tries of keys: accounts, or addresses.
+    """Tries by key, which is an account, an address or a browser.
 
     Args:
-        tries: how many are allowed within the window.
+        tries: how many tries are allowed within the window.
         window: in seconds.
-        clock: seconds, never backwards.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Throttle:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Seconds until the next try of this key is allowed, 0 for now."""
+        """Return the seconds until the next try of this key is allowed; 0 for now."""
         times = self._times.get(key)
         if times is None or len(times) < self.tries:
             return 0.0
@@ -78,23 +78,23 @@ class Throttle:
             self._times.popitem(last=False)
 
     def forgive(self, key: str) -> None:
-        """Take one try back: it was no guess."""
+        """Uncount one try, because it was not a guess."""
         if times := self._times.get(key):
             times.pop()
 
     def forget(self, key: str) -> None:
-        """Take all of them back: the password is known there."""
+        """Uncount all tries of the key, because its user knows the password."""
         self._times.pop(key, None)
 
 
 class HashQueue(Enum):
-    """The queue in which a password waits to be compared; no queue holds up another."""
+    """The queue in which a password waits to be compared; queues do not delay each other."""
 
     KNOWN = "known"
     """Browsers in which the account has signed in before."""
     NEW = "new"
     NOISY = "noisy"
-    """Addresses that many wrong passwords came from: one at a time for all of them."""
+    """Addresses with many wrong passwords; they share a single thread."""
 
 
 class TooManyTries(Exception):
@@ -106,14 +106,14 @@ class TooManyTries(Exception):
 
 
 class SignInLimits:
-    """Counts of sign-ins.
+    """Limits of sign-in tries.
 
     Args:
         each: tries for an account from one address or known browser, within `window`.
         strangers: tries for an account from all unknown browsers, within `long_window`.
-        noisy: tries from an address within `window`, after which it has to queue apart.
+        noisy: tries from an address within `window`, after which it gets the slow queue.
         window, long_window: in seconds.
-        clock: seconds, never backwards.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class SignInLimits:
     def begin(
         self, name: str, address: str, browser: str | None
     ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try; `browser` is one in which this account has signed in before.
+        """Count a try; `browser` is one in which this account has signed in before, or None.
 
         Raises:
             TooManyTries: the try has to wait, even with the right password.
@@ -149,7 +149,8 @@ class SignInLimits:
         self._pair.begin(pair)
         self._account.begin(name)
         self._address.begin(address)
-        # Not all counts of the account: a guesser would start again with each sign-in of its owner.
+        # Forgive one try of the account, not all: each sign-in of its owner would otherwise let a
+        # guesser start again.
         forgive = ((self._account, name), (self._address, address))
         return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
             ((self._pair, pair),), forgive
@@ -157,10 +158,10 @@ class SignInLimits:
 
 
 def network(address: str) -> str:
-    """Return what counts as one address: of IPv6 its /64, which is given to each customer."""
+    """Return the key of an address: for IPv6 its /64, which one customer controls."""
     try:
         found = ip_address(address)
-    except ValueError:  # a Unix socket has none
+    except ValueError:  # a Unix socket has no address
         return address
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
@@ -168,7 +169,7 @@ def network(address: str) -> str:
 
 
 class SignInAttempt:
-    """One try, until it is known whether its password was right."""
+    """One try whose result is not known yet."""
 
     def __init__(
         self,
@@ -178,25 +179,25 @@ class SignInAttempt:
         self._forget, self._forgive = forget, forgive
 
     def right(self) -> None:
-        """Note that the password was right."""
+        """Uncount the try, because the password was right."""
         for throttle, key in self._forget:
             throttle.forget(key)
         for throttle, key in self._forgive:
             throttle.forgive(key)
 
 
-# -- signing in
+# -- sign-in
 
 LONGEST_QUEUE = 256
-"""Most passwords that wait to be compared; more are refused."""
+"""Most passwords that may wait in a queue; more are refused."""
 BROWSER_DAYS = 180
-"""How long the hub knows a browser in which somebody has signed in."""
+"""Days for which the hub remembers a browser in which somebody has signed in."""
 REFRESH = 60
-"""Seconds after which a session is asked again whether its account is still there."""
+"""Seconds between two checks whether a session's account still exists."""
 
 
 class AccountsAuthenticator(Authenticator):
-    """Accounts of a file (see `store`), with passwords; everyone who is in it may sign in."""
+    """An authenticator that lets in every account of a file (see `store`) by its password."""
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(
@@ -209,7 +210,7 @@ class AccountsAuthenticator(Authenticator):
         100, help="Wrong passwords from one address within `window` before its tries queue apart."
     ).tag(config=True)
     window = Float(300.0, help="In seconds: how long a wrong password counts.").tag(config=True)
-    allow_all = Bool(True).tag(config=True)  # who has no account has no password, either
+    allow_all = Bool(True).tag(config=True)  # only accounts in the file have a password
     auth_refresh_age = Integer(REFRESH).tag(config=True)
 
     def __init__(self, **words: Any) -> None:
@@ -222,7 +223,7 @@ class AccountsAuthenticator(Authenticator):
             self.window,
             3600.0,
         )
-        # Three at once take 48 MiB on a machine of four cores, and leave half of the cores to known
+        # On four cores, three hashes at once take 48 MiB and leave half of the cores to known
         # browsers.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
         threads = {HashQueue.KNOWN: half, HashQueue.NEW: half, HashQueue.NOISY: 1}
@@ -233,11 +234,11 @@ class AccountsAuthenticator(Authenticator):
         self._waiting = dict.fromkeys(HashQueue, 0)
 
     def normalize_username(self, username: str) -> str:
-        """As the file has it."""
+        """Return the name as it stands in the file."""
         return normalized_name(username)
 
     def validate_username(self, username: str) -> bool:
-        """Whether an account can have this name."""
+        """Return whether an account may have this name."""
         try:
             allowed_name(username)
         except InvalidRequest:
@@ -245,10 +246,10 @@ class AccountsAuthenticator(Authenticator):
         return bool(super().validate_username(username))
 
     async def authenticate(self, handler: Any, data: dict[str, str]) -> str | None:
-        """The name, if the password is its own.
+        """Return the account's name if the password is right, else None.
 
         Raises:
-            HTTPError: 429 after too many wrong ones, 503 when the accounts cannot be read.
+            HTTPError: 429 after too many wrong passwords, 503 if the accounts cannot be read.
         """
         name = normalized_name(data.get("username", ""))
         typed = data.get("password", "")
@@ -260,19 +261,18 @@ class AccountsAuthenticator(Authenticator):
         ):
             try:
                 await self._replace(handler, name, stored)
-            except PasswordReplaced:  # reset meanwhile: what was typed is the old one
+            except PasswordReplaced:  # reset meanwhile, so the typed password is the old one
                 return None
         return name
 
     async def check(self, handler: Any, name: str, password: str) -> str | None:
-        """Return the stored password if this is it, or None; the browser is known from then on.
-
-        Raises as `authenticate`.
+        """Return the stored hash if the password matches, else None; remember the browser on
+        success. Raises as `authenticate`.
         """
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # keep nothing of what was typed
+        try:  # a long name must not take memory
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
@@ -286,26 +286,25 @@ class AccountsAuthenticator(Authenticator):
         return stored if right else None
 
     def confirm(self, handler: Any) -> None:
-        """Raise HTTPError 403 if the password of `check` was replaced since; waits for nothing.
-
-        What is replaced later ends the session that begins now.
+        """Raise HTTPError 403 if the password has been replaced since `check`; does not block. A
+        later reset ends the session that begins now.
         """
         name, stored = getattr(handler, "signed_in_with", ("", None))
         if name and self._stored(name) != stored:
             raise refused(403, _("You are signed out: the password of this account was reset."))
 
     def administers(self, db: Any, name: str) -> bool:
-        """Return whether the hub says that this account is an administrator's."""
+        """Return whether this account is an administrator's in the hub."""
         user = orm.User.find(db, name)
         return bool(user and user.admin) or name in self.admin_users
 
     async def _replace(self, handler: Any, name: str, stored: str) -> None:
-        """Have a user who became an administrator with a short password choose a longer one.
+        """Make a new administrator with a weak password choose a stronger one.
 
         Raises:
-            Finish: the browser is on its way to the page for it.
-            HTTPError: 403 for a program, which has no page.
-            PasswordReplaced: the account no longer has the password `stored`.
+            Finish: the browser is redirected to the page for it.
+            HTTPError: 403 for a program, which cannot use the page.
+            PasswordReplaced: the stored hash is not `stored` any more.
         """
         if not isinstance(handler, LoginHandler):
             text = _(
@@ -332,7 +331,7 @@ class AccountsAuthenticator(Authenticator):
             raise refused(503, unreadable()) from None
 
     def know(self, handler: Any, name: str, stored: str | None) -> None:
-        """Mark the browser as one in which this account, with this password, has signed in."""
+        """Mark the browser as one in which this account has signed in with this password."""
         value = f"{_version(stored)} {secrets.token_hex(8)}"
         handler._set_cookie(  # JupyterHub: "setting any cookie should go through here"
             _cookie(name),
@@ -351,10 +350,10 @@ class AccountsAuthenticator(Authenticator):
     async def in_thread(
         self, function: Any, *words: object, queue: HashQueue = HashQueue.KNOWN
     ) -> Any:
-        """Call code that hashes or writes accounts, without holding up the hub.
+        """Run code that hashes passwords or writes accounts in a thread.
 
         Raises:
-            HTTPError: 503 when too many wait.
+            HTTPError: 503 if the queue is full.
         """
         if self._waiting[queue] >= LONGEST_QUEUE:
             text = _("The hub is checking too many passwords: try again in a minute.")
@@ -367,55 +366,55 @@ class AccountsAuthenticator(Authenticator):
             self._waiting[queue] -= 1
 
     async def refresh_user(self, user: Any, handler: Any = None) -> bool:
-        """Whether the account is still there; one whose file cannot be read stays signed in.
+        """Return whether the account still exists; True if its file cannot be read.
 
         Raises:
-            HTTPError: 403, the account got another password meanwhile.
+            HTTPError: 403 if the password was replaced meanwhile.
         """
         before = user.orm_user.cookie_id
         try:
-            # Not where passwords are hashed: whoever is in would wait for all who come in.
+            # Not in a hashing thread: signed-in users would wait for those who sign in.
             found = user.name in await asyncio.to_thread(self.store.read)
         except AccountsUnreadable as problem:
             self.log.error("%s", problem)
             found = True
         if handler is not None and user.orm_user.cookie_id != before:
-            # The session or token of this request is ended; it must not make another token.
+            # The session or token of this request has ended; it must not create another token.
             raise refused(403, _("You are signed out: the password of this account was reset."))
         return found
 
     def delete_user(self, user: Any) -> None:
-        """Forget the account of a user who is deleted in the hub."""
+        """Delete the account of a user who is deleted in the hub."""
         self.store.remove(user.name)
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """The hub's own sign-in page, and ours; the hub is there from now on."""
+        """Return our pages, and start to carry out noted removals and resets."""
         self.revoking = revocation.Revocation(app, self.store)
-        self.revoking.begin()  # before anybody is answered
+        self.revoking.begin()  # before the hub answers any request
         self._following = asyncio.ensure_future(self.revoking.follow())
         return pages.handlers()
 
 
 def _give_way() -> None:
-    """Let the hub's own thread answer first where hashing has all processors; Linux alone can."""
+    """Lower this thread's priority on Linux, so that hashing does not delay the hub's answers."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # From where it is: only root may do less, and a hub may have been started with `nice`.
+        # Relative, because only root may raise priority, and the hub may run under `nice`.
         lower = min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10)
-        with suppress(OSError):  # what forbids it, such as seccomp, shall not forbid signing in
+        with suppress(OSError):  # a sandbox may forbid it; sign-in must still work
             os.setpriority(os.PRIO_PROCESS, thread, lower)
 
 
 def refused(status: int, sentence: str) -> web.HTTPError:
-    """An answer whose sentence is shown to the person as it is."""
+    """Return an HTTPError whose sentence JupyterHub shows to the user as it is."""
     error = web.HTTPError(status, "%s", sentence)
     error.jupyterhub_message = sentence  # type: ignore[attr-defined]
     return error
 
 
 def unreadable() -> str:
-    """Say why nobody can sign in."""
+    """Return the message for accounts that cannot be read."""
     return _(
         "Nobody can sign in now: the hub cannot read its accounts. "
         "Its log says why; tell the administrator."
@@ -423,25 +422,25 @@ def unreadable() -> str:
 
 
 def _session(db: Any, name: str) -> str | None:
-    """Return by what the hub knows a user's browsers; it changes when a password is replaced."""
+    """Return the id of a user's browser sessions, which changes when the password is replaced."""
     user = orm.User.find(db, name)
     return str(user.cookie_id) if user else None
 
 
 def _cookie(name: str) -> str:
-    """Return the name of the cookie that marks a browser for an account; people may share a
+    """Return the name of the cookie that marks a browser; one per account, as users may share a
     browser.
     """
     return f"tfcluster-known-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _version(stored: str | None) -> str:
-    """Return a mark that differs for each password of an account and says nothing else."""
+    """Return a mark that differs for each password and reveals nothing else."""
     return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 
 def too_many(seconds: float) -> str:
-    """When to try again."""
+    """Return the message that says when to try again."""
     minutes = ceil(seconds / 60)
     again = ngettext("in a minute", "in {minutes} minutes", minutes).format(minutes=minutes)
     return _(

@@ -1,10 +1,10 @@
-"""Ends the access of removed users, and of anybody who had a password before its reset.
+"""Ends the access of removed users, and all sessions from before a password reset.
 
-The hub or a command notes a removal or a reset in the file of accounts. It is carried out within
-seconds, or before a starting hub answers anybody, and the note stays until it is done. A removal
-ends the user's notebooks, sessions and rights, and tells the spawners. A reset ends the account's
-sessions, its tokens and all tokens made with them; notebooks go on and admit only people who sign
-in again (see `visitors`).
+The hub or a command notes a removal or a reset in the account file. The hub carries it out within
+seconds, or at its start before it answers requests; the note stays until then. A removal stops the
+user's notebooks, ends sessions and rights, and calls the spawners' hooks. A reset ends the
+account's sessions, its tokens and the tokens made with them. Notebooks go on and admit only people
+who sign in again (see `visitors`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ..shared_settings import RECHECK
 from .accounts import AccountStore
 
 EVERY = 1.0
-"""Seconds between two looks at the file: another process writes it, and nothing announces that."""
+"""Poll interval in seconds; other processes write the file and send no signal."""
 WITHIN = 5.0
-"""Seconds to tell a notebook; one that does not answer asks the hub by itself soon."""
+"""Timeout in seconds of a request to a notebook; one that misses it asks the hub itself soon."""
 
 
 class Revocation:
-    """The notes in the file of accounts, and the hub that carries them out."""
+    """Carries out the removals and resets noted in the account file."""
 
     def __init__(self, app: Any, store: AccountStore) -> None:
         self._app, self._store = app, store
-        self._turn = asyncio.Lock()  # doing a note twice would end newer sessions
+        self._turn = asyncio.Lock()  # a note done twice would end newer sessions
         self._untold: list[str] = []
 
     def begin(self) -> None:
-        """End the access that resets name, while the hub starts; notebooks hear of it later."""
+        """Carry out the noted resets while the hub starts; notebooks are told later."""
         try:
             for name, mark in self._store.resets().items():
                 end_sessions(self._app.db, name)
@@ -46,11 +46,11 @@ class Revocation:
             self._app.log.error("%s", problem)
 
     async def follow(self) -> None:
-        """Carry out notes as long as the hub runs, and try again what fails."""
+        """Carry out notes while the hub runs, and retry failures."""
         while True:
             await asyncio.sleep(EVERY)
             try:
-                while self._untold and getattr(self._app, "http_server", None):  # the hub answers
+                while self._untold and getattr(self._app, "http_server", None):  # listens
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
                     if await delete_user(self._app, name, with_data=with_data):
@@ -58,7 +58,7 @@ class Revocation:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # An unreadable file and a missing proxy both heal without a restart.
+                # It may succeed later: a file can be repaired, and a proxy can return.
                 self._app.log.exception("Noted removals and resets are not done; trying again")
 
     async def reset(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Revocation:
         await self._tell(name)
 
     async def _tell(self, name: str) -> None:
-        """Have the user's notebooks ask the hub again about everybody they admit."""
+        """Make the user's notebooks check all their visitors again."""
         if (user := orm.User.find(self._app.db, name)) is not None:
             servers = [one.server for one in user.orm_spawners.values() if one.server]
             urls = [Server(orm_server=one).url for one in servers]
@@ -87,7 +87,7 @@ class Revocation:
                 method="POST",
                 body="",
                 request_timeout=WITHIN,
-                follow_redirects=False,  # a notebook's owner decides what it answers
+                follow_redirects=False,  # the notebook's owner controls its answer
                 decompress_response=False,
                 streaming_callback=lambda _chunk: None,
             )
@@ -96,10 +96,8 @@ class Revocation:
 
 
 def end_sessions(db: Any, name: str) -> None:
-    """End every session and token of a user, except what a notebook reports activity with.
-
-    A notebook's own token is in its environment, where an intruder may have read it. From then on
-    it may only report that the notebook is in use.
+    """End every session and token of a user, except that notebooks may still report activity. An
+    intruder may have read a notebook's token from its environment; it keeps only that scope.
     """
     user = orm.User.find(db, name)
     if user is None:
@@ -117,8 +115,10 @@ def end_sessions(db: Any, name: str) -> None:
 
 
 def _own_token(user: Any, spawner: Any) -> int | None:
-    """Return the id of the token that a notebook was started with. The hub marks it only by its
-    note, which users can copy to a token of theirs; but such a token is newer than the start.
+    """Return the id of the token that a notebook was started with.
+
+    The hub marks it only by its note. Users can copy that note to a token of theirs, but such a
+    token is newer than the notebook's start.
     """
     if spawner.server is None or spawner.started is None:
         return None
@@ -128,9 +128,8 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 
 async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
-    """Delete a user of the hub; return False if it has to wait for a notebook to start or stop.
-
-    `with_data` is for spawners that keep data of a user: it sets their trait `loses_data`.
+    """Delete a hub user; return False if a notebook that is starting or stopping delays it.
+    `with_data` sets `loses_data` of the spawners, for those that keep users' data.
     """
     user = app.users.get(name)
     if user is None:
@@ -142,7 +141,7 @@ async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
         if user.spawners[each].active:
             await app.proxy.delete_user(user, each)
             await user.stop(each)
-        user.spawners[each].loses_data = with_data  # another than before: one that ends is dropped
+        user.spawners[each].loses_data = with_data  # stopping may have replaced it
     await user.delete_spawners()
     app.users.delete(user)
     app.log.info("%s was removed from a shell: deleted", name)

@@ -1,9 +1,8 @@
-"""Settings of who may sign in: with an account of the hub's own, or at an OpenID Connect provider.
+"""Settings of sign-in: with the hub's own accounts, or at an OpenID Connect provider.
 
-A setting that is missing, or that contradicts another, stops the hub with all that is wrong at
-once. A provider alone lets nobody in: somebody has to say whom, by groups or by the list of
-imported users. It reads the environment and the provider's description of itself, and never asks
-for a password.
+Missing or contradictory settings stop the hub with one error that lists all of them. A provider
+alone lets nobody in: allowed groups or the list of imported users decide. This module reads the
+environment and the provider's discovery document, and never handles passwords.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ REQUIRED_ENDPOINTS = ("authorization_endpoint", "token_endpoint")
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where the provider answers, and what it has; `userinfo` is empty where it has none."""
+    """Endpoints and abilities of a provider; `userinfo` is empty if it has none."""
 
     authorize: str
     token: str
     userinfo: str
     scopes: frozenset[str]
     basic_auth: bool
-    """Whether the hub's secret goes into a header: the form in the body is not accepted."""
+    """Whether the hub's secret goes into a header, because the provider refuses it in the body."""
 
 
 def url_problem(url: str, allow_http: bool) -> str:
-    """Why sign-in cannot be at this address; empty when it can."""
+    """Return why an address cannot be used for sign-in; empty if it can."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return _("an address https://… is allowed")
@@ -65,13 +64,13 @@ def url_problem(url: str, allow_http: bool) -> str:
 
 
 def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> Endpoints:
-    """What the provider at `issuer` says about itself.
+    """Return what the provider at `issuer` says about itself.
 
-    `ca_file` has the certificates (PEM) that may have signed the provider's, instead of the
-    system's. No proxy is used, whatever the environment says: sign-ins use none either.
+    `ca_file` holds CA certificates (PEM) to use instead of the system's. Proxy settings of the
+    environment are ignored, as they are for sign-ins.
 
     Raises:
-        BackendUnavailable: it does not answer, is no provider, or is another one.
+        BackendUnavailable: it does not answer, is not a provider, or has another issuer.
     """
     url = issuer.rstrip("/") + DISCOVERY_PATH
     try:
@@ -94,7 +93,7 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
 
 def _endpoints(issuer: str, url: str, found: Any, allow_http: bool) -> Endpoints:
     said = found.get("issuer") if isinstance(found, dict) else None
-    if said != issuer:  # section 4.3: else another provider could speak for it
+    if said != issuer:  # OpenID Connect Discovery 4.3, against impersonation
         text = _("{url} speaks for the issuer {said}: write it exactly so")
         raise _provider_problem(issuer, text.format(url=url, said=said))
     for name in (*REQUIRED_ENDPOINTS, "userinfo_endpoint"):
@@ -121,7 +120,7 @@ def _fetch(url: str, ca_file: str) -> bytes:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Another address would not be the issuer's: the redirect becomes the error that it is."""
+    """Turns redirects into errors: another address would not be the issuer's."""
 
     def redirect_request(self, *_args: Any, **_words: Any) -> None:
         return None
@@ -141,20 +140,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-# -- those who may sign in at the provider beside members of groups: whom somebody imported.
-# The file is the hub's own and always whole; who is deleted in the hub is out of it.
+# -- imported users, who may sign in at the provider without an allowed group
 
 ALLOW_LIST_FILE = "allowed.json"
 
 
 class AllowList:
-    """Names, in one file."""
+    """Names of users in one file, written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def names(self) -> set[str]:
-        """All of them. Raises TFClusterError."""
+        """Return all names. Raises TFClusterError."""
         try:
             return state_files.load(self.path, set[str], exact=True)
         except FileNotFoundError:
@@ -164,12 +162,12 @@ class AllowList:
             raise TFClusterError(text.format(file=self.path, why=error)) from None
 
     def add(self, *names: str) -> None:
-        """So many more. Raises TFClusterError; OSError."""
+        """Add names. Raises TFClusterError or OSError."""
         with self._change() as found:
             found.update(names)
 
     def remove(self, name: str) -> None:
-        """One less. Raises as `add`."""
+        """Remove a name. Raises as `add`."""
         if name in self.names():
             with self._change() as found:
                 found.discard(name)
@@ -183,7 +181,7 @@ class AllowList:
 
 
 class AllowedAPI(APIHandler):
-    """The list, for programs that may create users."""
+    """The list over HTTP, for callers that may create users."""
 
     @needs_scope("admin:users")
     def get(self) -> None:
@@ -192,7 +190,7 @@ class AllowedAPI(APIHandler):
 
     @needs_scope("admin:users")
     def post(self) -> None:
-        """Let several sign in: {"names": [NAME]}; all of them or none."""
+        """Add {"names": [NAME]} to the list, all of them or none."""
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -214,25 +212,25 @@ class AllowedAPI(APIHandler):
 
 
 class OneAllowedAPI(AllowedAPI):
-    """One name."""
+    """One name of the list."""
 
     @needs_scope("admin:users")
     def put(self, name: str) -> None:
-        """Let them sign in."""
+        """Add the name."""
         self._add(name)
 
 
 ALLOW_LIST_HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", OneAllowedAPI)]
 
 
-# -- the settings of sign-in
+# -- settings of sign-in
 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
 COOKIE_DAYS = 1
-"""Groups are read when somebody signs in; so who left one is out a day later at the latest."""
+"""Days of a session; groups are read at sign-in, so a change takes effect within this time."""
 SCOPES = ("profile", "email", "groups")
-"""What is asked for beside `openid`, of that which the provider has."""
+"""Scopes requested beside `openid`, if the provider has them."""
 REQUIRED = {
     "OIDC_ISSUER": mark("the provider's address, https://…"),
     "OIDC_CLIENT_ID": mark("the name under which the hub is registered at the provider"),
@@ -242,7 +240,7 @@ REQUIRED = {
 
 @dataclass(frozen=True)
 class Provider:
-    """The settings of sign-in at a provider, checked."""
+    """Checked settings of sign-in at a provider."""
 
     issuer: str
     client_id: str
@@ -257,13 +255,13 @@ class Provider:
 
 
 def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Path) -> None:
-    """Set who asks people who they are, by TFCLUSTER_HUB_SIGN_IN: `accounts` or `oidc`.
+    """Configure sign-in by TFCLUSTER_HUB_SIGN_IN: `accounts` or `oidc`.
 
-    `state` is the hub's own folder. OIDC_* are in docs/how-to/hub-sign-in.md.
+    `state` is the hub's own folder. docs/how-to/hub-sign-in.md describes the OIDC_* variables.
 
     Raises:
-        InvalidRequest: settings are missing or contradict each other; all of them.
-        BackendUnavailable: the provider does not answer, or is not what the settings say.
+        InvalidRequest: settings are missing or contradictory; lists all of them.
+        BackendUnavailable: the provider does not answer, or does not match the settings.
     """
     env = os.environ if environ is None else environ
     if _kind(env) == "accounts":
@@ -276,10 +274,10 @@ def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Pat
 
 
 def provider_settings(env: Mapping[str, str]) -> Provider:
-    """The settings of the provider.
+    """Return the provider's settings from the environment.
 
     Raises:
-        InvalidRequest: with every problem.
+        InvalidRequest: lists every problem.
     """
     problems = [
         Problem(name, None, _("set it to {what}").format(what=_(what)))
@@ -360,7 +358,7 @@ def _use(c: Config, settings: Provider, known: Endpoints) -> None:
     if known.userinfo:
         use.userdata_url = known.userinfo
     else:
-        use.userdata_from_id_token = True  # it comes from the token endpoint, over TLS
+        use.userdata_from_id_token = True  # the token endpoint sends it over TLS
     offered = known.scopes
     use.scope = ["openid", *(one for one in SCOPES if one in offered)]
     use.basic_auth = known.basic_auth

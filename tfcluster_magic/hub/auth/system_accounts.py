@@ -1,7 +1,7 @@
-"""Accounts of this machine's system, under which the hub's notebooks run.
+"""System accounts of this machine, under which the hub's notebooks run.
 
-Whoever started the hub has the notebook of that account. As root, the hub gives one to every user
-whose name is a system account.
+Only the account that started the hub gets a notebook. A hub started by root gives one to every user
+with a system account of the same name.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import importlib.util, sys, tfcluster_magic
 sys.exit(importlib.util.find_spec("jupyterlab") is None)
 """
 WITHIN = 60.0
-"""Seconds for that program."""
+"""Timeout of that check, in seconds."""
 
 
 def owner() -> str:
-    """The hub's account of who runs the hub: the name of the system account."""
+    """Return the hub's user name of the account that runs the hub."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a number that has no name
+    except KeyError:  # a container may run as a uid without a name
         name = os.environ.get("USER") or "me"
     return normalized_name(name)
 
 
 @dataclass(frozen=True)
 class Person:
-    """The system account under which a notebook runs."""
+    """A system account under which a notebook runs."""
 
     name: str
     home: Path
@@ -44,19 +44,19 @@ class Person:
 
     @property
     def groups(self) -> list[int]:
-        """Numbers of all groups of the account, its own among them."""
+        """The ids of all groups of the account, including its primary group."""
         return os.getgrouplist(self.name, self.gid)
 
 
 class NoServer(Exception):
-    """Why this person cannot have a notebook here, as a sentence."""
+    """A user cannot have a notebook here; the message says why."""
 
 
 def account(name: str, uid: int, owner: str) -> Person:
-    """The system account of a user of the hub, for a hub that runs as `uid`.
+    """Return the system account of a hub user, for a hub that runs as `uid`.
 
     Raises:
-        NoServer: there is none that may be used.
+        NoServer: there is none, or it may not be used.
     """
     if uid != 0:
         raise NoServer(
@@ -82,7 +82,7 @@ def account(name: str, uid: int, owner: str) -> Person:
 
 
 def why_no_notebook(name: str, owner: str) -> str:
-    """Return why a user of the hub would get no notebook on this machine; empty if they would."""
+    """Return why a hub user would get no notebook on this machine; empty if they would."""
     try:
         if name != owner:
             account(name, os.geteuid(), owner)
@@ -92,8 +92,8 @@ def why_no_notebook(name: str, owner: str) -> str:
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:
-    """Whether this account can run what is installed here. A machine that is too busy to tell is no
-    reason to refuse anybody: what is wrong then is seen when the notebook starts.
+    """Return whether this account can run what is installed here. After a timeout it is True: a
+    busy machine is no reason to refuse, and a real problem shows when the notebook starts.
     """
     try:
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""The visitors of a running notebook, checked at the hub again when the hub says so.
+"""The identity provider of a notebook, which checks its visitors at the hub again on request.
 
-JupyterHub's own class remembers for five minutes whom the hub knew, and checks no websocket once it
-is open. Here an answer counts for a minute, websockets of visitors whom the hub no longer knows are
-closed, and a request of the hub (`shared_settings.RECHECK`) does both at once. Kernels and their
-work go on. Anybody else who sends that request only causes a question to the hub.
+JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
+Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are
+closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels go on. Such
+a request from anybody else only causes one more question to the hub.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from traitlets import default
 from ..shared_settings import RECHECK
 
 REMEMBERED = 60
-"""Seconds for which an answer of the hub counts, in case its request gets lost."""
+"""Seconds for which an answer of the hub is cached, in case its request gets lost."""
 PAUSE = 1.0
-"""Seconds between two rounds of questions: everybody may ask for one."""
+"""Shortest interval between two rounds of checks in seconds, as anybody may request one."""
 POLICY_VIOLATION = 1008
-"""The code by which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4
-"""
+"""Close code of a websocket. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4"""
 
 
 class Visitors(JupyterHubIdentityProvider):
-    """JupyterHub's identity provider, for a notebook that the hub starts."""
+    """JupyterHub's identity provider, with checks of open websockets."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
@@ -50,7 +49,7 @@ class Visitors(JupyterHubIdentityProvider):
         return [*super().get_handlers(), (f"/{RECHECK}", Recheck, {"visitors": self})]
 
     async def get_user(self, handler: Any) -> Any:
-        """Return who asks; remember their websocket."""
+        """Return the user of a request; remember their websocket."""
         user = await super().get_user(handler)
         if user is not None and isinstance(handler, WebSocketHandler):
             self._open.add(handler)
@@ -59,7 +58,7 @@ class Visitors(JupyterHubIdentityProvider):
         return user
 
     async def recheck(self) -> None:
-        """Ask the hub about all current visitors; calls that arrive meanwhile cause one more."""
+        """Ask the hub about all current visitors; concurrent calls share one round."""
         if self._next is None:
             self._next = asyncio.create_task(self._ask())
         await asyncio.shield(self._next)
@@ -85,20 +84,20 @@ class Visitors(JupyterHubIdentityProvider):
             found = token and await self.hub_auth.user_for_token(
                 token, session_id=session, sync=False
             )
-        except HTTPError:  # the hub is down: nobody new gets in
+        except HTTPError:  # the hub is down; new visitors cannot get in
             return True
         return bool(found and self.hub_auth.check_scopes(self.hub_auth.access_scopes, found))
 
 
 class Recheck(RequestHandler):
-    """The route at which the hub says that somebody was signed out."""
+    """The route that the hub calls after it has ended sessions."""
 
     def initialize(self, visitors: Visitors) -> None:
-        """Remember whom to tell."""
+        """Store the identity provider."""
         self._visitors = visitors
 
     @allow_unauthenticated
     async def post(self) -> None:
-        """Check all visitors before the answer."""
+        """Check all visitors, then answer."""
         await self._visitors.recheck()
         self.set_status(204)

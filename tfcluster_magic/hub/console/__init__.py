@@ -1,7 +1,7 @@
-"""The admin console: every cluster of the site, for the hub's administrators; a service of the hub.
+"""The admin console: a service of the hub that shows administrators every cluster of the site.
 
-The hub starts it beside itself (`service.py`) and it serves pages and the API that the pages and
-`tfcluster admin` share (`routes`). What they show lies behind a `Site` (`sites/base.py`): this
-machine, or a Kubernetes cluster. Every change and every look into a log is in the audit log
+The hub starts it as a separate process (`service.py`). It serves pages and the API that the pages
+and `tfcluster admin` use (`routes`). A `Site` (`sites/base.py`) provides the data: of this machine
+or of a Kubernetes cluster. Every change and every reading of a log is in the audit log
 (`audit.py`).
 """

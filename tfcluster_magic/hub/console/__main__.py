@@ -1,8 +1,8 @@
-"""`python -m tfcluster_magic.hub.console`: the console, on this machine or on Kubernetes.
+"""`python -m tfcluster_magic.hub.console`: runs the console, on one machine or on Kubernetes.
 
-Where the hub started it, it listens on loopback alone and ends with that hub, however it ends. On
-Kubernetes (TFCLUSTER_HUB, as for the hub) it is a pod of its own, which answers probes on a port
-beside (`on_kubernetes.serve_pod`).
+Started by a hub, it listens on loopback only and ends with that hub, even if the hub is killed. On
+Kubernetes (TFCLUSTER_HUB, as for the hub) it is a separate pod with a port for probes
+(`on_kubernetes.serve_pod`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .sites.base import Site
 from .sites.local import LocalSite
 
 LOOK = 1.0
-"""Seconds between two looks whether the hub is there, where no signal tells that it is gone."""
+"""Interval in seconds between two checks that the hub still runs; a killed hub sends no signal."""
 
 
 async def users() -> Iterable[str]:
-    """The names of every user of the hub. Raises BackendUnavailable."""
+    """Return the names of all users of the hub. Raises BackendUnavailable."""
     api, token = os.environ["JUPYTERHUB_API_URL"], os.environ["JUPYTERHUB_API_TOKEN"]
     names: list[str] = []
     while True:
@@ -59,7 +59,7 @@ async def users() -> Iterable[str]:
 
 
 def server(site: Site, state: Path, policy: SitePolicy | None = None) -> HTTPServer:
-    """What answers, with its audit log in this folder."""
+    """Return the console's HTTP server, with its audit log in `state`."""
     console = Console(
         site=site,
         audit=AuditLog(state / FILE),
@@ -77,7 +77,7 @@ def server(site: Site, state: Path, policy: SitePolicy | None = None) -> HTTPSer
 
 
 def asked_to_end() -> asyncio.Future[bool]:
-    """Done when somebody says that it is enough."""
+    """Return a future that is done after SIGTERM or SIGINT."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -85,14 +85,14 @@ def asked_to_end() -> asyncio.Future[bool]:
 
 
 async def serve() -> None:
-    """Serve this machine until the hub ends. Raises OSError when the port cannot be taken."""
+    """Serve this machine until the hub ends. Raises OSError if the port is taken."""
     hub = os.getppid()
     site = LocalSite(os.environ[service.OWNER], users)
     state = private(Path(os.environ[service.STATE]))
     file = os.environ.get(user_limits.VARIABLE)
     policy = LocalSitePolicy(user_limits.Allowances(state, Path(file) if file else None))
     answers = server(site, state, policy)
-    # The hub holds the port, so that nobody else gets it.
+    # The hub holds the port, so that no other account can take it.
     answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)
     asked = asked_to_end()
     while os.getppid() == hub and not asked.done():
@@ -103,10 +103,10 @@ async def serve() -> None:
 
 
 def main() -> None:
-    """Serve until somebody says that it is enough."""
+    """Run the console until it is told to end."""
     service.run_as_service(os.environ)
     if os.environ.get("TFCLUSTER_HUB") == "on_kubernetes":
-        from .on_kubernetes import serve_pod  # a machine need not have Kubernetes' client
+        from .on_kubernetes import serve_pod  # the Kubernetes client is optional
 
         asyncio.run(serve_pod(server, users, asked_to_end))
     else:

@@ -1,8 +1,8 @@
-"""Data of users, packed at term's end: in a folder of their own, each with its checksum beside.
+"""Archives of users' data, in a folder of their own, each with its checksum beside it.
 
-An archive counts only when it was read again and every file in it has the checksum of its manifest.
-Nothing is removed before, and one which could not be finished leaves no file that looks like one:
-what a killed console left is removed when the next one starts.
+An archive is finished only after it has been read back and every file in it has matched its
+manifest; nothing is deleted before. A failed archive leaves no file that looks finished: the next
+console to start removes what a killed one left.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ Pack = Callable[[str, int, Callable[[str], None]], Awaitable[None]]
 
 
 class Archive(Model, frozen=True, omit_defaults=False):
-    """One archive; `state` is `packing`, `done` or `failed`, `missed` counts what is not in it.
+    """One archive.
 
-    `detail` is what is waited for, why it failed, or what of a whole one was not done afterwards;
-    `size` of one that is being packed is what there is of it.
+    `state` is `packing`, `done` or `failed`. `missed` is the number of files that could not be
+    packed. `detail` is what packing waits for, why it failed, or what failed after packing. While
+    packing, `size` is the size so far in bytes.
     """
 
     file: str
@@ -56,7 +57,7 @@ class Archive(Model, frozen=True, omit_defaults=False):
 
 
 class Archives:
-    """The archives of one hub, in this folder; to be used from one loop, its only one."""
+    """The archives of one hub in a folder; for one event loop, and the folder's only user."""
 
     def __init__(self, folder: Path, pack: Pack) -> None:
         self._folder, self._pack = folder, pack
@@ -65,7 +66,7 @@ class Archives:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what a console that was killed left half-way."""
+        """Remove what a killed console left unfinished."""
         with contextlib.suppress(OSError):
             for part in self._folder.glob(f".*{SUFFIX}"):
                 part.unlink()
@@ -74,7 +75,7 @@ class Archives:
                     note.unlink()
 
     def list(self) -> list[Archive]:
-        """All of them, the newest first; those that failed until the console starts again."""
+        """Return all archives, newest first; failed ones only until the console restarts."""
         found = {}
         for file in self._folder.glob(f"*{SUFFIX}.json"):
             with contextlib.suppress(OSError, ValueError, state_files.Unreadable):
@@ -95,13 +96,13 @@ class Archives:
         return one
 
     def path(self, file: str) -> Path:
-        """Where a finished archive is. Raises NotFound."""
+        """Return the path of a finished archive. Raises NotFound."""
         if not any(one.file == file and one.state == "done" for one in self.list()):
             raise NotFound(_("there is no archive {file}").format(file=file))
         return self._folder / file
 
     def remove(self, file: str) -> None:
-        """Delete a finished archive, and what stands beside it. Raises NotFound; TFClusterError."""
+        """Delete a finished archive and its checksum. Raises NotFound or TFClusterError."""
         path = self.path(file)
         try:
             path.unlink()
@@ -117,8 +118,8 @@ class Archives:
         before: Callable[[], Awaitable[None]],
         after: Callable[[str], Awaitable[None]],
     ) -> Archive:
-        """Begin one: `before` ends what the user runs, `after` is told what became of it ("": all
-        is well). Raises Conflict.
+        """Begin an archive of a user's data. Raises Conflict. `before` stops what the user runs.
+        `after` is called with what went wrong, empty if nothing did.
         """
         if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
             raise Conflict(_("the data of {user} is being packed already").format(user=user))
@@ -185,7 +186,7 @@ class Archives:
             sums = folder / f"{one.file}.sha256"
             await asyncio.to_thread(state_files.write, sums, text, durable=True)
             await asyncio.to_thread(self._describe, found)
-            part.rename(whole)  # from here on it is an archive
+            part.rename(whole)  # from here on it counts as an archive
         except BaseException:
             for left in (part, *(folder / f"{one.file}{more}" for more in (".json", ".sha256"))):
                 left.unlink(missing_ok=True)
@@ -198,7 +199,7 @@ class Archives:
 
 
 def verified(path: Path, one: Archive) -> Archive:
-    """The archive with what is in it. Raises BackendUnavailable: it is not what it should be."""
+    """Return an archive with its counts, read back. Raises BackendUnavailable on a mismatch."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:

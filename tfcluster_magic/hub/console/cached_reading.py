@@ -1,8 +1,8 @@
-"""Cached readings of all runs, all storage, or anything else: one reading at a time.
+"""A cache of one expensive reading, such as all runs or all storage of a site.
 
-At most one reading is under way, however many look; nobody waits for one while a recent one is
-there; readings take no more than a part of the time of who is read. Whoever asks for the newest is
-told what is so now, and nobody who is no user of the hub any more is shown.
+At most one reading is in progress for any number of callers. Nobody waits while a recent one is
+cached, and readings take only a part of the source's time. A caller that asks for current data
+waits for it. Data of people who are no longer hub users is never shown.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .sites.base import RUNS_KEPT, Site, SiteRuns, SiteStorage
 T = TypeVar("T")
 
 REST = 5.0
-"""Times as long as a reading took nobody is asked again: a hub of hundreds has others to serve."""
+"""Pause after a reading, as a multiple of its duration, so that a large hub has time for others."""
 
 
 class CachedReading(Generic[T]):
-    """The newest reading; to be used from one loop.
+    """A cache of the newest reading; for one event loop.
 
     Args:
-        read: gives all of it as it is now.
-        fresh: seconds in which a reading is new enough.
-        old: seconds after which a new one is waited for: nobody has looked for a while.
-        patience: seconds that are waited for a new one before that.
-        keep: seconds after which the newest is forgotten; None: it is kept.
+        read: reads everything as it is now.
+        fresh: seconds for which a reading is current.
+        old: seconds after which callers wait for a new reading.
+        patience: seconds that callers wait for a new reading before that.
+        keep: seconds after which a reading is dropped; None keeps it.
     """
 
     def __init__(
@@ -46,14 +46,16 @@ class CachedReading(Generic[T]):
         self._keep = keep
         self._forgetting: asyncio.TimerHandle | None = None
         self._kept: list[T] = []
-        """The newest, once there is one."""
+        """The newest reading, if any."""
         self._at = self._changed_at = float("-inf")
         self._took = 0.0
         self._task: asyncio.Task[None] | None = None
         self.version = 0
 
     async def seen(self, old: float | None = None) -> T:
-        """What there is; at most `old` seconds ago if that is said. Raises what reading raises."""
+        """Return the newest reading, at most `old` seconds old if that is given. Raises what `read`
+        raises.
+        """
         age, most = self.age, self._old if old is None else old
         if age > min(most, max(self._fresh, REST * self._took)):
             task = self._refresh()
@@ -61,40 +63,42 @@ class CachedReading(Generic[T]):
                 await asyncio.shield(task)
             else:
                 await asyncio.wait([task], timeout=self._patience)
-        while not self._kept:  # something was changed while it was read for the first time
+        while not self._kept:  # a change arrived during the first reading
             await asyncio.shield(self._refresh())
         return self._kept[0]
 
     async def glance(self, patience: float) -> tuple[T, float]:
-        """What there is, and its age in seconds: a new one as `seen` gives it when that is there
-        within `patience`, else the newest, while the new one is read. Raises what reading raises.
+        """Return a reading and its age in seconds. Raises what `read` raises.
+
+        It is a current one as from `seen` if that arrives within `patience`, otherwise the newest
+        cached one while a new one is read.
         """
         looking = asyncio.ensure_future(self.seen())
         if self._will_do:
             await asyncio.wait([looking], timeout=patience)
         if not looking.done() and self._will_do:
-            looking.cancel()  # the reading goes on
+            looking.cancel()  # does not cancel the reading
             return self._kept[0], self.age
         found = await looking
         return found, self.age
 
     @property
     def newest(self) -> T | None:
-        """What was read last; None where nothing was, or it is forgotten."""
+        """The newest reading; None if there is none or it was dropped."""
         return self._kept[0] if self._kept else None
 
     @property
     def age(self) -> float:
-        """How many seconds ago the newest was read; endless where there is none."""
+        """Seconds since the newest reading; infinite without one."""
         return time.monotonic() - self._at
 
     @property
     def _will_do(self) -> bool:
-        """Whether there is a reading, and nothing was changed since."""
+        """Whether there is a reading, and nothing has changed since."""
         return bool(self._kept) and self._at > self._changed_at
 
     def expire(self) -> None:
-        """Something was changed: who looks next waits for a reading that was begun after it."""
+        """Mark the reading as outdated; the next caller waits for one that begins after this."""
         self._at, self._changed_at = float("-inf"), time.monotonic()
         self._task = None
 
@@ -106,11 +110,11 @@ class CachedReading(Generic[T]):
 
     async def _again(self) -> None:
         begun = time.monotonic()
-        with language(None):  # whoever asks first; others are told, too
+        with language(None):  # the reading is shared by callers of all languages
             found = await self._read()
         self._took = time.monotonic() - begun
         if begun < self._changed_at:
-            return  # what it shows was so before
+            return  # read before the change
         if [found] != self._kept:
             self._kept, self.version = [found], self.version + 1
         self._at = time.monotonic()
@@ -121,20 +125,20 @@ class CachedReading(Generic[T]):
             self._forgetting = loop.call_later(self._keep, self._kept.clear)
 
 
-# -- all runs: what is so now, or at once what was so at the last look.
-# The last look is told as such, is forgotten after ten minutes, and is gone as soon as the console
-# has changed something. Whoever stops a run asks the site, never these rows.
+# -- runs: current, or at once those of the last reading.
+# The last reading is labelled as such, dropped after ten minutes, and outdated by any change that
+# the console makes. Stopping a run asks the site and never relies on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Seconds in which a look is new enough; after which another one is waited for; after which nobody
-has looked for a while, and a page has the last one meanwhile.
+"""Seconds for which a reading is current; after which callers wait for another; and after which a
+page shows the last one meanwhile.
 """
 RUNS_PATIENCE = 0.1
-"""Seconds that a page waits for a new look before it has the last one."""
+"""Seconds that a page waits for a new reading before it shows the last one."""
 
 
 class CachedRuns(Model, frozen=True):
-    """Runs, and when they were seen in Unix seconds; `note` says so of those of the last look."""
+    """Runs, and when they were read in Unix seconds; `note` says so if it is the last reading."""
 
     seen: SiteRuns
     at: float
@@ -142,7 +146,7 @@ class CachedRuns(Model, frozen=True):
 
 
 class RunCache:
-    """The runs of a site; to be used from one loop."""
+    """The runs of a site; for one event loop."""
 
     def __init__(self, site: Site, keep: float = RUNS_KEPT) -> None:
         self._site = site
@@ -150,15 +154,15 @@ class RunCache:
 
     @property
     def version(self) -> int:
-        """Another one for other runs."""
+        """A number that changes when the runs do."""
         return self._listing.version
 
     def expire(self) -> None:
-        """Something was changed: who looks next is told what is so then."""
+        """Mark the runs as outdated; the next caller gets current ones."""
         self._listing.expire()
 
     async def look(self, *, kept: bool = False) -> CachedRuns:
-        """What is so now; with `kept` what was so at the last look, where a new one takes long."""
+        """Return the current runs; with `kept`, the last known ones if a new reading takes long."""
         if kept and self._listing.age > RUNS_LAST:
             seen, age = await self._listing.glance(RUNS_PATIENCE)
             if age > RUNS_LAST and (still := await self._still(seen)) is not None:
@@ -169,7 +173,7 @@ class RunCache:
     async def _still(self, seen: SiteRuns) -> SiteRuns | None:
         try:
             return await self._site.still(seen)
-        except TFClusterError:  # nobody says who is a user: the new look tells why
+        except TFClusterError:  # the users are unknown; the new reading reports why
             return None
 
 
@@ -182,21 +186,20 @@ def _note(seconds: int) -> str:
     return text.format(seconds=seconds)
 
 
-# -- all storage.
-# A disk is not walked more than twice a minute.
+# -- storage, measured at most twice a minute
 
 STORAGE_FRESH = 30.0
-"""Seconds in which a measuring is new enough."""
+"""Seconds for which a measurement is current."""
 
 
 class StorageCache:
-    """The newest measuring of a site; to be used from one loop."""
+    """The newest measurement of a site's storage; for one event loop."""
 
     def __init__(self, site: Site) -> None:
         self._measuring = CachedReading(site.storage, STORAGE_FRESH, STORAGE_FRESH)
 
     def used(self) -> dict[str, float]:
-        """What each user has in all, as far as it was measured; never waits for it."""
+        """Return the measured bytes of each user; does not wait for a measurement."""
         found = self._measuring.newest
         used = {
             user: [each.used for each in volumes if each.used is not None]
@@ -205,5 +208,5 @@ class StorageCache:
         return {user: float(sum(amounts)) for user, amounts in used.items() if amounts}
 
     async def filled(self) -> SiteStorage:
-        """All folders."""
+        """Return all folders."""
         return await self._measuring.seen()

@@ -1,8 +1,8 @@
-"""Imports a class: reads its CSV file, then makes accounts, groups and links.
+"""Imports a class from a CSV file: creates accounts, users, groups and links.
 
-A line is whole or told with its number, and is done as a whole or not at all; a wrong one keeps
-none of the others from being done. A second run changes nothing and says so. The hub is asked a few
-times for each portion of lines, and answers others between two.
+A line is carried out as a whole or not at all; a wrong line is reported with its number and does
+not stop the others. A second run changes nothing and says so. The hub gets a few requests for each
+batch of lines, and answers other requests between batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = ("name", "username", "user")
 
 
 class ClassLine(Model, frozen=True):
-    """One line: a user and a group ("": none), or what is wrong with it."""
+    """One line: a user and a group (empty for none), or the problem with it."""
 
     number: int
     name: str
@@ -41,10 +41,10 @@ class ClassLine(Model, frozen=True):
 
 
 def read_class(text: str, group: str = "") -> list[ClassLine]:
-    """The lines of a file; `group` is for those that name none.
+    """Return the lines of a CSV file; `group` is the default group.
 
     Raises:
-        InvalidRequest: the file as a whole is no list of users.
+        InvalidRequest: the file as a whole is not a list of users.
     """
     if group and not _GROUP.fullmatch(group):
         raise _refused("group", group, group_rule())
@@ -100,7 +100,7 @@ def _lines(
 
 
 def group_rule() -> str:
-    """How a group is written."""
+    """Return the rule for names of groups."""
     return _("a group has no spaces, slashes, commas or semicolons")
 
 
@@ -108,15 +108,15 @@ def _refused(field: str, value: object, rule: str) -> InvalidRequest:
     return InvalidRequest([Problem(field, value, rule)], _("nothing was imported"))
 
 
-# -- doing it
+# -- carrying it out
 
 PORTION = 25
-"""Lines that are done at once: the hub does nothing else while it makes so many users."""
+"""Lines in a batch; the hub answers nothing else while it creates the users of one."""
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):
-    """What became of a line, or would: `steps` are `account`, `user`, `allowed`, `group`,
-    `namespace`; none: it is all there. `link` sets the password of a new account.
+    """The result or the plan of a line. `steps` are `account`, `user`, `allowed`, `group` and
+    `namespace`; none if nothing is missing. `link` sets the password of a new account.
     """
 
     line: int
@@ -130,14 +130,14 @@ class ImportedLine(Model, frozen=True, omit_defaults=False):
 
 @dataclass
 class ImportProgress:
-    """How many lines of an import are done, and of how many."""
+    """How many lines of an import are done, of how many."""
 
     done: int = 0
     total: int = 0
 
 
 class Importing:
-    """One import at a time: who comes second looks at what the first has made."""
+    """A lock that allows one import at a time; a second one sees what the first has created."""
 
     def __init__(self) -> None:
         self.progress = ImportProgress()
@@ -158,9 +158,9 @@ class ClassImport:
 
     Args:
         hub: the hub's API.
-        address: of the hub in the browser of who asks, for links; with a slash at the end.
-        policy: makes beforehand what a user's notebook needs.
-        refusal: why a user would get no notebook, and so no account; empty if they would.
+        address: of the hub in the caller's browser, for links; ends with a slash.
+        policy: prepares namespaces.
+        refusal: returns why a user would get no notebook, and so gets no account; empty if none.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class ClassImport:
         self._unprepared: frozenset[str] = frozenset()
 
     async def look(self, lines: Sequence[ClassLine]) -> None:
-        """See what there is.
+        """Read what exists.
 
         Raises:
-            InvalidRequest: groups are named, and the hub has them from elsewhere.
+            InvalidRequest: groups are named, but a sign-in provider manages the groups.
             BackendUnavailable: the hub does not answer.
         """
         self._hub.expire()
@@ -194,7 +194,7 @@ class ClassImport:
             raise InvalidRequest([Problem("group", named[0], rule)], _("nothing was imported"))
 
     def plan(self, line: ClassLine) -> ImportedLine:
-        """What would be done for a line."""
+        """Return what would be done for a line."""
         told = ImportedLine(line=line.number, name=line.name, group=line.group)
         if line.problem:
             return replace(told, ok=False, detail=line.problem)
@@ -219,7 +219,7 @@ class ClassImport:
     async def do(
         self, lines: Sequence[ClassLine], ended: Callable[[Sequence[ImportedLine]], Awaitable[None]]
     ) -> list[ImportedLine]:
-        """Do all of it, a portion at a time; `ended` is told what became of the lines of each."""
+        """Carry out all lines in batches; `ended` is called with the results of each batch."""
         told = [self.plan(line) for line in lines]
         todo = [place for place, one in enumerate(told) if one.ok and one.steps]
         for begin in range(0, len(todo), PORTION):
@@ -231,7 +231,7 @@ class ClassImport:
         return told
 
     async def _portion(self, plans: Sequence[ImportedLine]) -> list[ImportedLine]:
-        """Some lines at once; where that fails, each by itself, so that the others are done."""
+        """Carry out a batch; if that fails, carry out each line alone."""
         made: set[str] = set()
         try:
             return await self._together(plans, made)
@@ -250,7 +250,7 @@ class ClassImport:
         return alone
 
     async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
-        """Do these lines as if they were one; `made` becomes whom there was not before."""
+        """Carry out lines in common requests; add the names of new users to `made`."""
         missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
         if missing:
             made |= await self._hub.make(missing)
@@ -269,7 +269,7 @@ class ClassImport:
         if names := [plan.name for plan in _with(plans, "allowed")]:
             await self._hub.allow(names)
         names = [plan.name for plan in _with(plans, "account")]
-        links = await self._hub.links(names) if names else {}  # last: a code is told this once
+        links = await self._hub.links(names) if names else {}  # last: codes are returned once
         return [
             replace(plan, link=browser_link(links[plan.name], self._address))
             if plan.name in links
@@ -284,7 +284,7 @@ class ClassImport:
 
 
 def browser_link(of_hub: str, address: str) -> str:
-    """Return a link that the hub made at its inner address, at its `address` in a browser."""
+    """Replace the hub's inner address in a link by its `address` in a browser."""
     code = parse_qs(urlsplit(of_hub).query)["code"][0]
     return f"{address}set-password?{urlencode({'code': code})}"
 

@@ -1,8 +1,7 @@
 """A user's clusters on the hub's home page, whether or not their notebook runs.
 
-The hub asks the console, which reads records as the person whose they are. It asks for one user, by
-a key that opens nothing else, and hands the page no credential. What cannot be read is a sentence
-on the page.
+The hub asks the console, which reads the records under the user's account. The hub's key allows
+only this request for one user, and the page gets no credential. If reading fails, the page says so.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from .service import KEY
 from .sites.base import SiteRun, UserRuns
 
 WITHIN = 15.0
-"""Seconds for an answer of the console, which may have to start a reader."""
+"""Timeout in seconds of a request to the console, which may have to start a reader."""
 
 
 class ClustersOfUser(BaseHandler):
-    """The part of the home page that lists the clusters of whoever is signed in."""
+    """The part of the home page that lists the clusters of the signed-in user."""
 
     def initialize(self, console: str, key: str) -> None:
-        """Set where the console is, and the key by which it knows the hub."""
+        """Store the console's address, and the key by which it recognises the hub."""
         self._console, self._key = console, key
 
     @web.authenticated
     async def get(self) -> None:
-        """Answer with a piece of HTML; it is nobody else's, and always of now."""
+        """Answer with a fragment of HTML; not cached."""
         user, trouble = self.current_user, ""
         try:
             found = await self._ask(user.name)
@@ -64,7 +63,7 @@ class ClustersOfUser(BaseHandler):
         )
 
     async def _ask(self, name: str) -> UserRuns:
-        """Raises BackendUnavailable: the console does not answer, or not with what it should."""
+        """Return the user's runs from the console. Raises BackendUnavailable."""
         try:
             answer = await AsyncHTTPClient().fetch(
                 f"{self._console}api/home/{quote(name, safe='')}",
@@ -97,5 +96,5 @@ def _item(row: SiteRun) -> dict[str, Any]:
 def _tasks(kind: str, count: int) -> str:
     try:
         return task_count(TaskType(kind), count)
-    except ValueError:  # a type of a newer version
+    except ValueError:  # a task type of a newer version
         return f"{count} {kind}"

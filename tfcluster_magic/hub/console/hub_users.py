@@ -1,7 +1,7 @@
-"""The hub's own API as the console asks it: users, groups, servers, accounts.
+"""Client of the hub's API for the console: users, groups, servers, accounts.
 
-It asks with the console's own token, a refusal of the hub is an error with the hub's sentence, and
-a name from people is one step of a path and no more.
+It uses the console's own token. A refusal by the hub raises an error with the hub's message. Names
+are quoted, so that each is one segment of a path.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
 PAGE = 50
-"""Users in one answer: the hub does nothing else while it writes one, and has others to serve."""
+"""Users in one page; the hub does nothing else while it writes one."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
-"""Seconds in which a listing is new enough; in which it will do where the hub takes its time; for
-which a new one is waited for then.
+"""Seconds for which a listing is current; for which it is used while the hub is slow; and that
+callers wait for a new one.
 """
 _PAGES = "application/jupyterhub-pagination+json"
 
 
 class HubUser(Model, frozen=True):
-    """A user as the hub has them; `servers` are names ("" is the one) with their states."""
+    """A user of the hub; `servers` maps server names to states, with "" for the default server."""
 
     name: str
     admin: bool = False
@@ -51,7 +51,7 @@ class HubUser(Model, frozen=True):
 
 
 class HubUsers:
-    """The API; to be used from one loop."""
+    """The hub's API; for one event loop."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if environ is None else environ
@@ -60,30 +60,32 @@ class HubUsers:
         self._accounts = CachedReading(self._all_accounts, FRESH, OLD, PATIENCE)
 
     async def all(self) -> list[HubUser]:
-        """Every user. Raises BackendUnavailable."""
+        """Return all users. Raises BackendUnavailable."""
         return await self._users.seen(FRESH)
 
     async def recent(self) -> tuple[list[HubUser], dict[str, AccountState] | None]:
-        """Every user, and `accounts`, as they were some seconds ago at most: a hub of hundreds says
-        so slower than somebody types. Raises BackendUnavailable.
+        """Return all users and `accounts`, a few seconds old at most. Raises BackendUnavailable. A
+        large hub answers more slowly than people type.
         """
         return await asyncio.gather(self._users.seen(), self._accounts.seen())
 
     def expire(self) -> None:
-        """Something was changed: who asks next is told what is so now."""
+        """Mark the listings as outdated; the next caller gets current ones."""
         self._users.expire()
         self._accounts.expire()
 
     async def groups(self) -> list[str]:
-        """The names of all groups. Raises BackendUnavailable."""
+        """Return the names of all groups. Raises BackendUnavailable."""
         return sorted(one["name"] for one in await self._pages("groups"))
 
     async def accounts(self) -> dict[str, AccountState] | None:
-        """What accounts of the hub's own there are, with their states; None: it has none at all."""
+        """Return the states of the hub's own accounts; None if users sign in at a provider."""
         return await self._accounts.seen(FRESH)
 
     async def own_passwords(self) -> bool:
-        """Return whether people sign in with passwords of the hub's own; False if it is away."""
+        """Return whether users sign in with the hub's own passwords; False if the hub does not
+        answer.
+        """
         if self._own_passwords is None:
             try:
                 self._own_passwords = await self.accounts() is not None
@@ -92,21 +94,23 @@ class HubUsers:
         return self._own_passwords
 
     async def allowed(self) -> frozenset[str] | None:
-        """Who may sign in at a provider beside members of groups; None: there is no such list."""
+        """Return who may sign in at a provider without an allowed group; None if there is no such
+        list.
+        """
         try:
             return frozenset((await self.ask("GET", "allowed"))["allowed"])
         except NotFound:
             return None
 
     async def allow(self, names: Collection[str]) -> None:
-        """Put some on that list, all of them or none."""
+        """Add names to that list, all of them or none."""
         await self.ask("POST", "allowed", {"names": list(names)})
 
     async def make(self, names: Collection[str]) -> frozenset[str]:
-        """Have users of these names; those of them whom there were not."""
+        """Create users; return the names that did not exist before."""
         try:
             made = await self.ask("POST", "users", {"usernames": list(names)})
-        except Conflict:  # there are all of them
+        except Conflict:  # all of them exist
             return frozenset()
         finally:
             self.expire()
@@ -118,42 +122,43 @@ class HubUsers:
         self.expire()
 
     async def make_group(self, group: str) -> None:
-        """Have a group of this name."""
+        """Create a group if it does not exist."""
         try:
             await self.ask("POST", f"groups/{_step(group)}", {})
         except Conflict:
             return
 
     async def join(self, names: Collection[str], group: str) -> None:
-        """Put users into a group, all of them or none."""
+        """Add users to a group, all of them or none."""
         await self.ask("POST", f"groups/{_step(group)}/users", {"users": list(names)})
         self.expire()
 
     async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
-        """Links with which these accounts get a password; all are made if need be, or none.
+        """Return links that set the passwords of these accounts, creating them if needed; all or
+        none.
 
-        Whoever has a password keeps it and gets no link; with `reset` the link replaces it.
+        An account that has a password keeps it and gets no link; with `reset` the link replaces it.
         """
         made = await self.ask("POST", "accounts/links", {"names": list(names), "reset": reset})
         self.expire()
         return dict(made["links"])
 
     async def start(self, name: str, server: str = "") -> None:
-        """Begin to start a server."""
+        """Request the start of a server."""
         await self.ask("POST", _server(name, server))
         self.expire()
 
     async def stop(self, name: str, server: str = "", *, remove: bool = False) -> None:
-        """Begin to stop a server; with `remove` it is forgotten, too."""
+        """Request the stop of a server; with `remove`, also delete it."""
         await self.ask("DELETE", _server(name, server), {"remove": True} if remove else None)
         self.expire()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One request, and its answer from JSON.
+        """Send one request; return the decoded JSON answer.
 
         Raises:
-            NotFound, Conflict, InvalidRequest: as the hub answers.
-            BackendUnavailable: it does not, or not with what it should.
+            NotFound, Conflict, InvalidRequest: the hub answers 404, 409, or 400 or 422.
+            BackendUnavailable: it does not answer, or with something else.
         """
         try:
             answer = await AsyncHTTPClient().fetch(
@@ -240,5 +245,5 @@ def _refused(error: HTTPClientError) -> Exception:
 
 
 def names(users: Sequence[HubUser]) -> set[str]:
-    """The names of some users."""
+    """Return the names of users."""
     return {one.name for one in users}

@@ -1,8 +1,7 @@
-"""The console as a pod of its own: the site's policy on Kubernetes, probes, and serving.
+"""The console on Kubernetes: the site's policy, probes, and serving.
 
-Apart from `__main__`, since a machine need not have Kubernetes' client. It writes one ConfigMap and
-nothing else: namespaces are made by the hub, which may, and what an override gives is applied by
-tenancy.
+Separate from `__main__`, because the Kubernetes client is optional. It writes one ConfigMap and
+nothing else: the hub creates namespaces, and tenancy applies overrides.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from .sites.base import Site
 from .sites.kubernetes import KubernetesSite, UserNames
 
 POLICY_FRESH = 5.0
-"""Seconds for which policy and overrides are believed: a page asks every five."""
+"""Seconds for which policy and overrides are cached; a page asks every five."""
 T = TypeVar("T")
 
 
 class KubernetesSitePolicy:
-    """One hub's site.
+    """Policy and overrides of a hub's site on Kubernetes.
 
     Args:
         api: the connection.
         home: the hub's namespace.
-        prefix: how users' namespaces begin.
+        prefix: prefix of users' namespaces.
         hub: the hub's API.
-        seen: tells the namespaces of all tenants, as far as they are known.
+        seen: returns the known namespaces of all tenants.
     """
 
     has_claims = True
@@ -74,7 +73,7 @@ class KubernetesSitePolicy:
         return (await self._read())[2]
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """See `SitePolicy.override`. Tenancy makes it so."""
+        """See `SitePolicy.override`. Tenancy applies it."""
         del groups
 
         def change() -> bool:
@@ -124,14 +123,14 @@ class KubernetesSitePolicy:
             ) from None
 
 
-# -- the process
+# -- process
 
 PORT, HEALTH_PORT = 8090, 8080
 HOME = "tfcluster-hub"
 HUB = "TFCLUSTER_CONSOLE_HUB"
-"""Where the hub is, without its base_url."""
+"""Variable with the hub's address, without its base path."""
 BEAT, LATE = 1.0, 30.0
-"""Seconds between two turns of the loop that are noted; after which it hangs."""
+"""Interval of the event loop's heartbeat; age of the last one at which it is unhealthy. Seconds."""
 
 log = logging.getLogger("tfcluster")
 
@@ -141,7 +140,7 @@ async def serve_pod(
     users: UserNames,
     asked_to_end: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Serve until somebody says that it is enough."""
+    """Serve until `asked_to_end` is done."""
     process.start_logging(as_json=True)
     for name in ("tornado.access", "tornado.application"):  # a page asks every two seconds
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,14 +1,14 @@
-"""One person's data as a tar.gz on standard output: `python -I -m …console.packer`.
+"""Packs a user's data as a tar.gz on standard output: `python -I -m …console.packer`.
 
-It runs under the person's own account, so that nothing is packed that they may not read, and
-follows no link. The last file of the archive, `MANIFEST.json`, has size and sha256 of every other,
-and what could not be packed. It writes nothing but its output.
+It runs under the user's own account, so that it can pack only what they may read, and follows no
+links. The last file of the archive, `MANIFEST.json`, lists size and sha256 of every other file, and
+what could not be packed. It writes only to its output.
 
-    workspace/…   the workspace: programs, notebooks, data and logs below it
-    data/… log/…  where they lie elsewhere
-    runs/…        the records of runs
+  workspace/…   the workspace: programs, notebooks, data and logs below it
+  data/… log/…  data and logs outside the workspace
+  runs/…        the records of runs
 
-On Kubernetes `pod_packer` packs what is mounted, and is told the records.
+On Kubernetes, `pod_packer` packs the mounted claims and is sent the records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MANIFEST = "MANIFEST.json"
 
 
 class _Hashed(io.RawIOBase):
-    """A file of so many bytes, however long it is by now, and their sha256."""
+    """A file of fixed size, even if it changes meanwhile, and its sha256."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
@@ -43,7 +43,7 @@ class _Hashed(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         wanted = self._left if size < 0 else min(size, self._left)
         block = self._file.read(wanted)
-        block += bytes(wanted - len(block))  # it has become shorter meanwhile
+        block += bytes(wanted - len(block))  # the file has become shorter; pad it
         self._left -= len(block)
         self.sha256.update(block)
         return block
@@ -55,9 +55,8 @@ def pack(
     records: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the archive: folders, texts by name, and why what is named in `beside` is not there.
-
-    Raises OSError when `out` takes no more.
+    """Write an archive of folders and of texts by name; `beside` names what is missing and why.
+    Raises OSError if `out` cannot be written.
     """
     files: list[dict[str, Any]] = []
     missed = [{"path": name, "why": why} for name, why in (beside or {}).items()]
@@ -80,7 +79,7 @@ def _write(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:
-    """Why it cannot be packed; nothing when it is."""
+    """Add a file; return why it cannot be packed, empty if it is."""
     tar.inodes = {}  # type: ignore[attr-defined]  # a second name of a file is a file of its own
     try:
         info = tar.gettarinfo(str(path), name)
@@ -126,13 +125,13 @@ def _note(missed: list[dict[str, str]], error: OSError) -> None:
 
 
 def main() -> None:
-    """Pack what is the person's."""
+    """Pack the user's data."""
     workspace = paths.home_dir()
     elsewhere = {"data": paths.data_dir(), "log": paths.log_dir()}
     apart = {n: p for n, p in elsewhere.items() if not p.is_relative_to(workspace)}
     folders = {"workspace": workspace, **apart, "runs": paths.state_dir() / "runs"}
     with os.fdopen(os.dup(1), "wb") as out:
-        os.dup2(2, 1)  # a stray print is no data
+        os.dup2(2, 1)  # keep stray prints out of the archive
         pack(folders, out)
         out.flush()
         os.fsync(out.fileno())

@@ -1,9 +1,9 @@
-"""A user's claims as a tar.gz to whoever has the token: the program of an archive's pod.
+"""Sends a user's claims as a tar.gz to a client with the token; the program of an archive's pod.
 
-It writes nothing, gives the data away once and ends, also when nobody comes for it. The end of the
-chunked answer says that it is whole. It connects to nobody.
+It writes nothing, connects to nobody, serves the data once and ends, also if no client comes. The
+end of the chunked answer means that the archive is complete.
 
-    POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
+  POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # ARCHIVE_PORT of `tenancy.namespace_objects`, which this program need not import
+PORT = 8889  # ARCHIVE_PORT of `tenancy.namespace_objects`, not imported to keep this program small
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
 MOUNT = Path("/archive")
-"""Where the claims are, each in a folder of its name."""
+"""Folder of the mounted claims, each in a folder with its name."""
 UNUSED = 300.0
-"""Seconds in which somebody comes for the data."""
+"""Seconds to wait for a client."""
 SILENCE = 300.0
-"""Seconds that a reader may rest."""
+"""Seconds without progress after which a client is dropped."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Most bytes of the records of one user's runs, which the console sends."""
+"""Largest request, which holds the records of a user's runs, in bytes."""
 _BLOCK = 256 * 1024
 
 
 class _Chunks(io.RawIOBase):
-    """A body of HTTP/1.1 whose length nobody knows before."""
+    """A chunked HTTP/1.1 body."""
 
     def __init__(self, handler: BaseHTTPRequestHandler) -> None:
         self._out = handler.wfile
@@ -49,7 +49,9 @@ class _Chunks(io.RawIOBase):
 
 
 class Giver(HTTPServer):
-    """Serves one reader. `given` is whether it had all, `why` why not."""
+    """A server for one client. `given` is whether it received everything; if not, `why` says why
+    not.
+    """
 
     def __init__(self, listening: socket.socket, token: str, mount: Path = MOUNT) -> None:
         super().__init__(("", 0), _ArchiveHandler, bind_and_activate=False)
@@ -60,11 +62,11 @@ class Giver(HTTPServer):
         self.asked, self.given, self.why = False, False, "nobody came for the data"
 
     def handle_timeout(self) -> None:
-        """Nobody came."""
+        """Raise TimeoutError, because no client came."""
         raise TimeoutError(self.why)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """The reader has gone, or a file could not be read: the answer has no end."""
+        """Record why the answer is incomplete: the client left, or a file could not be read."""
         del request, client_address
         self.why = str(sys.exc_info()[1])
 
@@ -104,11 +106,11 @@ class _ArchiveHandler(BaseHTTPRequestHandler):
         self.server.given = True
 
     def log_message(self, *words: object) -> None:
-        """Who asks is in the audit log."""
+        """Log nothing; the audit log has the caller."""
 
 
 def listening(port: int = PORT) -> socket.socket:
-    """A socket that takes connections, by IPv6 and IPv4 where the pod has both."""
+    """Return a listening socket, for IPv6 and IPv4 if the pod has both."""
     with suppress(OSError):
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -116,7 +118,7 @@ def listening(port: int = PORT) -> socket.socket:
 
 
 def main() -> None:
-    """Give the data to the first who has the token."""
+    """Send the data to the first client with the token."""
     server = Giver(listening(), os.environ[TOKEN])
     while not server.given:
         server.handle_request()

@@ -1,9 +1,8 @@
-"""The console as a service of the hub: how it is started, and who may open it.
+"""The console as a service of the hub: how it starts, and who may open it.
 
-The service's own token can do with users, groups and servers what its page offers, and reads
-nobody's files. Its page is offered to administrators alone. A console which does not come up keeps
-no hub from starting: to the hub it is a service that somebody else runs, and here its process is
-another one, without an address.
+The service's token has only the scopes that its pages need, and reads nobody's files. Only
+administrators may open its pages. A console that fails to start does not stop the hub: to the hub
+it is an external service, and a second service without an address runs its process.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ from ..shared_settings import CONSOLE, DATABASE, base_url, subdomain_host
 
 PROCESS = "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
-"""Of the service itself: who there is, to import a class (users, links, groups), and servers."""
+"""Scopes of the service's token: list and import users, manage links and groups, control servers.
+"""
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
 ARCHIVES = "TFCLUSTER_CONSOLE_ARCHIVES"
-"""The folder of archives where it is not in that of the state."""
+"""Variable with the folder of archives, if it is not in the state folder."""
 PORT, TOKEN = "TFCLUSTER_CONSOLE_PORT", "TFCLUSTER_CONSOLE_TOKEN"
 TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
-"""Beginnings of what of the hub's environment says where the owner's runs are."""
+"""Prefixes of the hub's environment variables that the console needs to find the owner's runs."""
 LOOPBACK = "127.0.0.1"
 PAGES = (
     (mark("Clusters"), ""),
@@ -48,18 +48,17 @@ PAGES = (
     (mark("Storage"), "storage"),
     (mark("Audit"), "audit"),
 )
-"""Title and path of each page, in the order of the navigation, which the hub's own pages have, too.
-"""
+"""Title and path of each page in navigation order, also for the hub's own pages."""
 SHELL = "shell"
-"""The service as which `tfcluster admin` asks, where whoever runs the hub types it."""
+"""Name of the service for `tfcluster admin`, run in a shell by the hub's owner."""
 SHELL_TOKEN_FILE = "shell_token"  # noqa: S105
 KEY = "X-TFCluster-Hub-Key"
-"""The header in which the hub shows `home_key`."""
+"""Header in which the hub sends `home_key`."""
 ACCESS = f"access:services!service={CONSOLE}"
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
-    """Have the hub start the console on this port of loopback, or another free one; 0: none."""
+    """Configure a console on this loopback port, or a free one if it is taken; 0 for none."""
     if not port:
         return
     try:
@@ -84,13 +83,13 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
 
 
 def register(c: Config, *, url: str, token: str, timeout: int) -> None:
-    """Tell the hub where the console is; `timeout` seconds it is waited for when the hub starts."""
+    """Register the console in the hub; a starting hub waits `timeout` seconds for it."""
     service = {
         "name": CONSOLE,
         "url": url,
         "api_token": token,
-        "oauth_no_confirm": True,  # it is a part of the hub
-        "display": False,  # the hub's pages have a link of their own
+        "oauth_no_confirm": True,  # users need not confirm: it is part of the hub
+        "display": False,  # the hub's pages have their own link
         "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
@@ -103,26 +102,26 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
 
 
 def service_prefix(base: str) -> str:
-    """The path of the console below the hub's `base`."""
+    """Return the console's path below the hub's `base`."""
     return f"{url_path_join(base, 'services', CONSOLE)}/"
 
 
 def home_key(token: str) -> str:
-    """Return by what the console knows the hub when it asks for a user's clusters; `token` is the
-    console's own, which both have.
+    """Return the key by which the console recognises the hub's requests for a user's clusters. Both
+    derive it from `token`, the console's own.
     """
     return hmac.new(token.encode(), b"clusters of the home page", hashlib.sha256).hexdigest()
 
 
 def run_as_service(environ: MutableMapping[str, str]) -> None:
-    """Have JupyterHub's classes in this process be the service that `register` told of."""
+    """Make JupyterHub's classes in this process act as the service of `register`."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # of the process as a service of its own
+        del environ[name]  # they belong to the service that runs the process
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)
-    if host := subdomain_host(environ):  # the console is at the hub's own host
+    if host := subdomain_host(environ):  # the console uses the hub's own host
         environ["JUPYTERHUB_HOST"] = host
         callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")
         environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] = f"{host}{callback}"
@@ -131,10 +130,10 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
 
 
 def _hold(wanted: int) -> int:
-    """A port that no other account gets as long as the hub lives: bound, and never listened on.
+    """Return a port that is bound while the hub lives, so that no other account can take it.
 
-    The console listens on it beside (SO_REUSEPORT), whenever it is started again. Another program
-    would be sent what browsers of administrators say. Raises OSError.
+    The console also listens on it (SO_REUSEPORT) after each start. Another program there would
+    receive administrators' requests. Raises OSError.
     """
     for port in (wanted, 0):
         one = socket.socket()
@@ -153,10 +152,10 @@ def _hold(wanted: int) -> int:
 
 
 def _new_shell_token(state: Path) -> str:
-    """By which the hub knows SHELL until it ends. Raises OSError or sqlite3.Error.
+    """Return a new token for SHELL, valid until the hub ends. Raises OSError or sqlite3.Error.
 
-    JupyterHub never forgets a token of a service that is still there, so earlier ones are deleted
-    from its database, which no process has open yet.
+    JupyterHub keeps earlier tokens of an existing service, so they are deleted from its database,
+    which no process has open yet.
     """
     if (database := state / DATABASE).exists():
         with closing(sqlite3.connect(database)) as db, db:
@@ -172,7 +171,7 @@ def _new_shell_token(state: Path) -> str:
 
 
 def _token(file: Path) -> str:
-    """By which the hub knows a service; the same at each start, for it stays valid."""
+    """Return the stored token of a service; create it at the first start. Raises OSError."""
     with suppress(FileExistsError):
         number = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w") as out:

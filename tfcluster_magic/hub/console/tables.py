@@ -1,7 +1,7 @@
-"""The console's tables of runs, users and storage: columns, filters, the order and one page. Pure.
+"""The console's tables of runs, users and storage: columns, filters, sorting and paging. Pure.
 
-Every word of an address that is wrong is named at once, with what is allowed, and rows which sort
-alike have the same order at each look.
+All wrong query parameters are reported together, with what is allowed. Sorting is stable: rows with
+equal keys keep the same order in each reading.
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ from .sites.base import SiteRun, SiteStorage
 R = TypeVar("R")
 
 MOST = 1000
-"""Rows of one page at most."""
+"""Most rows of a page."""
 ALWAYS = ("limit", "offset", "q", "sort")
-"""The words that every table takes."""
+"""Query parameters of every table."""
 
 
-# ---- any table
+# ---- generic tables
 
 
 @dataclass(frozen=True)
 class Column(Generic[R]):
-    """One column: the key by which rows are sorted, and the text in which `q` is searched.
-
-    Without `sort` a table cannot be sorted by it; without `text` nothing is found in it.
+    """One column: the key by which rows are sorted, and the texts that `q` searches. Without `sort`
+    the table cannot be sorted by it; without `text` it is not searched.
     """
 
     name: str
@@ -50,15 +49,15 @@ class Column(Generic[R]):
 
 @dataclass(frozen=True)
 class Filter(Generic[R]):
-    """A word of the address that leaves some rows out.
+    """A query parameter that selects rows.
 
     Args:
-        name: the word.
-        fits: whether a row stays, by the values that were given.
-        choices: the values that are allowed; without them any.
-        many: whether several may be given, separated by commas or in words of their own.
-        counted: the value that a row has; a page then counts the rows of each choice that the
-            other filters leave.
+        name: the parameter.
+        fits: whether a row matches the given values.
+        choices: the allowed values; empty for any.
+        many: whether it takes several values, separated by commas or repeated.
+        counted: the value of a row; a page then counts the rows of each choice that the other
+            filters leave.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Filter(Generic[R]):
 
 
 class Query(Model, frozen=True):
-    """What somebody wants to see; `chosen` are the values of those filters that have any."""
+    """A checked query; `chosen` has the values of each filter that is given."""
 
     text: str
     chosen: dict[str, tuple[str, ...]]
@@ -80,13 +79,15 @@ class Query(Model, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """Whether runs of the last look will do where a new one takes long."""
+        """Whether the last reading of runs is enough if a new one takes long."""
         return self.chosen.get(KEPT.name) == ("true",)
 
 
 @dataclass(frozen=True)
 class TablePage(Generic[R]):
-    """Some rows of those that fit. `counts` is by choice of the filter that is counted."""
+    """One page of the matching rows. `counts` is the number of rows by choice of the counted
+    filter.
+    """
 
     items: tuple[R, ...]
     total: int
@@ -100,9 +101,9 @@ class Table(Generic[R]):
 
     Args:
         columns: its columns.
-        filters: the words that leave rows out; at most one of them is counted.
-        usual: by what it is sorted unless asked, with a `-` before it for descending.
-        order: the key by which rows are sorted that are alike in the column.
+        filters: its filters; at most one of them is counted.
+        usual: the default sort column, with a leading `-` for descending.
+        order: the key that orders rows which are equal in the sort column.
     """
 
     columns: tuple[Column[R], ...]
@@ -112,14 +113,14 @@ class Table(Generic[R]):
 
     @property
     def sort_keys(self) -> dict[str, Callable[[R], Any]]:
-        """By what it can be sorted."""
+        """The sort keys by column name."""
         return {each.name: each.sort for each in self.columns if each.sort is not None}
 
     def query(self, given: Mapping[str, Sequence[str]]) -> Query:
-        """What the words of an address ask for.
+        """Return the query of these parameters.
 
         Raises:
-            InvalidRequest: a word or a value is not known; all of them are named.
+            InvalidRequest: lists every unknown parameter and invalid value.
         """
         known = sorted((*ALWAYS, *(each.name for each in self.filters)))
         use = _("use {words}")
@@ -156,7 +157,7 @@ class Table(Generic[R]):
         )
 
     def page(self, rows: Sequence[R], query: Query) -> TablePage[R]:
-        """The rows that are asked for."""
+        """Return the page of a query."""
         fits = [row for row in rows if not query.text or query.text in self._text(row)]
         counted: Filter[R] | None = None
         for each in self.filters:
@@ -184,7 +185,7 @@ class Table(Generic[R]):
 
 
 def row_limit(text: str) -> int:
-    """A number of rows or lines that is asked for. Raises InvalidRequest."""
+    """Return a number of rows or lines. Raises InvalidRequest."""
     wrong: list[Problem] = []
     limit = _count("limit", text, 1, MOST, wrong)
     if wrong:
@@ -199,7 +200,7 @@ def _values(word: Filter[Any], given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _count(name: str, text: str, least: int, most: int, wrong: list[Problem]) -> int:
-    """A number of the address; what is wrong with it is added to `wrong`."""
+    """Return the number in a parameter; append the problem to `wrong` if it is invalid."""
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if not least <= count <= most:
         rule = _("a whole number from {least} to {most}").format(least=least, most=most)
@@ -213,7 +214,7 @@ def _filtered(rows: list[R], word: Filter[R], query: Query) -> list[R]:
 
 
 KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
-"""Of tables with runs: whether those of the last look will do where a new one takes long."""
+"""For tables with runs: whether the last reading is enough if a new one takes long."""
 
 
 # ---- runs
@@ -260,7 +261,7 @@ SERVERS = ("running", "starting", "stopping", "stopped")
 
 
 class UserAmounts(Model, frozen=True, omit_defaults=False):
-    """Cores, bytes, devices, tasks, bytes of claims; None: not bounded, or nobody could say."""
+    """Cores, bytes, devices, tasks and bytes of claims; None for unlimited or unknown."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -270,8 +271,8 @@ class UserAmounts(Model, frozen=True, omit_defaults=False):
 
 
 class UserRow(Model, frozen=True, omit_defaults=False):
-    """One user. `group` is the one whose words count, "" where the policy's default does. `account`
-    is None where they have none of the hub's own.
+    """One user. `group` is the group whose limits apply, empty for the policy's default. `account`
+    is None for a user without an account of the hub's own.
     """
 
     name: str
@@ -328,9 +329,8 @@ def user_rows(
     *,
     has_claims: bool,
 ) -> list[UserRow]:
-    """Everybody whom the hub knows, or who has an account there.
-
-    `has_claims`: what the policy says of no folder is bounded all the same.
+    """Return a row for everybody who is a hub user or has an account. `has_claims`: folders have a
+    size even if the policy sets none.
     """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}
@@ -392,7 +392,7 @@ def _user_row(
 
 
 def _storage_bound(storage: StorageSizes, *, has_claims: bool) -> float | None:
-    """What all folders together may hold; None where one of them is not bounded."""
+    """Return the limit of all folders together; None if one of them is unlimited."""
     sizes = list((storage.claims if has_claims else storage.said).values())
     bounds = [float(parse_quantity(size)) for size in sizes if size is not None]
     return sum(bounds) if len(bounds) == len(sizes) else None
@@ -402,7 +402,7 @@ def _storage_bound(storage: StorageSizes, *, has_claims: bool) -> float | None:
 
 
 class StorageRow(Model, frozen=True, omit_defaults=False):
-    """One folder or claim of a user; see `storage.Volume`."""
+    """One folder or claim of a user (see `FolderUsage`)."""
 
     owner: str
     name: str
@@ -439,7 +439,7 @@ STORAGE: Table[StorageRow] = Table(
 
 
 def storage_rows(filled: SiteStorage, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
-    """Every folder; `allowed` by user and folder where the site itself does not know it."""
+    """Return a row for each folder; `allowed` has limits by user that the site does not know."""
     found = []
     for owner, volumes in filled.users.items():
         for each in volumes:
@@ -454,7 +454,7 @@ def _storage_row(owner: str, volume: FolderUsage) -> StorageRow:
 
 
 def storage_page(every: Sequence[StorageRow], query: Query) -> dict[str, Any]:
-    """The rows that are asked for, how many fit, and how many of all are nearly full."""
+    """Return the page of a query, with counts of all rows and of nearly full ones."""
     page = STORAGE.page(every, query)
     nearly_full = sum(row.share >= WARN_FROM for row in every)
     return {"items": page.items, "total": page.total, "all": page.all, "full": nearly_full}
