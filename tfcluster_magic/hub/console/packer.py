@@ -4,9 +4,9 @@ It runs under the user's own account, so that it can pack only what they may rea
 links. The last file of the archive, `MANIFEST.json`, lists size and sha256 of every other file, and
 what could not be packed. It writes only to its output.
 
-  workspace/…   the workspace: programs, notebooks, data and logs below it
-  data/… log/…  data and logs outside the workspace
-  runs/…        the records of runs
+    workspace/…   the workspace: programs, notebooks, data and logs below it
+    data/… log/…  data and logs outside the workspace
+    runs/…        the records of runs
 
 On Kubernetes, `pod_packer` packs the mounted claims and is sent the records.
 """

@@ -3,7 +3,7 @@
 It writes nothing, connects to nobody, serves the data once and ends, also if no client comes. The
 end of the chunked answer means that the archive is complete.
 
-  POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
+    POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A notebook pod for each user, in a namespace of the user's own.
+"""Notebook pods, each in its user's own namespace.
 
-`spawner` is what the hub runs; it asks `namespaces` for the namespace, `pod_settings` for what the
-policy grants, and `startup_problems` for why a pod does not come up.
+The hub runs `spawner`. It uses `namespace_creation` for the namespace, `pod_settings` for what the
+policy grants, and `startup_problems` for why a pod does not start.
 """

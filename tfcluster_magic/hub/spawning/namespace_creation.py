@@ -1,8 +1,7 @@
-"""Makes the namespace of a user, checks whose it is, and waits until tenancy has provisioned it.
+"""Creates a user's namespace, checks its owner, and waits until tenancy has provisioned it.
 
-A namespace is this hub's and this user's before anything is made in it, and each thing that has to
-be waited for is told as it is. It makes the namespace and nothing inside: that is tenancy's
-(`hub/tenancy`).
+Nothing is created in a namespace before it is known to belong to this hub and this user. The user
+sees what is waited for. The objects inside are tenancy's (`hub/tenancy`).
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ from ...kube.api.labels import GROUP, TENANT, USER
 
 Object = dict[str, Any]
 API_SECONDS = 5.0
-"""How long the API server may take for one answer."""
+"""Timeout of a request to the API server, in seconds."""
 GONE = 404
 
 
 class HubApi:
-    """The API server, as the hub may use it."""
+    """The requests that the hub makes to the API server."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
 
     async def namespace(self, name: str) -> Object | None:
-        """A namespace."""
+        """Return a namespace, or None."""
         return await self._one(self._api.read_namespace, name)
 
     async def config_map(self, namespace: str, name: str) -> Object | None:
-        """A ConfigMap."""
+        """Return a ConfigMap, or None."""
         return await self._one(self._api.read_namespaced_config_map, name, namespace)
 
     async def pod(self, namespace: str, name: str) -> Object | None:
-        """A pod."""
+        """Return a pod, or None."""
         return await self._one(self._api.read_namespaced_pod, name, namespace)
 
     async def claim(self, namespace: str, name: str) -> Object | None:
-        """A claim."""
+        """Return a volume claim, or None."""
         return await self._one(self._api.read_namespaced_persistent_volume_claim, name, namespace)
 
     async def events(self, namespace: str, kind: str, name: str) -> Sequence[Object]:
-        """What happened to one object, as far as the API server remembers: an hour."""
+        """Return the recent events of an object; the API server keeps them for about an hour."""
         about = f"involvedObject.kind={kind},involvedObject.name={name}"
         found = await self._one(
             self._api.list_namespaced_event, namespace, field_selector=about, limit=100
@@ -62,7 +61,7 @@ class HubApi:
     async def make_namespace(
         self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> None:
-        """Make a namespace; one that is there already stays as it is."""
+        """Create a namespace; leave an existing one as it is."""
         head = {"name": name, "labels": dict(labels), "annotations": dict(annotations)}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": head}
         try:
@@ -72,7 +71,7 @@ class HubApi:
                 raise
 
     async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of a namespace, and take away those that are None."""
+        """Set annotations of a namespace; remove those that are None."""
         body = {"metadata": {"annotations": dict(annotations)}}
         await self._api.patch_namespace(
             name, body, _content_type="application/merge-patch+json", _request_timeout=API_SECONDS
@@ -92,7 +91,7 @@ class HubApi:
 
 
 def refusal_message(error: ApiException) -> str:
-    """What the API server says of a refusal, without HTTP around it."""
+    """Return the API server's reason for a refusal."""
     try:
         return str(json.loads(error.body or "")["message"])
     except (KeyError, TypeError, ValueError):
@@ -110,16 +109,16 @@ REMOVED_DATA = f"{GROUP}/removed-data"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 EVERY = 0.2
 TERMINATING_SECONDS = 180.0
-"""How long a namespace that is being deleted is waited for."""
+"""Longest wait in seconds for a namespace that is being deleted."""
 
 
 class NotProvisioned(Exception):
-    """A namespace cannot be used; the text is for the user, and ends with what to do."""
+    """A namespace cannot be used; the message is for the user and says what to do."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """One user's namespace, as this hub names and marks it."""
+    """One user's namespace, with its name and the marks of this hub."""
 
     name: str
     user: str
@@ -128,16 +127,16 @@ class Tenant:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Set when it is made, and never changed."""
+        """Labels, set at creation and never changed."""
         return {TENANT: "true", HUB: self.hub, ENFORCE: "restricted"}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Whose it is: the name as the hub has it, which a label could not hold."""
+        """Annotations: the user's name in the hub, which may not be valid in a label."""
         return {USER: self.user}
 
     def whose(self, found: NamespaceObject) -> str:
-        """Why a namespace that was found is not this tenant's; empty when it is."""
+        """Return why a namespace is not this tenant's; empty if it is."""
         head = found["metadata"]
         labels, annotations = head.get("labels") or {}, head.get("annotations") or {}
         if labels.get(TENANT) != "true" or HUB not in labels:
@@ -152,12 +151,12 @@ class Tenant:
 async def ensure_namespace(
     reader: HubApi, tenant: Tenant, tell: Callable[[str], None], seconds: float
 ) -> None:
-    """Return when the namespace is there, is this user's and is furnished.
+    """Return once the namespace exists, belongs to this user and is provisioned.
 
-    `tell` is given each sentence about what is waited for; tenancy may take `seconds`.
+    `tell` is called with each message about what is waited for. Tenancy may take `seconds`.
 
     Raises:
-        NotProvisioned: it is somebody else's, or was not ready in time.
+        NotProvisioned: it belongs to somebody else, or was not ready in time.
     """
     until, made = time.monotonic() + seconds, False
     gone_by = time.monotonic() + TERMINATING_SECONDS
@@ -185,7 +184,7 @@ async def ensure_namespace(
                 raise NotProvisioned(text.format(name=tenant.name, seconds=TERMINATING_SECONDS))
             text = _("Your namespace {name} is being deleted; a new one follows when it is gone.")
             tell(text.format(name=tenant.name))
-        elif REMOVED in said:  # somebody of that name was deleted, and the data kept
+        elif REMOVED in said:  # an earlier user of this name was deleted, and the data kept
             await reader.annotate(tenant.name, {REMOVED: None})
         elif PROVISIONED in said:
             return
@@ -197,10 +196,10 @@ async def ensure_namespace(
 
 
 async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
-    """Make the namespace if it is not there, and wait for nothing: tenancy furnishes it.
+    """Create the namespace if it does not exist, without waiting for tenancy.
 
     Raises:
-        NotProvisioned: it is somebody else's.
+        NotProvisioned: it belongs to somebody else.
     """
     found = await reader.namespace(tenant.name)
     if found is None:
@@ -211,7 +210,7 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
 
 
 async def mark_removed(reader: HubApi, tenant: Tenant, *, with_data: bool) -> bool:
-    """Mark the namespace of a deleted user for tenancy; False when there is none of this user's."""
+    """Mark a deleted user's namespace for tenancy; return False if there is none of this user."""
     found = await reader.namespace(tenant.name)
     if found is None or tenant.whose(found):
         return False
@@ -245,16 +244,16 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
     return text.format(name=tenant.name, seconds=seconds)
 
 
-# -- `POST /hub/api/prepare/USER`: the namespace before the first notebook.
-# For programs that may create users, such as the admin console when a class comes.
+# -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook.
+# For callers that may create users, such as the admin console when it imports a class.
 
 
 class PrepareAPI(APIHandler):
-    """One user."""
+    """The namespace of one user."""
 
     @needs_scope("admin:users")
     async def post(self, name: str) -> None:
-        """Answer with {"name"} when the namespace is there."""
+        """Answer with {"name"} once the namespace exists."""
         user = self.find_user(name)
         if user is None:
             raise web.HTTPError(404)

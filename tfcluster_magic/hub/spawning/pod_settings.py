@@ -1,8 +1,8 @@
-"""Settings of a notebook's pod: sizes, images, volumes, and whom it runs as. Pure.
+"""Settings of a notebook's pod: sizes, images, volumes and its uid. Pure.
 
-A user is offered the sizes of their own group and nothing else: KubeSpawner refuses what is not
-offered. Which group counts is decided in `tenancy/entitlements`.
-Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.profile_list
+Users are offered only the sizes of their own group; KubeSpawner refuses others.
+`tenancy/entitlements` decides which group applies. Ref:
+https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.profile_list
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...kube.api.resource_amounts import parse_quantity
 from ..tenancy.entitlements import Grant, HubPolicy, Size
 
 USER, GROUP = 1000, 100
-"""Who owns what lies in claims: as of notebooks and tasks."""
+"""The uid and gid of notebooks and tasks, which own the files in claims."""
 
 
 def pod_security() -> dict[str, Any]:
-    """A pod's `securityContext`."""
+    """Return a pod's `securityContext`."""
     return {
         "runAsNonRoot": True,
         "runAsUser": USER,
@@ -30,15 +30,15 @@ def pod_security() -> dict[str, Any]:
     }
 
 
-# -- sizes, images and volumes, in KubeSpawner's words
+# -- sizes, images and volumes, as KubeSpawner's options
 
 Object = dict[str, Any]
 VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
-"""The claims of a tenant, and where a notebook has them: where tasks have them, too."""
+"""A tenant's claims and their mount paths, the same in notebooks and tasks."""
 
 
 def profiles(policy: HubPolicy, grant: Grant) -> list[Object]:
-    """The sizes to choose from, the first of them chosen already, each with the images offered."""
+    """Return the offered sizes, the first one as the default, each with the offered images."""
     offered = _images(policy)
     return [
         {
@@ -54,12 +54,12 @@ def profiles(policy: HubPolicy, grant: Grant) -> list[Object]:
 
 
 def is_a_choice(policy: HubPolicy, grant: Grant) -> bool:
-    """Whether there is anything to choose; if not, nobody is asked."""
+    """Return whether there is more than one size or image; if not, no form is shown."""
     return len(grant.sizes) > 1 or len(policy.images) > 1
 
 
 def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> str:
-    """What is wrong with a choice, however it was made; empty when it is offered."""
+    """Return what is wrong with a choice; empty if it is offered."""
     offered = {
         "profile": (_("size"), [each.name for each in grant.sizes]),
         "image": (_("image"), [each.name for each in policy.images]),
@@ -73,8 +73,8 @@ def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> 
 
 
 def too_many(name: str, others: int, grant: Grant) -> str:
-    """Why one more server of this name is not granted; empty when it is, as the one without a name
-    always is. `others` are the user's other servers with names.
+    """Return why another server of this name is refused; empty if it is granted. The default
+    server, without a name, always is. `others` is the number of the user's other named servers.
     """
     if not name or others < grant.named_servers:
         return ""
@@ -85,7 +85,7 @@ def too_many(name: str, others: int, grant: Grant) -> str:
 
 
 def described(size: Size) -> str:
-    """`1 CPU (at most 4), 2Gi of memory, 1 GPU`."""
+    """Return a description such as `1 CPU (at most 4), 2Gi of memory, 1 GPU`."""
     parts = [_upto(f"{size.cpu:g} CPU", f"{size.cpu_limit:g}" if size.cpu_limit else None)]
     most = size.memory_limit if size.memory_limit != size.memory else None
     parts.append(_upto(_("{amount} of memory").format(amount=size.memory), most))
@@ -95,15 +95,15 @@ def described(size: Size) -> str:
 
 
 def pull_policy(policy: HubPolicy) -> str | None:
-    """Return `Always` if any group has pull secrets: a node would run an image that it pulled with
-    one group's secret for everybody who knows its name.
+    """Return `Always` if any group has pull secrets. Otherwise a node would let everybody use an
+    image that was pulled with one group's secret.
     """
     every = (policy.default, *policy.grants.values())
     return "Always" if any(grant.image_pull_secrets for grant in every) else None
 
 
 def volumes(grant: Grant) -> dict[str, Object]:
-    """The volumes of a notebook by name: the tenant's claims, and shared data."""
+    """Return the volumes of a notebook by name: the tenant's claims, and shared data."""
     shared = {each.name: {"readOnly": True} for each in grant.shared_data}
     return {
         name: {"name": name, "persistentVolumeClaim": {"claimName": name, **shared.get(name, {})}}
@@ -112,7 +112,7 @@ def volumes(grant: Grant) -> dict[str, Object]:
 
 
 def mounts(grant: Grant) -> dict[str, Object]:
-    """Where they are mounted; shared data read-only."""
+    """Return the mounts of the volumes; shared data is read-only."""
     own = {name: {"name": name, "mountPath": path} for name, path in VOLUMES.items()}
     shared = {
         each.name: {"name": each.name, "mountPath": each.path, "readOnly": True}

@@ -1,9 +1,9 @@
-"""KubeSpawner for tenants: a notebook pod in its user's own namespace, in the size that is granted.
+"""KubeSpawner for tenants: a notebook pod in its user's own namespace, in a granted size.
 
-A pod is made only in a provisioned namespace of this user. While it does not come up, the progress
-page says why within two seconds. A failure ends with what to do, and a pod on a lost node is given
-up and its user told. It watches pods by one watch for all users (KubeSpawner's); events are read of
-one pod while it starts.
+A pod is created only in a provisioned namespace of its user. The progress page says within two
+seconds why a pod does not start, and a failure says what to do. A pod on a lost node is given up,
+and its user is told. One watch covers the pods of all users (KubeSpawner's); events are read only
+for a pod that is starting.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PodObject = Mapping[str, Any]
 
 
 def node_silent_since(pod: PodObject) -> float | None:
-    """Since when the node of a notebook that ran has not answered, in seconds since the epoch;
-    None while it does.
+    """Return since when the node of a running notebook has not answered, in Unix seconds; None if
+    it does.
     """
     every = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = condition(dict(pod), "Ready")
@@ -49,18 +49,20 @@ def node_silent_since(pod: PodObject) -> float | None:
 
 
 def is_on_lost_node(pod: PodObject | None, now: float, patience: float) -> bool:
-    """Whether a notebook is given up: its node has not answered for so many seconds."""
+    """Return whether to give up a notebook, because its node has not answered for `patience`
+    seconds.
+    """
     since = node_silent_since(pod) if pod else None
     return since is not None and now - since >= patience
 
 
 def node_of(pod: PodObject) -> str:
-    """The node that a pod is on."""
+    """Return the node of a pod."""
     return str(pod["spec"].get("nodeName") or "")
 
 
 def loss_message(pod: PodObject) -> str:
-    """What its user is told when a notebook was given up."""
+    """Return the message for the user of a notebook that was given up."""
     text = _(
         "The node {node}, on which your notebook ran, does not answer any more, so the notebook "
         "was given up. Your files are where they were, and your clusters go on; what its kernels "
@@ -69,13 +71,13 @@ def loss_message(pod: PodObject) -> str:
     return text.format(node=node_of(pod))
 
 
-# -- the end of a pod, also where nobody is there to end it.
-# The hub holds a notebook for running as long as `poll` says so.
-# Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.stop
+# -- pods on lost nodes, which no kubelet can end
+# The hub considers a notebook running as long as `poll` says so. Ref:
+# https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.stop
 
 
 class LostNodeSpawner(KubeSpawner):
-    """KubeSpawner on nodes that may go away."""
+    """A KubeSpawner that gives up pods on lost nodes."""
 
     lost_seconds = Float(
         30.0,
@@ -84,15 +86,15 @@ class LostNodeSpawner(KubeSpawner):
         "does not end although it should.",
     )
     _given_up: dict[str, str] = {}
-    """What is to be told of notebooks whose nodes were lost, by pod, until they start again."""
+    """Messages about notebooks on lost nodes, by pod, until they start again."""
 
     @property
     def _key(self) -> str:
         return f"{self.namespace}/{self.pod_name}"
 
     async def poll(self) -> int | None:
-        """None while it runs. One whose node is lost is given up: nobody there can end it, and
-        what Kubernetes still has of it would keep the next one from starting.
+        """Return None while it runs. A pod on a lost node is deleted by force: nothing can end it
+        there, and its object would keep the next one from starting.
         """
         await self._start_watching_pods()
         pod = self.pod_reflector.pods.get(self._key)
@@ -105,7 +107,7 @@ class LostNodeSpawner(KubeSpawner):
         return status
 
     async def stop(self, now: bool = False) -> None:
-        """End the pod; without waiting for its node for ever, which may be lost."""
+        """Stop the pod; give up waiting if its node may be lost."""
         try:
             ends = self.delete_grace_period + self.lost_seconds
             await asyncio.wait_for(super().stop(now), ends)
@@ -115,21 +117,21 @@ class LostNodeSpawner(KubeSpawner):
 
     @property
     def what_happened(self) -> str:
-        """Why it does not run, where nobody ended it; for the hub's pages."""
+        """Why it does not run although nobody stopped it, for the hub's pages."""
         return self._given_up.get(self._key, "")
 
     def told_of_loss(self) -> str:
-        """The same, for the last time: it starts again."""
+        """Return and clear that message; the notebook starts again."""
         return self._given_up.pop(self._key, "")
 
 
-# -- the spawner
+# -- spawner
 
 Object = dict[str, Any]
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at a pod that starts."""
+"""Poll interval while a pod starts, in seconds."""
 MARGIN_SECONDS = 5.0
-"""So many seconds before the hub gives a spawn up, it is given up here, with the reason."""
+"""Seconds before the hub's timeout at which a start fails here, with its reason."""
 UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
 
 
@@ -154,9 +156,9 @@ class TenantSpawner(LostNodeSpawner):
     )
 
     _policy = HubPolicy()
-    """The newest that was read; one for all users."""
+    """The newest policy that was read; shared by all users."""
     loses_data = False
-    """Whether who removed this user said that the data shall go, whatever the policy says."""
+    """Whether the removal of this user asked to delete the data, whatever the policy says."""
     _said = ""
     _before = ""
     _trouble: StartupProblem | None = None
@@ -171,15 +173,15 @@ class TenantSpawner(LostNodeSpawner):
 
     @property
     def _pod(self) -> Object | None:
-        """The pod as the watch of all pods has it; one that is going away does not count."""
+        """The pod from the watch; None if it is being deleted."""
         every = self.pod_reflector.pods if self.pod_reflector else {}
         found: Object | None = every.get(self._key)
         return None if found and found["metadata"].get("deletionTimestamp") else found
 
-    # -- what is granted -----------------------------------------------------------------------
+    # -- grants ------------------------------------------------------------------------------------
 
     async def entitlement(self) -> Entitlement:
-        """What this user may have now, by the policy that tenancy accepted last."""
+        """Return what this user may have now, by the policy that tenancy accepted last."""
         found = await self._reader.config_map(self.hub_namespace, self.accepted_policy)
         if found is None:
             self.log.warning("There is no ConfigMap %s: does tenancy run?", self.accepted_policy)
@@ -188,23 +190,22 @@ class TenantSpawner(LostNodeSpawner):
                 TenantSpawner._policy = parse_policy(
                     (found.get("data") or {}).get("policy.yaml", "")
                 )
-            except PolicyMistake as error:  # accepted by a tenancy that is newer than this hub
+            except PolicyMistake as error:  # a tenancy newer than this hub accepted it
                 self.log.warning("The accepted policy is not understood: %s", error)
         return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 
     async def get_options_form(self) -> str:
-        """The sizes and images to choose from; empty where there is no choice."""
+        """Return the form of sizes and images; empty if there is no choice."""
         grant = (await self.entitlement()).grant
         if not pod_settings.is_a_choice(self._policy, grant):
             return ""
         return str(self._render_options_form(pod_settings.profiles(self._policy, grant)))
 
     async def load_user_options(self) -> None:
-        """Apply what is granted and chosen now; nothing of an earlier choice stays.
+        """Apply what is granted and chosen now, replacing every earlier choice.
 
         Raises:
-            SpawnException: a size or an image was asked for that is not offered, or more servers
-                than are granted.
+            SpawnException: the size, the image or another named server is not granted.
         """
         grant = (await self.entitlement()).grant
         pool = self._policy.placement.notebooks
@@ -223,13 +224,13 @@ class TenantSpawner(LostNodeSpawner):
             raise SpawnException(why, reason="not-offered")
         await super().load_user_options()
 
-    # -- starting ------------------------------------------------------------------------------
+    # -- start -------------------------------------------------------------------------------------
 
     async def _start(self) -> str:
-        """Make the pod and wait for it; give up with the reason when waiting does not help.
+        """Create the pod and wait for it; fail early if waiting does not help.
 
         Raises:
-            SpawnException: it does not come up; its message is for the user.
+            SpawnException: it does not start; the message is for the user.
         """
         self._trouble = None
         self._before = self.told_of_loss()
@@ -260,7 +261,7 @@ class TenantSpawner(LostNodeSpawner):
         raise SpawnException(self._verdict(), reason="pod")
 
     async def prepare(self) -> None:
-        """Have the user's namespace before there is a notebook. Raises NotProvisioned."""
+        """Create the user's namespace before there is a notebook. Raises NotProvisioned."""
         await namespace_creation.prepare_namespace(self._reader, self._tenant)
 
     async def _ensure_namespace(self) -> None:
@@ -268,16 +269,16 @@ class TenantSpawner(LostNodeSpawner):
             self._reader, self._tenant, self._say, self.furnishing_seconds
         )
         if await self._reader.pod(self.namespace, self.pod_name):
-            # One of before: quotas count it until it is gone.
+            # An earlier pod: it counts against quotas until it is gone.
             self._say(_("Your earlier notebook is being ended."))
             await self.stop()
-        # A hub that is killed from here on finds the pod, and its token, by what was written.
+        # If the hub is killed from here on, the next one finds the pod and its token by this state.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
         self._say(_("Your notebook's pod is being made."))
 
     async def _look(self) -> None:
-        """Keep `_trouble` true while the pod starts; return when waiting does not help."""
+        """Update `_trouble` while the pod starts; return when waiting does not help."""
         since: float | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -329,7 +330,7 @@ class TenantSpawner(LostNodeSpawner):
         )
         return text.format(seconds=self.start_timeout, said=self._said)
 
-    # -- what is told meanwhile ------------------------------------------------------------------
+    # -- progress ----------------------------------------------------------------------------------
 
     def _say(self, sentence: str) -> None:
         if sentence != self._said:
@@ -337,7 +338,7 @@ class TenantSpawner(LostNodeSpawner):
             self.log.info("%s: %s", self._log_name, sentence)
 
     async def progress(self) -> AsyncIterator[Object]:
-        """What is done and what is waited for, each time that it changes.
+        """Yield what is done and what is waited for, each time that it changes.
 
         Ref: https://jupyterhub.readthedocs.io/en/stable/reference/spawners.html#spawner-progress
         """
@@ -351,11 +352,11 @@ class TenantSpawner(LostNodeSpawner):
                 yield {"progress": percent, "message": now}
             await asyncio.sleep(0.25)
 
-    # -- after a restart of the hub, and at the end of a user --------------------------------------
+    # -- restart of the hub, and removal of a user -------------------------------------------------
 
     async def get_url(self) -> str:
-        """Where the server is. Of a pod whose start this hub has not seen, because it was killed
-        meanwhile, the start is waited for.
+        """Return the server's address. If the hub was killed during the start, wait until the pod
+        has started.
         """
         if not self.server.ip:
             await self._start_watching_pods()
@@ -370,9 +371,9 @@ class TenantSpawner(LostNodeSpawner):
         return str(await super().get_url())
 
     async def delete_forever(self) -> None:
-        """Tell tenancy that the user is no more; what becomes of the data the policy says."""
+        """Tell tenancy that the user is removed; the policy decides about the data."""
         if self.name:
-            return  # one of several servers: the namespace is the user's
+            return  # a named server; the namespace is the user's
         await self.entitlement()
         with_data = self.loses_data or self._policy.on_removal == "delete"
         if await namespace_creation.mark_removed(self._reader, self._tenant, with_data=with_data):

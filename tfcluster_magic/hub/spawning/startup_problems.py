@@ -1,7 +1,7 @@
-"""Problems of a notebook pod that does not come up, and what its user can do: sentences. Pure.
+"""Messages for the user of a notebook pod that does not start: why, and what to do. Pure.
 
-Kubernetes' words are read as they are for tasks (`kube.status.pod_problems`); here they
-are said to somebody who chose a size and an image on a page, not options of a command line.
+Kubernetes' messages are parsed as for tasks (`kube.status.pod_problems`), but worded for a user who
+chose a size and an image on a page, not options of a command.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ENDED, PENDING = "Ended", "ClaimPending"
 _NO_CLASS = re.compile(r'storageclass\S* "([^"]+)" not found')
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 NEW_SECONDS = 20.0
-"""So old is a claim at most that is only being made."""
+"""Age in seconds below which a claim counts as being created."""
 
 
 class _NotebookRequest(PodContext):
-    """A notebook is asked for on a page: there is no option to name."""
+    """A request made on a page, so that no option can be named."""
 
     def option(self, name: str, value: str) -> str:
         return _("a size with {value} of {name}").format(name=name, value=value)
@@ -45,7 +45,7 @@ class _NotebookRequest(PodContext):
 
 @dataclass(frozen=True)
 class StartupProblem:
-    """Why a server waits, without a full stop; `for_good`: waiting does not help."""
+    """Why a server waits, without a full stop; `for_good` if waiting does not help."""
 
     text: str
     advice: str = ""
@@ -54,12 +54,12 @@ class StartupProblem:
 
     @property
     def waits(self) -> str:
-        """The sentence while it may still come up."""
+        """The message while it may still start."""
         return self._with(_("Your server waits: {why}."))
 
     @property
     def failed(self) -> str:
-        """The sentence when it did not come up; it ends with what to do."""
+        """The message after it failed; it ends with what to do."""
         return self._with(_("Your server did not start: {why}."))
 
     def _with(self, sentence: str) -> str:
@@ -69,8 +69,8 @@ class StartupProblem:
 def problem_of_pod(
     pod: Object, events: Sequence[Object], claims: Mapping[str, Object], now: float
 ) -> StartupProblem | None:
-    """Why a pod waits; None while it only needs its moment. `claims` by name, each with the newest
-    words of its events as `said`; `now` in seconds since the epoch.
+    """Return why a pod waits; None if it is only starting. `claims` are by name, each with the
+    newest message of its events as `said`. `now` is in Unix seconds.
     """
     spec, status = pod["spec"], pod.get("status") or {}
     asked = _NotebookRequest(
@@ -110,7 +110,9 @@ def problem_of_pod(
 
 
 def problem_of_refusal(words: str) -> StartupProblem:
-    """Why the API server does not take the pod: a quota, a limit, Pod Security, no account."""
+    """Return why the API server refuses the pod: a quota, a limit, Pod Security, no service
+    account.
+    """
     asked = _NotebookRequest(task_type="notebook")
     body = re.sub(r"^pods \"[^\"]*\" is forbidden: ", "", words)
     return _problem_of(
@@ -120,32 +122,32 @@ def problem_of_refusal(words: str) -> StartupProblem:
 
 
 def needs_claims(pod: Object) -> bool:
-    """Whether the claims of a pod have to be read to say why it waits."""
+    """Return whether the pod's claims are needed to say why it waits."""
     told = condition(dict(pod), "PodScheduled")
     words = str(told.get("message", ""))
     return told.get("status") == "False" and ("laim" in words or "ersistent" in words)
 
 
 def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
-    """Those of the events that are this object's, and not those of an earlier one of its name."""
+    """Return the events of this object, without those of an earlier one of its name."""
     uid = found["metadata"]["uid"]
     return [each for each in events if each["involvedObject"].get("uid") == uid]
 
 
 def newest_message(events: Sequence[Object]) -> str:
-    """What the newest event says; empty without any."""
+    """Return the message of the newest event; empty without events."""
     return str(max(events, key=pod_problems.event_time)["message"]) if events else ""
 
 
 def _was_remade(words: str, claims: Mapping[str, Object]) -> bool:
-    """Whether the claim that was missed is there again: the scheduler looks only after a pause."""
+    """Return whether a missing claim exists again; the scheduler notices it only later."""
     missed = _NO_CLAIM.search(words)
     claim = claims.get(missed[1]) if missed else None
     return claim is not None and not claim["metadata"].get("deletionTimestamp")
 
 
 def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
-    """Which claims have no volume: a new one takes its seconds, and is nobody's trouble."""
+    """Return which claims have no volume; None if all have."""
     waiting = {
         name: claim
         for name, claim in sorted(claims.items())
@@ -171,7 +173,7 @@ def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
 
 
 def _missing_class(waiting: Mapping[str, Object]) -> StartupProblem | None:
-    """Claims of a class that does not exist; nobody but an administrator can mend that."""
+    """Return the problem of claims whose storage class does not exist; None if all exist."""
     missing: dict[str, list[str]] = {}
     for name, claim in waiting.items():
         if found := _NO_CLASS.search(str(claim.get("said"))):

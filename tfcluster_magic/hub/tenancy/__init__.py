@@ -1,6 +1,6 @@
-"""A namespace for each user, provisioned and kept right: rights, quotas, network policies, claims.
+"""Tenancy: a service that provisions a namespace for each user: rights, quotas, networks, claims.
 
-`policy` and `namespace_objects` are pure and read by the hub, too; `__main__` starts the service
-that owns what is in tenants' namespaces. Nothing else of the hub writes there but namespaces and
-notebook pods.
+`policy` and `namespace_objects` are pure, and the hub reads them too. `__main__` starts the
+service, which owns the objects in tenants' namespaces. The rest of the hub creates only namespaces
+and notebook pods there.
 """

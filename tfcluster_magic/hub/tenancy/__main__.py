@@ -1,7 +1,7 @@
 """Starts tenancy: `python -m tfcluster_magic.hub.tenancy`.
 
-It ends in order on SIGTERM (turns end, the Lease is freed), and at once when it may not act any
-more. Logs go to standard error, one line each.
+On SIGTERM it finishes its reconciliations and releases the Lease; if it loses the Lease, it exits
+at once. It logs to standard error, one line for each event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("tfcluster")
 
 
 def options(words: list[str]) -> argparse.Namespace:
-    """What the command line asks for."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tfcluster_magic.hub.tenancy",
         description="Furnishes the namespaces of the hub's users, and keeps them right.",
@@ -45,7 +45,7 @@ def options(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Work until somebody says that it is enough."""
+    """Run tenancy until it is told to end."""
     asked = options(words)
     process.apply_options(asked)
     try:
@@ -56,7 +56,9 @@ def main(words: list[str]) -> int:
 
 
 def service(asked: argparse.Namespace) -> ControllerProcess:
-    """Connect. Raises BackendUnavailable; UsageError; OSError when the port is taken."""
+    """Return the connected service. Raises BackendUnavailable, UsageError, or OSError for a taken
+    port.
+    """
     prefix = namespace_objects.namespace_prefix(asked.prefix)
     api, own = access.connect(asked.context, asked.home)
     home = asked.home or (own if access.in_pod() else HOME)
@@ -85,7 +87,7 @@ METRICS = {
 
 
 def metrics(tenancy: Tenancy, lease: leader_election.Leader) -> str:
-    """What Prometheus is told."""
+    """Return the metrics in Prometheus' text format."""
     numbers = {
         "tenancy_turns_total": tenancy.turns.taken,
         "tenancy_failed_turns_total": tenancy.turns.failed,

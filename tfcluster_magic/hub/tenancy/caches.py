@@ -1,8 +1,8 @@
-"""Tenancy's caches of the cluster, and the comparison of an object there with what it shall be.
+"""Tenancy's caches of the cluster, and the comparison of objects with what they should be.
 
-One informer for each kind, of our own objects alone. A change of what was made in a namespace is
-told as that namespace; what only counts (what a quota has used) is told to nobody. Secrets are
-never listed. What the API server writes of its own is no difference between two objects.
+There is one informer for each kind, limited to our own objects. A changed object wakes its
+namespace, unless only a quota's usage changed. Secrets are never listed. Defaults that the API
+server fills in count as equal.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -31,11 +31,11 @@ CONTENT = {
     "NetworkPolicy": ("spec",),
     "PersistentVolumeClaim": (),
 }
-"""What of each kind is compared; of a claim its size alone (`must_grow`)."""
+"""The compared fields of each kind; of a claim only its size (`must_grow`)."""
 
 
 def trim_object(found: Object) -> Object:
-    """What is kept of an object that is there."""
+    """Return the fields of an object that are cached."""
     head = found["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp")
     status = found.get("status") or {}
@@ -52,7 +52,7 @@ def trim_object(found: Object) -> Object:
 
 
 def is_as_wanted(wanted: Object, found: Object) -> bool:
-    """Whether an object that is there is as it shall be."""
+    """Return whether an object is as it should be."""
     marks = found["metadata"].get("labels") or {}
     if any(marks.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
         return False
@@ -63,32 +63,33 @@ def is_as_wanted(wanted: Object, found: Object) -> bool:
 
 
 COUNT_SECONDS = 10.0
-"""Seconds after which a quota that counts nothing is made again: one of a resource that Kubernetes
-did not know when it was made is counted only minutes later, and until then refuses everything.
+"""Seconds after which a quota that counts nothing is recreated.
+
+A quota on a resource that Kubernetes did not know at its creation starts to count only minutes
+later, and until then refuses everything.
 """
 
 
 def never_counts(found: Object, now: float) -> bool:
-    """Whether a quota has not begun to count, and should have."""
+    """Return whether a quota should have started to count, but has not."""
     made = epoch_seconds(found["metadata"].get("creationTimestamp"))
     return not found["counts"] and made is not None and now > made + COUNT_SECONDS
 
 
 def mounted_at(found: Object) -> str:
-    """Where all tasks of a namespace read a claim; empty for what they do not."""
+    """Return where all tasks of a namespace mount a claim read-only; empty if they do not."""
     marks = found["metadata"].get("annotations") or {}
     return str(marks.get(labels.MOUNTED_AT) or "")
 
 
 def must_grow(wanted: Object, found: Object) -> bool:
-    """Whether a claim is smaller than it shall be; one that is larger stays so."""
+    """Return whether a claim is smaller than it should be; a larger one is left alone."""
     return _size(found) < _size(wanted)
 
 
 def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) -> bool:
-    """Whether a claim waits for what is not wanted any more: another class, or another volume.
-
-    One that has a volume never does: nobody but its user may give up what is in it.
+    """Return whether a claim waits for a class or volume that is not wanted any more. A claim with
+    a volume never does: only its user may give up the data in it.
     """
     if found.get("phase") not in (None, "", "Pending"):
         return False
@@ -96,7 +97,7 @@ def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) 
     if said.get("volumeName"):
         return bool(said["volumeName"] != there.get("volumeName"))
     class_, old = said.get("storageClassName"), there.get("storageClassName")
-    if class_ is None:  # the cluster's default, whichever the API server took for it
+    if class_ is None:  # the cluster's default class, whichever the API server filled in
         return bool(old is not None and old not in classes)
     return bool(class_ != old)
 
@@ -129,7 +130,7 @@ def _same_amount(wanted: Any, found: Any) -> bool:
         return False
 
 
-# -- the caches
+# -- caches
 
 RESOURCES = {
     "ServiceAccount": "serviceaccounts",
@@ -140,17 +141,17 @@ RESOURCES = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
 }
 API_SERVICE = "kubernetes"
-"""The EndpointSlice in `default` that has the API server's addresses."""
+"""Name of the EndpointSlice in `default` with the API server's addresses."""
 
 
 class TenancyCaches(InformerGroup):
-    """Tenants' namespaces, what is in them of ours, storage classes, the API server's addresses.
+    """Tenants' namespaces, our objects in them, storage classes, and the API server's addresses.
 
     Args:
         api: the connection.
         home: the hub's namespace.
-        wake: told the namespace that a change is of.
-        wake_all: called when something changed that all depend on.
+        wake: called with the namespace of a change.
+        wake_all: called after a change that affects all namespaces.
     """
 
     def __init__(
@@ -192,11 +193,11 @@ class TenancyCaches(InformerGroup):
 
     @property
     def synced(self) -> bool:
-        """Whether everything was seen once."""
+        """Whether all first lists have arrived."""
         return all(each.synced.is_set() for each in self.all)
 
     def there(self, namespace: str) -> dict[tuple[str, str], Object]:
-        """What is in a namespace of ours, by kind and name."""
+        """Return our objects in a namespace, by kind and name."""
         return {
             (kind, found["metadata"]["name"]): found
             for kind, informer in self.ours.items()
@@ -204,7 +205,7 @@ class TenancyCaches(InformerGroup):
         }
 
     def servers(self) -> tuple[ApiServerAddress, ...]:
-        """Where the API server is: its own addresses, and the one that pods are told."""
+        """Return the API server's addresses: its own, and the one that pods are given."""
         found = set()
         slice_ = self.slices.get("default", API_SERVICE) or {}
         for address in slice_.get("addresses", ()):
@@ -228,7 +229,7 @@ def _namespace(found: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
     made: Object = {"metadata": {key: head[key] for key in kept if key in head}}
     if "deletionTimestamp" in head:
-        made["status"] = found.get("status") or {}  # says what keeps it
+        made["status"] = found.get("status") or {}  # says what delays the deletion
     return made
 
 

@@ -1,9 +1,9 @@
-"""The turns of tenancy: what changes is queued by namespace (`kube.controller.work_queue`).
+"""The control loop of tenancy: changes are queued by namespace (`kube.controller.work_queue`).
 
-Only namespaces are touched which the hub labelled as its tenants and whose name is that of their
-user. A new one is provisioned by groups that were read after it was made (a claim never changes its
-class), an unchanged tenant costs no call, and what is wrong stands on the namespace as one
-sentence. A turn looks at what there is and remembers nothing that a restart needs.
+Only namespaces that the hub labelled as its tenants, and whose name is the one for their user, are
+touched. A new namespace is provisioned after its user's groups have been read, because a claim
+cannot change its class later. An unchanged tenant costs no request. A problem is written on the
+namespace as one sentence. Each reconciliation reads the current state; a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class RecordsLoad:
-    """What the TFClusters of all users may take of etcd, in bytes, and what there is for them."""
+    """Bytes of etcd that the TFClusters of all users may take, and the budget for them."""
 
     users: int = 0
     unbounded: int = 0
-    """Users of whom the policy bounds nothing (`quota.records: null`)."""
+    """Users without a limit in the policy (`quota.records: null`)."""
     most: int = 0
     budget: int = 0
 
     def warning(self) -> str:
-        """What is wrong with that, in English, for the log and the ConfigMap; empty: nothing."""
+        """Return a warning in English for the log and the ConfigMap; empty if all is well."""
         if self.unbounded:
             return (
                 f"{self.unbounded} of {self.users} users may have any number of TFClusters, which "
@@ -66,9 +66,9 @@ class RecordsLoad:
 
 
 RESYNC = 600.0
-"""Seconds after which a tenant is looked at although nothing changed."""
+"""Seconds after which an unchanged tenant is reconciled again."""
 SOON = 15.0
-"""The same for one in trouble."""
+"""The same for a tenant with a problem."""
 PROVISIONED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -81,8 +81,8 @@ class Tenancy:
     Args:
         api: the connection.
         home: the hub's namespace.
-        prefix: how tenants' namespaces begin.
-        hub: URL and token of the hub's API; an empty URL: there are no groups.
+        prefix: prefix of tenants' namespaces.
+        hub: URL and token of the hub's API; with an empty URL there are no groups.
         leads: whether this process may act.
     """
 
@@ -97,7 +97,7 @@ class Tenancy:
         self.overriding = OverridesFollower(api, home, self._user_changed)
         self._pulling = PullSecrets(api, home)
         self._new: dict[str, float] = {}
-        """Since when a namespace is seen that is not furnished."""
+        """Since when each unprovisioned namespace is known, in monotonic seconds."""
         self.records = RecordsLoad()
         self._enough = threading.Event()
         self._begun = False
@@ -105,14 +105,14 @@ class Tenancy:
         self._published = threading.Event()
 
     def follow(self) -> None:
-        """Begin to follow what there is. Raises ApiError."""
+        """Start the watches. Raises ApiError."""
         self.accepted.recall()
         for informer in self._own:
             informer.start()
         self.caches.start()
 
     def begin(self) -> None:
-        """Begin to act; every tenant is looked at once."""
+        """Start to act; reconcile every tenant once."""
         self.membership.start()
         self._wake_all()
         self._keeper.start()
@@ -120,7 +120,7 @@ class Tenancy:
         self._begun = True
 
     def end(self, seconds: float = 5.0) -> None:
-        """Act no more; turns under way have so many seconds to end."""
+        """Stop acting; give running reconciliations this many seconds to end."""
         self._enough.set()
         self._published.set()
         self.membership.stop()
@@ -135,24 +135,24 @@ class Tenancy:
 
     @property
     def synced(self) -> bool:
-        """Whether everything was seen once."""
+        """Whether all first lists have arrived."""
         return self.caches.synced and all(each.synced.is_set() for each in self._own)
 
     @property
     def alive(self) -> bool:
-        """Whether no thread has died."""
+        """Whether all threads are running."""
         acts = self.turns.alive and self._keeper.is_alive() and self.membership.alive
         seen = self.caches.alive and all(each.alive for each in self._own)
         return (acts or not self._begun) and seen
 
     @property
     def problems(self) -> list[str]:
-        """Why it cannot see everything."""
+        """Why the caches are not current."""
         informers = (*self.caches.all, *self._own)
         found = [(each.where, each.problem) for each in informers]
         return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
 
-    # -- what wakes it -----------------------------------------------------------------------------
+    # -- triggers ----------------------------------------------------------------------------------
 
     def _wake_all(self) -> None:
         for found in self.caches.namespaces.every():
@@ -166,7 +166,7 @@ class Tenancy:
         self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
-        """Publish the policy as it counts; look whether secrets are others."""
+        """Publish the policy in force; check whether pull secrets have changed."""
         digests: dict[str, str] = {}
         while not self._enough.is_set():
             self._published.wait(1.0)
@@ -183,7 +183,7 @@ class Tenancy:
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare what all users' TFClusters may take of etcd with what the policy has for it."""
+        """Compare what all users' TFClusters may take of etcd with the policy's budget."""
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()
@@ -209,7 +209,7 @@ class Tenancy:
             self._wake_all()
         return now
 
-    # -- turns -------------------------------------------------------------------------------------
+    # -- reconciliation ----------------------------------------------------------------------------
 
     def _tell(self, name: str, error: Exception) -> None:
         if isinstance(error, ApiError):
@@ -248,7 +248,9 @@ class Tenancy:
         return RESYNC * random.uniform(0.8, 1.2)
 
     def _provision(self, found: Object, user: str) -> tuple[list[str], str, bool]:
-        """What is wrong, the digest of what was made (empty: not all was), what is waited for."""
+        """Return the problems, the digest of what was made (empty if incomplete), and whether to
+        wait.
+        """
         head = found["metadata"]
         name, policy = head["name"], self.accepted.policy
         removed = provisioning.is_removed(found)
@@ -289,7 +291,7 @@ class Tenancy:
             return [text.format(why=error.message or error.reason)]
 
     def _of_group(self, user: str) -> dict[str, str | None]:
-        """What the namespace says of the user's group; nothing while the groups are not known."""
+        """Return the annotations for the user's group; none while the groups are unknown."""
         if not self.membership.known:
             return {}
         return namespace_annotations(self._entitled(user))
@@ -313,10 +315,8 @@ class Tenancy:
         problems: list[str],
         of_group: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Write on the namespace what is true of it, where that is not there yet.
-
-        An empty digest leaves the mark of before, None takes it away: who comes back waits for
-        the rights that went.
+        """Write problems and state on the namespace, if they have changed. An empty digest keeps
+        the earlier mark. None removes it: a user who returns then waits for their rights.
         """
         head = found["metadata"]
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}

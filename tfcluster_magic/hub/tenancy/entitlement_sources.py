@@ -1,7 +1,7 @@
-"""Sources of what users may have, which tenancy follows: policy, overrides, groups of the hub.
+"""Sources of what users may have: the policy, overrides, and the hub's groups.
 
-A mistake in one of them changes nothing but what is said: what was known last counts, of the policy
-also over a restart. Each change wakes the users whom it concerns. Owns the ConfigMap
+A mistake in one of them is reported and the last valid state stays in force, for the policy also
+across restarts. A change wakes the users whom it affects. This module owns the ConfigMap
 `tfcluster-hub-accepted`.
 """
 
@@ -29,19 +29,19 @@ log = logging.getLogger(__name__)
 
 
 class AcceptedPolicy:
-    """The policy that counts.
+    """The policy in force.
 
     Args:
         api: the connection.
         home: the hub's namespace.
-        changed: called when another policy counts.
+        changed: called when another policy comes into force.
     """
 
     def __init__(self, api: Api, home: str, changed: Callable[[], None]) -> None:
         self._api, self._home, self._changed = api, home, changed
         self.policy = HubPolicy()
         self.warning = ""
-        """What is doubtful about the policy with as many users as there are."""
+        """A warning about the policy with the current number of users."""
         self._text = ""
         self._said: dict[str, str] | None = None
         self._lock = threading.Lock()
@@ -53,17 +53,17 @@ class AcceptedPolicy:
         )
 
     def recall(self) -> None:
-        """Take up the policy that counted before this process began. Raises ApiError."""
+        """Restore the policy that was in force before this process started. Raises ApiError."""
         found = find_object(self._api, path("configmaps", self._home, ACCEPTED_POLICY_MAP)) or {}
         self._said = found.get("data")
         text = str((self._said or {}).get(POLICY_KEY, ""))
         try:
             self.policy, self._text = parse_policy(text), text
-        except PolicyMistake as mistake:  # a newer or an older release wrote it
+        except PolicyMistake as mistake:  # written by a newer or an older release
             log.warning("%s cannot be used any more: %s", ACCEPTED_POLICY_MAP, mistake)
 
     def publish(self) -> None:
-        """Say what counts, and what is wrong with what was written last. Raises ApiError."""
+        """Publish the policy in force, and the mistake in the newest file. Raises ApiError."""
         with self._lock:
             written = self.informer.get(self._home, POLICY_MAP)
             data = {
@@ -82,7 +82,7 @@ class AcceptedPolicy:
                 self._judged(update.new)
 
     def _judged(self, written: Object | None) -> str:
-        """Take what was written, if it has no mistake; else what the mistake is."""
+        """Put what was written into force and return an empty text, or return its mistake."""
         if written is None:
             return (
                 f"there is no ConfigMap {POLICY_MAP}: what counted before, or the defaults, counts"
@@ -121,7 +121,7 @@ class AcceptedPolicy:
 
 
 # -- overrides: the ConfigMap that the admin console writes.
-# One that cannot be read changes nothing but what the log says.
+# An unreadable one is logged and changes nothing.
 
 OVERRIDES_MAP = "tfcluster-hub-overrides"
 OVERRIDES_KEY = "overrides.json"
@@ -133,7 +133,7 @@ class OverridesFollower:
     Args:
         api: the connection.
         home: the hub's namespace.
-        changed: told each user who may have something else now.
+        changed: called with each user whose override has changed.
     """
 
     def __init__(self, api: Api, home: str, changed: Callable[[str], None]) -> None:
@@ -149,11 +149,11 @@ class OverridesFollower:
         )
 
     def of(self, user: str) -> Override | None:
-        """A user's override, one that has ended among them."""
+        """Return a user's override, even an expired one; None if there is none."""
         return self._overrides.get(user)
 
     def look(self, now: float) -> None:
-        """Tell of those that have ended since the look before."""
+        """Report users whose override has expired since the last call."""
         with self._lock:
             since, self._looked_at = self._looked_at, now
             ended = [u for u, each in self._overrides.items() if since < each.until <= now]
@@ -178,16 +178,16 @@ class OverridesFollower:
 
 
 def stored_overrides(api: Api, home: str) -> dict[str, Override]:
-    """All overrides as they are now. Raises ApiError; ValueError."""
+    """Return all overrides from the cluster. Raises ApiError or ValueError."""
     return _of_config_map(find_object(api, path("configmaps", home, OVERRIDES_MAP)))
 
 
 def change_override(api: Api, home: str, user: str, override: Override | None, now: float) -> bool:
-    """Set a user's override or take it away; whether there was one. Others that ended go.
+    """Set or remove a user's override; drop expired ones. Return whether the user had one.
 
     Raises:
-        ApiError: it was refused, or somebody else changed it at the same time.
-        ValueError: what is there cannot be read.
+        ApiError: it was refused, or changed at the same time.
+        ValueError: the stored overrides cannot be read.
     """
     where = path("configmaps", home)
     there = find_object(api, f"{where}/{OVERRIDES_MAP}")
@@ -219,15 +219,15 @@ def _of_config_map(found: Object | None) -> dict[str, Override]:
     return read_overrides(str(((found or {}).get("data") or {}).get(OVERRIDES_KEY, "")))
 
 
-# -- groups, as the hub's API says them.
-# The whole list is read, in pages: the hub has no word for "of this user" that a service may ask
-# without reading users.
-# Ref: https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
+# -- groups, from the hub's API.
+# All groups are read in pages: the hub has no request for the groups of one user that a service may
+# make without the right to read users. Ref:
+# https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 
 GROUPS_SECONDS = 10.0
-"""Seconds between two looks."""
+"""Poll interval in seconds."""
 NEW_USER_SECONDS = 1.0
-"""The same while somebody new is there."""
+"""The same while there is a new user."""
 ANSWER_SECONDS = 5.0
 GROUPS_PAGE = 200
 PAGINATION = "application/jupyterhub-pagination+json"
@@ -237,9 +237,9 @@ class Membership(BackgroundThread):
     """Groups by user.
 
     Args:
-        url: of the hub's API, such as `http://hub:8081/hub/api`; empty: nobody is in a group.
+        url: of the hub's API, such as `http://hub:8081/hub/api`; empty if nobody is in a group.
         token: of the service at the hub.
-        changed: told each user whose groups are others now.
+        changed: called with each user whose groups have changed.
     """
 
     def __init__(self, url: str, token: str, changed: Callable[[str], None]) -> None:
@@ -251,25 +251,26 @@ class Membership(BackgroundThread):
         self._began = float("-inf")
         super().__init__("groups")
         self.known = not url
-        """Whether it was ever told."""
+        """Whether the groups have ever been read."""
         self.problem = ""
-        """Why the last look told nothing."""
+        """Why the last reading failed; empty if it did not."""
 
     def of(self, user: str) -> frozenset[str]:
-        """The groups of a user, as far as they are known."""
+        """Return the groups of a user, as far as they are known."""
         return self._groups.get(user, frozenset())
 
     def ask(self, since: float) -> float:
-        """Look for one who is there since `since` (monotonic); seconds until that may be done.
+        """Read the groups for a user who exists since `since`, in monotonic seconds.
 
-        0: a look has begun since then and is over. In vain, too: then counts what was known.
+        Return 0 once a reading that began after `since` has ended, even if it failed: then the
+        known groups apply. Otherwise return the seconds to wait before asking again.
         """
         if not self._url:
             return 0.0
         with self._lock:
             pause = (
                 GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
-            )  # one that hangs holds up this turn
+            )  # a request that hangs delays this namespace
             rest = self._began + pause - time.monotonic()
             if self._began >= since:
                 return 0.0

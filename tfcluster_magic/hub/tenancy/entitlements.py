@@ -1,7 +1,7 @@
-"""Grants to users of the hub: sizes, quotas, storage, networks; every word has a default. Pure.
+"""What users of the hub may have: sizes, quotas, storage, networks; each field has a default. Pure.
 
-Of several groups the one of the highest priority counts, of equal ones the first by name. It
-applies nothing: the hub's spawner and `namespace_objects` do. `policy` reads the file.
+Of a user's groups the one with the highest priority applies, and of equal ones the first by name.
+The hub's spawner and `namespace_objects` apply the result; `policy` reads the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute pat
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
 Records = Annotated[int, Meta(ge=10, le=100_000, description="a whole number, 10 or more")]
 CLAIM = "10Gi"
-"""The size of a claim of which nothing is said."""
+"""Size of a claim for which the policy gives none."""
 
 PriorityClass = Annotated[
     str,
@@ -52,7 +52,7 @@ Queue = Annotated[
 
 
 class Size(Model, frozen=True):
-    """A notebook server that users may choose. What it reserves, and what it may use at most."""
+    """A notebook server that users may choose: what it reserves, and its limits."""
 
     name: Name
     title: str = ""
@@ -64,7 +64,7 @@ class Size(Model, frozen=True):
 
 
 class TaskQuota(Model, frozen=True):
-    """What all tasks of a user may have at once, notebooks aside; none: as much as there is."""
+    """Limits of all tasks of a user together, without notebooks; None for no limit."""
 
     cpu: Cores | None = None
     memory: Amount | None = None
@@ -76,7 +76,7 @@ class TaskQuota(Model, frozen=True):
 
 
 class ContainerAmounts(Model, frozen=True):
-    """Amounts of one container; none: not said."""
+    """Amounts of one container; None if not set."""
 
     cpu: Cores | None = None
     memory: Amount | None = None
@@ -84,7 +84,7 @@ class ContainerAmounts(Model, frozen=True):
 
 
 class ContainerLimits(Model, frozen=True):
-    """What a container may use at most, and what one gets that says nothing."""
+    """The largest amounts of a container, and the defaults."""
 
     max: ContainerAmounts = ContainerAmounts()
     default: ContainerAmounts = ContainerAmounts(ephemeral_storage="10Gi")
@@ -92,10 +92,10 @@ class ContainerLimits(Model, frozen=True):
 
 
 class StorageSizes(Model, frozen=True):
-    """The claims of a user, of this machine the folders; none: not said.
+    """Sizes of a user's claims, or folders on one machine; None if not set.
 
-    A claim that is there grows with its word and never shrinks. One of which nothing is said has a
-    size all the same; a folder then has no bound.
+    An existing claim grows with its size here and never shrinks. A claim without a size gets a
+    default one; a folder without a size has no limit.
     """
 
     class_: Annotated[
@@ -107,7 +107,7 @@ class StorageSizes(Model, frozen=True):
 
     @property
     def said(self) -> dict[str, str | None]:
-        """What was said of each, by name."""
+        """The given sizes, by name."""
         return {"workspace": self.workspace, "data": self.data, "log": self.log}
 
     @property
@@ -117,10 +117,10 @@ class StorageSizes(Model, frozen=True):
 
 
 class SharedData(Model, frozen=True):
-    """Data that all users of the group may read: a claim of this name in each tenant.
+    """Data that all users of a group may read: a claim of this name in each tenant.
 
-    One of `volume` (a PersistentVolume made for that tenant; `{namespace}` stands for it) and
-    `class` (a StorageClass all of whose volumes are the same folder).
+    Set either `volume`, a PersistentVolume for that tenant with `{namespace}` in its name, or
+    `class`, a StorageClass whose volumes are all the same folder.
     """
 
     name: Name
@@ -131,14 +131,14 @@ class SharedData(Model, frozen=True):
 
 
 class Idle(Model, frozen=True):
-    """When a notebook server is ended, in seconds; none: never. Clusters are no activity."""
+    """When a notebook server is stopped, in seconds; None for never. Clusters are no activity."""
 
     cull: PositiveSeconds | None = 3600.0
     max_age: PositiveSeconds | None = None
 
 
 class Grant(Model, frozen=True):
-    """All that a user of one group may have."""
+    """Everything that users of one group may have."""
 
     sizes: tuple[Size, ...] = (Size(name="small"),)
     named_servers: Count = 0
@@ -156,14 +156,14 @@ class Grant(Model, frozen=True):
 
 
 class Pool(Model, frozen=True):
-    """Nodes, as a pod's own `nodeSelector` and `tolerations` say them."""
+    """Nodes, selected by a pod's `nodeSelector` and `tolerations`."""
 
     node_selector: dict[str, str] = {}
     tolerations: tuple[dict[str, Any], ...] = ()
 
 
 class Placement(Model, frozen=True):
-    """Where notebooks run. Tasks: the operator's policy; the hub: its Deployment."""
+    """Where notebooks run. The operator's policy places tasks, the hub's Deployment the hub."""
 
     notebooks: Pool = Pool()
 
@@ -177,14 +177,15 @@ class Image(Model, frozen=True):
 
 
 ETCD_BUDGET = "256Mi"
-"""What TFClusters may take of etcd: an eighth of the 2 GiB that it has by default. It keeps what
-was before for some minutes, other objects lie there, too, and the operator reads all TFClusters
-when it starts: 256Mi in less than five seconds.
+"""Bytes of etcd for TFClusters: an eighth of etcd's default of 2 GiB.
+
+etcd keeps old versions for some minutes and holds other objects too. The operator reads all
+TFClusters when it starts: 256Mi in less than five seconds.
 """
 
 
 class HubPolicy(Model, frozen=True):
-    """The whole file, read: `grants` has each group's words over those of `default`."""
+    """The parsed policy file; `grants` are each group's settings merged over `default`."""
 
     default: Grant = Grant()
     grants: dict[str, Grant] = {}
@@ -199,15 +200,14 @@ class HubPolicy(Model, frozen=True):
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
-    """The priority classes of tasks that any group has: who changes groups has some of each."""
+    """Return the priority classes of all groups; users who change groups have tasks of several."""
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))
 
 
 class Entitlement(msgspec.Struct, frozen=True):
-    """What one user may have, and the group by which; "" where `default` alone says it.
-
-    `override` says until when and why it is another than the group's.
+    """What one user may have; `group` is empty if only `default` applies. `override` says until
+    when and why it differs from the group's.
     """
 
     grant: Grant
@@ -216,7 +216,7 @@ class Entitlement(msgspec.Struct, frozen=True):
 
 
 def entitlement_for_groups(policy: HubPolicy, groups: Iterable[str]) -> Entitlement:
-    """What a member of these groups may have; groups that the policy does not name do not count."""
+    """Return what a member of these groups may have; groups that the policy lacks are ignored."""
     known = sorted(
         (each for each in groups if each in policy.grants),
         key=lambda name: (-policy.priorities.get(name, 0), name),

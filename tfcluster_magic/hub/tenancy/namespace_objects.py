@@ -1,16 +1,16 @@
 """The name of a tenant's namespace, and the objects in it. Pure.
 
-The same entitlement and cluster give the same objects, in the order in which they are made, each
-what a template in `templates/tenancy` says. Default values of the API are written out, so that what
-is there can be compared with what shall be. Creates nothing.
+The same entitlement and cluster give the same objects, in the order of their creation, each from a
+template in `templates/tenancy`. Defaults of the API are written out, so that objects can be
+compared. It creates nothing in the cluster.
 
     ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
-    LimitRange        of one container
-    NetworkPolicies   default-deny, and the exceptions by name
-    claims            workspace, data, log; what all of a group may read
-    ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); after the
-                      claims, which a quota that does not count yet would refuse
-    RoleBindings      the user's rights; the operator's, by policy also to see secrets
+    LimitRange        limits of one container
+    NetworkPolicies   default-deny, and named exceptions
+    claims            workspace, data, log, and the shared data of the group
+    ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); created
+                      after the claims, which a quota that does not count yet would refuse
+    RoleBindings      the user's rights, and the operator's; secrets only if the policy allows
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 """
@@ -38,13 +38,12 @@ from .entitlements import ContainerAmounts, ContainerLimits, Entitlement, Grant
 PREFIX_VARIABLE = "TFCLUSTER_TENANT_PREFIX"
 DEFAULT_PREFIX = "tfcluster-u-"
 SLUG_LENGTH = 48
-"""The longest slug that KubeSpawner makes of a user's name in a template."""
+"""Longest slug that KubeSpawner makes of a user's name in a template."""
 _PREFIX = re.compile(r"[a-z][-a-z0-9]{0,13}-")
 
 
 def namespace_prefix(asked: str = "") -> str:
-    """How all tenants' namespaces begin: as asked, by TFCLUSTER_TENANT_PREFIX, or the default.
-
+    """Return the prefix of tenants' namespaces: `asked`, TFCLUSTER_TENANT_PREFIX, or the default.
     Raises UsageError.
     """
     said = asked or os.environ.get(PREFIX_VARIABLE) or DEFAULT_PREFIX
@@ -59,13 +58,13 @@ def namespace_prefix(asked: str = "") -> str:
 
 
 def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
-    """The namespace of the user whom the hub calls `user`, below this prefix."""
+    """Return the namespace of a hub user, with this prefix."""
     return f"{start}{_safe_slug()(user, max_length=SLUG_LENGTH)}"
 
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """KubeSpawner's function, without KubeSpawner: its package takes seconds and 100 MB."""
+    """Return KubeSpawner's function without its package, which takes seconds and 100 MB."""
     package = find_spec("kubespawner")
     assert package is not None
     assert package.submodule_search_locations
@@ -79,21 +78,21 @@ def _safe_slug() -> Callable[..., str]:
     return found
 
 
-# -- the objects
+# -- objects
 
 Object = dict[str, Any]
 
 MANAGER = "tfcluster-tenancy"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 HUB = f"{labels.GROUP}/hub"
-"""Label of namespaces and of all that is made in them: the namespace of the hub they belong to."""
+"""Label of tenants' namespaces and objects in them: the namespace of their hub."""
 TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
 """Priority classes; quotas are scoped to them."""
 ACCOUNT = "notebook"
 USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
 NOTEBOOK = {labels.NOTEBOOK: "true"}
 ARCHIVE = f"{labels.GROUP}/archive"
-"""Label of the pod that gives a user's data to the console: "true"."""
+"""Label of the pod that sends a user's data to the console: "true"."""
 NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
 HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
 """Label `app` of their pods."""
@@ -107,7 +106,7 @@ class ApiServerAddress(msgspec.Struct, frozen=True):
 
 
 class TenantContext(msgspec.Struct, frozen=True):
-    """The cluster around all tenants: the hub's namespace, and where the API server is."""
+    """Properties of the cluster that all tenants share."""
 
     home: str
     servers: tuple[ApiServerAddress, ...] = ()
@@ -115,22 +114,21 @@ class TenantContext(msgspec.Struct, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     task_classes: tuple[str, ...] = ()
-    """Priority classes of tasks beside `TASKS`, of whichever group."""
+    """Priority classes of tasks of all groups, beside `TASKS`."""
 
 
 def tenant_objects(
     entitlement: Entitlement, place: TenantContext, *, namespace: str, removed: bool = False
 ) -> list[Object]:
-    """Everything that a tenant has, but for copies of secrets; of one who was removed no rights.
-
-    The operator keeps its own: what runs of a removed user has to end.
+    """Return every object of a tenant except copies of secrets; no rights for a removed user. The
+    operator keeps its rights, to end what runs.
     """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:
         volume = shared.volume.replace("{namespace}", namespace)
         claim = {"class": shared.class_, "volume": volume, "size": shared.size}
         made = _made("claim", place, shared.name, mode="ReadOnlyMany", **claim)
-        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # in tasks, too
+        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # for tasks
         found.append(made)
     found += _common(entitlement.grant, place)
     home, account = labels.OPERATOR
@@ -144,7 +142,9 @@ def tenant_objects(
 
 
 def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
-    """What a tenant's namespace tells the operator of its tasks; none: as its own policy says."""
+    """Return the annotations that tell the operator about a tenant's tasks. None removes one; the
+    operator's own policy then applies.
+    """
     grant, budget = entitlement.grant, effective_budget(entitlement.grant.budget)
     return {
         labels.USER_GROUP: entitlement.group or None,
@@ -157,7 +157,7 @@ def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
 
 @lru_cache(maxsize=64)
 def _common(grant: Grant, place: TenantContext) -> tuple[Object, ...]:
-    """What is the same in all namespaces of a group; shared, and never changed."""
+    """Return the objects that are equal in all namespaces of a group; shared, so never changed."""
     accounts = [
         _made("service-account", place, name, secrets=list(grant.image_pull_secrets))
         for name in (ACCOUNT, "default")
@@ -182,7 +182,7 @@ def _made(template: str, place: TenantContext, name: str, **words: object) -> Ob
 
 
 def _limits(limits: ContainerLimits) -> dict[str, dict[str, str]]:
-    """A LimitRange's words, with what the API server would fill in by itself."""
+    """Return a LimitRange's limits, with the defaults that the API server would fill in."""
     most, default, request = (_amounts(a) for a in (limits.max, limits.default, limits.request))
     default = {**most, **default}
     said = {"max": most, "default": default, "defaultRequest": {**default, **request}}

@@ -1,9 +1,9 @@
 """The policy file of the hub's administrators, and overrides for single users. Pure.
 
-The file is read strictly, and a mistake told with its line, what stands there and what is allowed.
-What is returned fits together: limits are not below what is reserved, names stand there once. A
-group's words lie over those of `default`, mappings word by word and lists as a whole; an override
-lies over both until it ends. `entitlements` has the words and their defaults.
+The file is parsed strictly. A mistake is reported with its line, the value and what is allowed. The
+result is consistent: limits are not below requests, and names are unique. A group's settings are
+merged over those of `default`, mappings key by key, while lists are replaced. An override is merged
+over both until it expires. `entitlements` defines the fields and their defaults.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .entitlements import (
 )
 
 Step = str | int
-"""A key of a mapping, or the place in a list."""
+"""A key of a mapping, or an index of a list."""
 
 
 def line_of(text: str, path: tuple[Step, ...]) -> int:
-    """The line, from 1, of what is at `path` in a text that is YAML."""
+    """Return the line, from 1, of the value at `path` in a YAML text."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     line = 1
     for step in path:
@@ -62,7 +62,7 @@ def line_of(text: str, path: tuple[Step, ...]) -> int:
 
 
 def repeated_key(text: str) -> tuple[int, str] | None:
-    """The first key that stands twice in one mapping, with its line."""
+    """Return line and name of the first key that is repeated in a mapping; None if none is."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     for mapping in _mappings(root):
         seen: set[str] = set()
@@ -83,7 +83,7 @@ def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
             yield from _mappings(each)
 
 
-# -- the policy file
+# -- policy file
 
 __all__ = [
     "Entitlement",
@@ -97,14 +97,14 @@ __all__ = [
 Where = tuple[Step, ...]
 CLAIMS = ("workspace", "data", "log")
 TAKEN = ("/home/jovyan", "/data", "/log", "/tmp")  # noqa: S108
-"""Where notebooks and tasks have something of their own."""
+"""Paths that notebooks and tasks use already."""
 _AT = re.compile(r"(?P<said>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class PolicyMistake(TFClusterError):
-    """The policy cannot be used; its parts are `line` and `what`."""
+    """A mistake in the policy, in its `line` and with `what` is wrong."""
 
     exit_code = 2
     http_status = 422
@@ -115,7 +115,7 @@ class PolicyMistake(TFClusterError):
 
 
 class _File(Model, frozen=True):
-    """The words at the top of the file; the groups' own are read one by one."""
+    """The top-level fields of the file; groups are converted one by one."""
 
     default: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
@@ -129,16 +129,16 @@ class _File(Model, frozen=True):
 
 
 class _Group(Grant, frozen=True):
-    """What may stand in a group; `priority` stands nowhere else."""
+    """The fields of a group; only groups have `priority`."""
 
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
 
 
 def parse_policy(text: str) -> HubPolicy:
-    """The policy that a file says; an empty one says the defaults.
+    """Return the policy in a file; an empty file gives the defaults.
 
     Raises:
-        PolicyMistake: it is no YAML, or holds what no policy has; the first mistake is named.
+        PolicyMistake: it is not YAML, or not a valid policy; names the first mistake.
     """
     try:
         said = yaml.safe_load(text)
@@ -212,7 +212,7 @@ class _PolicyReader:
             raise self._mistake(path, what) from None
 
     def _grant(self, said: Mapping[str, Any], where: Where) -> Grant:
-        """One grant, whose words fit one another. Raises PolicyMistake."""
+        """Return a consistent grant. Raises PolicyMistake."""
         grant: Grant = self._convert(said, Grant, where)
         for place, network in enumerate(grant.egress):
             if why := network_policy.network_mistake(network):
@@ -282,7 +282,7 @@ class _PolicyReader:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings lie over one another word by word; everything else replaces what is below."""
+    """Merge mappings key by key; replace everything else."""
     found = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(found.get(key), dict)
@@ -300,12 +300,12 @@ def _steps(path: str) -> Where:
 
 
 def _words(kind: type[Any], path: Where) -> tuple[str, ...]:
-    """The words of the struct at `path` inside `kind`."""
+    """Return the fields of the struct at `path` inside `kind`."""
     return tuple(field.encode_name for field in _struct(_type_at(kind, path)).fields)
 
 
 def _rule(kind: type[Any], path: Where) -> str:
-    """What is allowed at `path`, where the model says it in words."""
+    """Return what is allowed at `path`, if the model describes it; otherwise an empty text."""
     return _description(_type_at(kind, path))
 
 
@@ -330,7 +330,7 @@ def _description(info: Any) -> str:
 
 
 def _struct(info: Any) -> Any:
-    """The struct that a type is; None for any other."""
+    """Return the struct of a type; None for another type."""
     if isinstance(info, msgspec.inspect.Metadata):
         info = info.type
     return info if isinstance(info, msgspec.inspect.StructType) else None
@@ -341,17 +341,19 @@ def _shown(where: Where) -> str:
     return text.lstrip(".")
 
 
-# -- overrides: more, or less, for one user until a time
+# -- overrides: more or less for one user until a time
 
 LONGEST = 366 * 86400.0
-"""Seconds from now that an override may count at most: what is for longer belongs in the policy."""
+"""Longest duration of an override in seconds; anything longer belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")
 
 
 class Override(Model, frozen=True, omit_defaults=False):
-    """One user's; `until` and `at` are Unix seconds, the parts have words as in the policy."""
+    """An override of one user; `until` and `at` are Unix seconds, the others are fields of the
+    policy.
+    """
 
     until: float
     reason: str
@@ -367,20 +369,20 @@ _KIND = dict[str, Override]
 
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
-    """The overrides of a file or a ConfigMap; of nothing none. Raises ValueError."""
+    """Decode the overrides of a file or a ConfigMap; empty for an empty text. Raises ValueError."""
     return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
 
 
 def encode_overrides(overrides: Overrides) -> bytes:
-    """The same as text."""
+    """Encode overrides as JSON."""
     return msgspec.json.format(msgspec.json.encode(dict(sorted(overrides.items()))), indent=1)
 
 
 def checked_override(override: Override, now: float) -> Override:
-    """The same, its reason on one line.
+    """Return the override with its reason on one line.
 
     Raises:
-        InvalidRequest: it says nothing, or what no policy could say, or for no time.
+        InvalidRequest: it sets nothing, has a value that no policy may have, or an invalid end.
     """
     wrong = []
     reason = one_line(" ".join(override.reason.split())).strip()
@@ -411,7 +413,7 @@ def checked_override(override: Override, now: float) -> Override:
 def entitled(
     policy: HubPolicy, groups: Iterable[str], override: Override | None, now: float
 ) -> Entitlement:
-    """What a member of these groups with this override may have now."""
+    """Return what a member of these groups with this override may have now."""
     found = entitlement_for_groups(policy, groups)
     if override is None or override.until <= now:
         return found
@@ -421,18 +423,18 @@ def entitled(
     try:
         grant = msgspec.convert(merged, Grant)
     except msgspec.ValidationError:
-        return found  # of another release, which had other words
+        return found  # from another release with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)
     return Entitlement(grant, found.group, term)
 
 
 def next_end(overrides: Overrides, now: float) -> float | None:
-    """When the next of them ends; None: none will."""
+    """Return when the next override expires, in Unix seconds; None if none will."""
     return min((each.until for each in overrides.values() if each.until > now), default=None)
 
 
 def limits_of(entitlement: Entitlement) -> Limits:
-    """What a notebook of this machine is told."""
+    """Return the limits that a notebook on this machine is given."""
     grant = entitlement.grant
     quota = grant.quota
     return Limits(

@@ -1,8 +1,8 @@
-"""Provision a tenant's namespace, and clear that of a removed user.
+"""Provisions a tenant's namespace, and clears the namespace of a removed user.
 
-Objects are made, changed and removed; pull secrets are copied by name and kept up to date; claims
-that are not there yet are explained. A namespace is deleted only when its annotation says that the
-data shall go, or the policy does, and only after its runs.
+It creates, changes and removes objects, copies pull secrets by name, and explains pending claims. A
+namespace is deleted only if its annotation or the policy says to delete the data, and only after
+its runs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds that others write in, too: only what we say of them is changed."""
+"""Kinds in which others write too; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
-"""Kinds that may say something else for another group."""
+"""Kinds that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
 
 
@@ -52,19 +52,19 @@ def provision(
     *,
     certain: bool,
 ) -> list[str]:
-    """Make a namespace right; what was refused, as sentences.
+    """Bring a namespace into the wanted state; return refusals as sentences.
 
     Args:
         api: the connection.
         namespace: the tenant's.
-        wanted: what there shall be.
-        there: what there is of ours.
+        wanted: the objects as they should be.
+        there: our objects as they are.
         classes: the storage classes of the cluster.
-        certain: whether the user's groups are known; else what a group decides stays as it is,
-            and only what is missing is made.
+        certain: whether the user's groups are known. If not, existing objects that depend on the
+            group are left alone.
 
     Raises:
-        ApiError: nobody answers.
+        ApiError: the API server does not answer.
     """
     problems = []
     for each in wanted:
@@ -84,7 +84,7 @@ def provision(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-            continue  # it is made again when it is gone: somebody may hold it for a moment
+            continue  # recreated once it is gone, which a finalizer may delay
         problems += _tried(
             lambda each=each, found=found: _put_right(api, namespace, each, found), key
         )
@@ -102,7 +102,7 @@ def provision(
 
 
 def is_complete(wanted: Sequence[Object], there: There) -> bool:
-    """Whether all was seen there, and quotas count: before, they refuse every pod."""
+    """Return whether all objects exist and the quotas count; until then quotas refuse every pod."""
     found = [there.get((each["kind"], each["metadata"]["name"])) for each in wanted]
     return all(each is not None and each["counts"] for each in found)
 
@@ -122,7 +122,7 @@ def _discard(api: Api, namespace: str, key: tuple[str, str], found: Object) -> N
 
 
 def _unmount(api: Api, namespace: str, key: tuple[str, str]) -> None:
-    """Keep a claim that the policy does not name any more; new tasks do not read it."""
+    """Keep a claim that the policy does not name any more, but do not mount it in new tasks."""
     marks = {"annotations": {labels.MOUNTED_AT: None}}
     api.merge(path(RESOURCES[key[0]], namespace, key[1]), {"metadata": marks})
 
@@ -155,9 +155,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
     if found is None or _is_right(wanted, found):
         return
     if kind == "RoleBinding" and found.get("roleRef") != wanted["roleRef"]:
-        discard_object(
-            api, f"{where}/{name}", found["metadata"]["uid"]
-        )  # a roleRef cannot be changed
+        discard_object(api, f"{where}/{name}", found["metadata"]["uid"])  # a roleRef is immutable
         api.create(where, wanted)
     elif kind in MERGED:
         api.merge(f"{where}/{name}", _change(wanted, found))
@@ -166,7 +164,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
 
 
 def _change(wanted: Object, found: Object) -> Object:
-    """What is said of an object that others write in, too."""
+    """Return the patch of our fields for an object in which others write too."""
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}
@@ -176,17 +174,17 @@ def _change(wanted: Object, found: Object) -> Object:
     return change
 
 
-# -- claims that are not there yet.
-# Nothing is said of one that waits for its first pod, since it shall, or is only just made.
+# -- pending claims
+# Nothing is reported while a claim waits for its first pod as intended, or is new.
 
 CLAIM_SECONDS = 15.0
-"""Seconds for which a claim may be Pending without a word."""
+"""Seconds for which a claim may be pending without a report."""
 
 
 def claim_problems(
     api: Api, namespace: str, there: There, classes: Informer
 ) -> tuple[list[str], bool]:
-    """What keeps claims from being there, and whether any is waited for. Raises ApiError."""
+    """Return why claims are pending, and whether to wait for any. Raises ApiError."""
     found, waits = [], False
     for (kind, name), claim in sorted(there.items()):
         if kind != CLAIM or claim.get("phase") not in (None, "", "Pending"):
@@ -205,7 +203,7 @@ def _by_name(classes: Informer) -> dict[str, Object]:
 def _claim_problem(
     api: Api, namespace: str, name: str, claim: Object, classes: Mapping[str, Object]
 ) -> str | None:
-    """Why one claim is not there: a sentence, empty for not yet, None for as it shall be."""
+    """Return why a claim is pending: a sentence, empty for a new one, None if it is intended."""
     spec = claim["spec"]
     wanted = spec.get("storageClassName")
     if spec.get("volumeName") or wanted == "":
@@ -244,14 +242,14 @@ def _pending_message(api: Api, namespace: str, name: str, age: float) -> str:
     return text.format(name=name, seconds=round(age), why=why)
 
 
-# -- secrets that open registries: copied from the hub's namespace into tenants'.
-# They are read by name, and never listed or watched: a right to list secrets is one to read them
-# all. Nothing of them is logged or kept beyond this process.
+# -- pull secrets, copied from the hub's namespace into tenants'.
+# They are read by name, and never listed or watched: a right to list secrets is a right to read
+# them all. Their content is never logged or kept outside this process.
 
 SECRET_READ_SECONDS = 10.0
-"""Seconds for which what was read is believed."""
+"""Seconds for which a secret that was read is cached."""
 SECRET_WRITE_SECONDS = 600.0
-"""Seconds after which a copy is written again, for nobody watches whether it was altered."""
+"""Seconds after which a copy is written again, because nothing watches it for changes."""
 REGISTRY_TYPE = "kubernetes.io/dockerconfigjson"
 REGISTRY_CONTENT = ".dockerconfigjson"
 
@@ -266,14 +264,14 @@ class PullSecrets:
         self._lock = threading.Lock()
 
     def digest(self, name: str) -> str:
-        """What changes with a secret's content; empty for one that cannot be read."""
+        """Return a digest of a secret's content, equal for all that cannot be read."""
         return hashlib.sha256(self._source(name)[0].encode()).hexdigest()
 
     def give(
         self, namespace: str, uid: str, names: tuple[str, ...], before: frozenset[str]
     ) -> list[str]:
-        """Make the copies of a tenant right, and take away those of `before` that no policy names
-        any more; what is wrong, as sentences. Raises ApiError.
+        """Update a tenant's copies; delete copies in `before` that are not wanted any more. Return
+        problems as sentences. Raises ApiError.
         """
         problems = []
         for name in names:
@@ -340,31 +338,31 @@ class PullSecrets:
                 raise
 
 
-# -- users who were removed: rights go, runs are stopped, data stays.
-# A namespace that goes before its runs can stay Terminating. One thing that keeps a namespace is
-# removed, the finalizers of TFClusters: no other controller has any business on our kind.
+# -- removed users: rights are removed, runs are stopped, data stays.
+# A namespace deleted before its runs can stay Terminating. Only one obstacle is cleared: foreign
+# finalizers of TFClusters, because no other controller manages our kind.
 
 REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
 REMOVAL_SECONDS = 1.0
-"""Seconds until one looks whether runs and pods have gone."""
+"""Poll interval while runs and pods end, in seconds."""
 FINAL = ("Succeeded", "Failed", "Stopped")
 
 log = logging.getLogger(__name__)
 
 
 def is_removed(namespace: Object) -> bool:
-    """Whether the hub says that the user of a namespace was removed."""
+    """Return whether the user of a namespace was removed from the hub."""
     return REMOVED in (namespace["metadata"].get("annotations") or {})
 
 
 def loses_data(namespace: Object, by_default: bool) -> bool:
-    """Whether the data of a removed user shall go: as was asked, else as the policy says."""
+    """Return whether to delete a removed user's data: as requested, else as the policy says."""
     said = (namespace["metadata"].get("annotations") or {}).get(REMOVED_DATA)
     return by_default if said is None else said == "true"
 
 
 def deletion_message(namespace: Object) -> str:
-    """Say of a namespace that is being deleted what keeps it, if Kubernetes knows."""
+    """Return the message for a namespace that is being deleted, with what delays it if known."""
     told = condition(namespace, "NamespaceFinalizersRemaining")
     if told.get("status") != "True":
         return _("the namespace is being deleted")
@@ -373,7 +371,7 @@ def deletion_message(namespace: Object) -> str:
 
 
 def stop_runs(api: Api, namespace: str, reason: str) -> None:
-    """Stop what still runs, with a reason that its record keeps. Raises ApiError."""
+    """Stop active runs with a reason that their records keep. Raises ApiError."""
     where = path("tfclusters", namespace)
     for run in api.every(where).items:
         over = (run.get("status") or {}).get("phase") in FINAL
@@ -383,12 +381,12 @@ def stop_runs(api: Api, namespace: str, reason: str) -> None:
 
 
 def discard_runs(api: Api, namespace: str) -> bool:
-    """Delete the runs of a namespace; whether there was one. Raises ApiError.
+    """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 
-    A namespace that is deleted before them waits for their pods, and these for their Jobs, which
-    make no other pods there any more and let none go that has failed:
-    https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
-    Finalizers that somebody else has set would keep them for ever, and are removed.
+    In a namespace that is deleted first, pods wait for their Jobs, which cannot create pods there
+    any more and keep failed ones:
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index Foreign
+    finalizers would keep runs for ever and are removed.
     """
     where = path("tfclusters", namespace)
     runs = api.every(where).items
@@ -402,9 +400,8 @@ def discard_runs(api: Api, namespace: str) -> bool:
 
 
 def _release(api: Api, where: str, run: Object) -> None:
-    """Remove what keeps a deleted run; what somebody changed just now is tried next time.
-
-    Raises ApiError.
+    """Remove foreign finalizers of a deleted run; skip it if it has just been changed. Raises
+    ApiError.
     """
     head = run["metadata"]
     left = [each for each in head["finalizers"] if each in COLLECTOR_FINALIZERS]
@@ -423,8 +420,8 @@ def _release(api: Api, where: str, run: Object) -> None:
 
 
 def delete_tenant(api: Api, found: Object) -> float | None:
-    """Delete the runs of a namespace, then itself; seconds until the next look, None when it is
-    done. Raises ApiError.
+    """Delete a namespace after its runs; return the seconds until the next call, None when done.
+    Raises ApiError.
     """
     namespace = found["metadata"]["name"]
     runs = discard_runs(api, namespace)

@@ -1,7 +1,7 @@
-"""The routes of the console: the pages, and the one API behind pages and command line.
+"""The console's routes: its pages, and one API for the pages and the command line.
 
-Whatever changes something, or shows what a program printed, is in the audit log before it happens.
-`ROUTES` lists (pattern below the service's prefix, handler).
+Every change, and every reading of a program's output, is in the audit log before it happens.
+`ROUTES` lists patterns below the service's prefix and their handlers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
 
 
 def application(console: Console) -> Application:
-    """All routes below the prefix."""
+    """Return the application with all routes below the prefix."""
     console.bar = [(title, console.prefix + path) for title, path in SITE_PAGES]
     shared = {"console": console}
     routes: list[tuple[Any, ...]] = [(path, handler, shared) for path, handler in ROUTES]

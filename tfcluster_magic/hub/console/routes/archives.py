@@ -1,4 +1,4 @@
-"""A user's data at term's end.
+"""Routes of archives of users' data.
 
 GET    api/archives
 POST   api/archives              {"user", "reason", "remove"}
@@ -24,12 +24,12 @@ from .base import ConsoleHandler, ConsolePage, write_audit
 from .clusters import MOST_REASON
 
 PATIENCE = 180.0
-"""Seconds in which servers and clusters of somebody have ended."""
+"""Longest wait in seconds for a user's servers and clusters to end."""
 _BLOCK = 256 * 1024
 
 
 class ArchiveRequest(Model, frozen=True):
-    """Whose data is packed, and why; with `remove` they are no user any more afterwards."""
+    """Whose data to pack, and why; with `remove` the user is deleted from the hub afterwards."""
 
     user: str
     reason: str
@@ -39,28 +39,28 @@ class ArchiveRequest(Model, frozen=True):
 class _ArchivesRoute(ConsoleHandler):
     @property
     def archives(self) -> Archives:
-        """Those of this site. Raises NotFound."""
+        """The archives of this site. Raises NotFound if it has none."""
         if self.console.archives is None:
             raise NotFound(_("this site packs no data"))
         return self.console.archives
 
 
 class ArchivesPage(ConsolePage):
-    """All archives."""
+    """The page of archives."""
 
     title = "Archives"
     template = "archives.html"
 
 
 class AllArchives(_ArchivesRoute):
-    """The archives, and a new one."""
+    """All archives, and a new one."""
 
     async def get(self) -> None:
-        """All of them, those under way among them."""
+        """Answer with all archives, including those in progress."""
         self.reply({"items": await asyncio.to_thread(self.archives.list)})
 
     async def post(self) -> None:
-        """Begin one: servers and clusters are ended, then the data is packed and read again."""
+        """Begin an archive: stop the user's servers and clusters, pack the data, read it back."""
         asked = validation.read_model(self.body(), ArchiveRequest)
         reason, name = one_line(" ".join(asked.reason.split())).strip(), normalized_name(asked.user)
         if not reason or len(reason) > MOST_REASON:
@@ -106,7 +106,7 @@ class AllArchives(_ArchivesRoute):
             await asyncio.to_thread(self.console.audit.ended, entries, [result])
 
     async def _end(self, user: HubUser, stop: Stop) -> None:
-        """End what somebody runs. Raises TFClusterError."""
+        """Stop everything that a user runs. Raises TFClusterError."""
         people, site = self.console.people, self.console.site
         for server, state in user.servers.items():
             if state != "stopped":
@@ -120,7 +120,7 @@ class AllArchives(_ArchivesRoute):
                     asked.add(row.uid)
                     try:
                         await site.stop(user.name, row.name, row.uid, stop)
-                    except Conflict:  # it ends already
+                    except Conflict:  # it is already ending
                         continue
             if not left and not up and not unsure:
                 return
@@ -134,10 +134,10 @@ class AllArchives(_ArchivesRoute):
             await asyncio.sleep(0.5)
 
     async def _running(self, name: str) -> tuple[list[SiteRun], bool, str]:
-        """The clusters of somebody that run, whether a server does, and why that is not sure."""
+        """Return a user's active clusters, whether a server runs, and why that is uncertain."""
         people = self.console.people
         people.expire()
-        seen = await self.console.site.runs()  # a page may do with what was so a moment ago
+        seen = await self.console.site.runs()  # not cached, unlike a page's rows
         rows = [one for one in seen.rows if one.owner == name and one.active]
         missed = [one.detail for one in seen.missed if one.owner in ("", name)]
         servers = [one.servers for one in await people.all() if one.name == name]
@@ -145,7 +145,7 @@ class AllArchives(_ArchivesRoute):
         return rows, up, "; ".join(missed)
 
     async def _refuse_who_runs(self, name: str) -> None:
-        """Raise Conflict when somebody began to work while their data was packed."""
+        """Raise Conflict if the user has started something while the data was packed."""
         left, up, unsure = await self._running(name)
         if unsure:
             raise Conflict(unsure)
@@ -156,10 +156,10 @@ class AllArchives(_ArchivesRoute):
 
 
 class OneArchive(_ArchivesRoute):
-    """An archive as it is."""
+    """One archive."""
 
     async def get(self, file: str) -> None:
-        """Its bytes; each look is in the audit log."""
+        """Answer with its content; each download is in the audit log."""
         path = await asyncio.to_thread(self.archives.path, file)
         entries = await write_audit(self, "download archive", [("", file)])
         self.set_header("Content-Type", "application/gzip")
@@ -172,7 +172,7 @@ class OneArchive(_ArchivesRoute):
         await asyncio.to_thread(self.console.audit.ended, entries, ["shown"])
 
     async def delete(self, file: str) -> None:
-        """Remove it for good."""
+        """Delete it."""
         path = await asyncio.to_thread(self.archives.path, file)
         entries = await write_audit(self, "delete archive", [("", path.name)])
         try:

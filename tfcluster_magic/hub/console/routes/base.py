@@ -1,10 +1,9 @@
-"""The base of every route of the console: who may call, how an error is told, and pages.
+"""The base of the console's routes: authorisation, errors as problem details, and pages.
 
-The hub is asked for each request who somebody is and what they may do now, so that a former
-administrator is out at the next one. Only who has the scope `access:services` for this service,
-which the hub's role `admin` has and no user's or notebook's, gets an answer. A browser's request
-without its XSRF token is refused, also one that only looks. Every failure is
-`application/problem+json` with one sentence.
+The hub is asked at each request who the caller is and what they may do, so that a former
+administrator is refused at once. Callers need the scope `access:services` for this service, which
+only the hub's role `admin` has. Requests of a browser, even to read, need its XSRF token. Every
+error is `application/problem+json` with one sentence.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from ..sites.base import Site
 
 @dataclass
 class Console:
-    """What the routes share. `bar` is title and address of each page."""
+    """What the routes share. `bar` has title and address of each page."""
 
     site: Site
     audit: AuditLog
@@ -63,24 +62,26 @@ class Console:
         self.storage_cache = StorageCache(self.site)
 
 
-# -- any route
+# -- all routes
 
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Scripts run by their nonce alone: on the hub's origin lie files of users, too."""
+"""Content-Security-Policy. Scripts need the nonce, because the hub's origin also serves users'
+files.
+"""
 
 
 class SignInNeeded(NotAllowed):
-    """Nobody is signed in, or with a token that the hub does not know."""
+    """Nobody is signed in, or the hub does not know the token."""
 
     http_status = 401
 
 
 class ConsoleOAuth(HubOAuth):
-    """Asks the hub each time: what it remembered could be a former administrator."""
+    """Asks the hub at each request; a cached answer could let in a former administrator."""
 
     @default("base_url")
     def _own_prefix(self) -> str:
@@ -95,37 +96,39 @@ class ConsoleOAuth(HubOAuth):
 
 
 class Callback(HubOAuthCallbackHandler):
-    """Where the hub sends a browser back to, signed in."""
+    """The route to which the hub returns a signed-in browser."""
 
     hub_auth_class = ConsoleOAuth
 
 
 class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
-    """A route that only an administrator gets an answer from."""
+    """A route that answers only administrators."""
 
     hub_auth_class = ConsoleOAuth
     is_page = False
     is_audited = False
-    """Whether its answers are noted: those stay in the hub's language, as those of changes do."""
+    """Whether answers go to the audit log; if so, they are in the hub's language, as those of
+    changes.
+    """
     most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
-        """What all routes share."""
+        """Store what all routes share."""
         self.console = console
 
     def set_default_headers(self) -> None:
-        """Nothing is kept, framed, guessed or told to other sites."""
+        """Forbid caching, framing, MIME sniffing and referrers to other sites."""
         self.set_header("Content-Security-Policy", POLICY.format(nonce=""))
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "same-origin")
         self.set_header("Cache-Control", "no-store")
 
     async def prepare(self) -> None:
-        """Admit administrators only, and read only their bodies.
+        """Admit only administrators, and read the body only from them.
 
         Raises:
             SignInNeeded: nobody is signed in.
-            NotAllowed: who is signed in may not, or the request is not of a page of ours.
+            NotAllowed: the user may not, or the request is not from one of our pages.
             TooLarge: the body is larger than any page sends.
         """
         if self.request.method == "GET" and not self.is_audited:
@@ -162,7 +165,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def who(self) -> str:
-        """The administrator, as the hub calls them; a service with the scope is named as one."""
+        """The administrator's name in the hub; a service with the scope is named as such."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
         if user.get("kind", "user") == "user":
@@ -171,8 +174,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def by_shell(self) -> bool:
-        """Whether the owner asks in a shell. On Kubernetes nobody does: a service of that name is
-        an administrator's.
+        """Whether the caller is the owner's shell; never on Kubernetes, where such a service is an
+        administrator's.
         """
         user = self._hub_auth_user_cache
         return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ
@@ -183,7 +186,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
         self.finish(msgspec.json.encode(data))
 
     def internal_error(self) -> str:
-        """Return the sentence for a fault of the console."""
+        """Return the message for an error inside the console."""
         return _("something went wrong inside the console; the hub's log has the cause")
 
 
@@ -191,14 +194,14 @@ class NoSuchPath(ConsoleHandler):
     """Any other path."""
 
     async def prepare(self) -> None:
-        """Nobody has to be asked who they are."""
+        """Answer 404 without authorisation."""
         raise HTTPError(404)
 
 
 async def write_audit(
     handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
 ) -> list[AuditEntry]:
-    """Write into the audit log what is going to be done; raises when that cannot be written."""
+    """Write what will be done to the audit log. Raises BackendUnavailable if that fails."""
     source = SHELL if handler.by_shell else str(handler.request.remote_ip)
     made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
     await asyncio.to_thread(handler.console.audit.asked, made)
@@ -206,25 +209,25 @@ async def write_audit(
 
 
 def query_words(handler: ConsoleHandler) -> dict[str, list[str]]:
-    """The words of the request's address."""
+    """Return the query parameters of a request."""
     return {name: handler.get_query_arguments(name) for name in handler.request.query_arguments}
 
 
-# -- pages: a template, its script, and the bar that leads to the others
+# -- pages: a template, its scripts, and the navigation bar
 
 PAGES = Path(__file__).parents[1] / "pages"
 SCRIPTS = read_scripts(PAGES)
 
 
 class ConsolePage(ConsoleHandler):
-    """A page; its script asks for everything else. `title` stands in the bar."""
+    """A page whose script requests all data. `title` is its text in the bar."""
 
     is_page = True
     title = ""
     template = ""
 
     async def get(self) -> None:
-        """The page, or for who is no administrator one that says so."""
+        """Answer with the page."""
         self._show(
             self.template,
             xsrf=self.xsrf_token.decode("ascii"),

@@ -1,11 +1,11 @@
-"""Clusters of everyone and leaks.
+"""Routes of everyone's clusters, and of leaks.
 
 GET    api/clusters                       q, owner, phase, reason, sort, limit, offset, kept
 POST   api/clusters/stop                  {"runs": [{"owner", "name", "uid"}], "reason"}
 GET    api/clusters/OWNER/RUN/logs        task, lines
 GET    api/leaks
 DELETE api/leaks                          {"owner", "id"}
-GET    api/home/USER                      of one user; for the hub's own home page alone
+GET    api/home/USER                      one user's clusters; only for the hub's home page
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LINES = 100
 
 
 class ClustersPage(ConsolePage):
-    """The table of clusters, and the leaks."""
+    """The page of clusters and leaks."""
 
     title = "Clusters"
     template = "console.html"
 
 
 class RunToStop(Model, frozen=True):
-    """A run that is to be stopped; with `uid` this one and none that has its name since."""
+    """A run to stop; with `uid` only the run of that uid."""
 
     owner: str
     name: str
@@ -51,29 +51,29 @@ class RunToStop(Model, frozen=True):
 
 
 class StopRequest(Model, frozen=True):
-    """Which runs are to be stopped, and why."""
+    """Runs to stop, and why."""
 
     runs: tuple[RunToStop, ...]
     reason: str
 
 
 class LeakToRemove(Model, frozen=True):
-    """A leak that is to be removed."""
+    """A leak to remove."""
 
     owner: str
     id: str
 
 
 class Clusters(ConsoleHandler):
-    """Runs of everyone, a page at a time."""
+    """Everyone's runs, in pages."""
 
     async def get(self) -> None:
-        """Rows that fit, and when they were seen; 304 to who has them already."""
+        """Answer with the matching rows and when they were read; 304 if the caller has them."""
         asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache
         look = await cache.look(kept=asked.kept)
         self.set_header("Cache-Control", "no-cache")
-        if not look.note:  # rows of the last look are asked for again until there are new ones
+        if not look.note:  # rows of the last reading must be requested again
             about = hashlib.sha256(repr((asked, current_language())).encode()).hexdigest()[:16]
             tag = f'"{self.console.started}-{cache.version}-{about}"'
             self.set_header("Etag", tag)
@@ -89,10 +89,10 @@ class Clusters(ConsoleHandler):
 
 
 class StopClusters(ConsoleHandler):
-    """One or many are stopped, with a reason that each owner sees."""
+    """Stops runs with a reason that each owner sees."""
 
     async def post(self) -> None:
-        """What became of each, in the order of the request."""
+        """Answer with the result for each run, in the order of the request."""
         asked = validation.read_model(self.body(), StopRequest)
         reason = one_line(" ".join(asked.reason.split())).strip()
         if not reason or len(reason) > MOST_REASON:
@@ -119,7 +119,7 @@ class StopClusters(ConsoleHandler):
         self.reply({"results": told})
 
     async def _stop(self, run: RunToStop, stop: Stop) -> str:
-        """Why it was not stopped; nothing when it was."""
+        """Stop a run; return why it was not stopped, empty if it was."""
         try:
             await self.console.site.stop(run.owner, run.name, run.uid, stop)
         except TFClusterError as error:
@@ -128,12 +128,12 @@ class StopClusters(ConsoleHandler):
 
 
 class Logs(ConsoleHandler):
-    """The last lines of a task. Somebody else's output: each look is in the audit log."""
+    """The last log lines of a task; each reading is in the audit log."""
 
     is_audited = True
 
     async def get(self, owner: str, name: str) -> None:
-        """The lines."""
+        """Answer with the lines."""
         task = self.get_query_argument("task")
         lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
         entries = await write_audit(self, "logs", [(owner, f"{name} {task}")])
@@ -148,15 +148,15 @@ class Logs(ConsoleHandler):
 
 
 class LeaksRoute(ConsoleHandler):
-    """What nobody owns any more."""
+    """Leaks of the site."""
 
     async def get(self) -> None:
-        """Every leak."""
+        """Answer with every leak."""
         found = await self.console.site.leaks()
         self.reply({"items": found.items, "missed": found.missed})
 
     async def delete(self) -> None:
-        """Remove one."""
+        """Remove a leak."""
         leak = validation.read_model(self.body(), LeakToRemove)
         entries = await write_audit(self, "remove leak", [(leak.owner, leak.id)])
         audit = self.console.audit
@@ -170,17 +170,17 @@ class LeaksRoute(ConsoleHandler):
 
 
 class UserClusters(ConsoleHandler):
-    """The runs of one user, for the hub, which has asked that user who they are."""
+    """The runs of one user, for the hub, which has authenticated the user."""
 
     async def prepare(self) -> None:
-        """Admit the hub, by its key, and nobody else; raises HTTPError 403."""
+        """Admit only the hub, by its key. Raises HTTPError 403."""
         key = home_key(os.environ["JUPYTERHUB_API_TOKEN"])
         if not hmac.compare_digest(self.request.headers.get(KEY, "").encode(), key.encode()):
             raise HTTPError(403, "this is for the hub's own home page")
         self.expect_body()
 
     async def get(self, name: str) -> None:
-        """What the home page shows."""
+        """Answer with what the home page shows."""
         found = runs_for_home(await self.console.site.runs_of(name))
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(found))

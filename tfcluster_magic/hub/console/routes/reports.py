@@ -1,4 +1,4 @@
-"""Hours of everyone, storage of everyone, and the audit log.
+"""Routes of everyone's hours and storage, and of the audit log.
 
 GET    api/hours                          from, to, by (user, group, cluster, day)
 GET    api/hours.csv                      the same for a spreadsheet
@@ -29,23 +29,23 @@ WEEK = 7
 
 
 class HoursPage(ConsolePage):
-    """Who held how much."""
+    """The page of hours."""
 
     title = "Hours"
     template = "hours.html"
 
 
 class HoursRoute(ConsoleHandler):
-    """Hours of a window, most first."""
+    """Hours in a window of days, highest first."""
 
     async def get(self) -> None:
-        """Rows, their sum, and whose could not be read."""
+        """Answer with the rows, their total, and whose hours could not be read."""
         about, rows, missed = await self.asked()
         told = {**about, "items": rows, "total": documents.total_hours(rows), "missed": missed}
         self.reply(told)
 
     async def asked(self) -> tuple[dict[str, Any], list[HoursRow], tuple[Missed, ...]]:
-        """The window, and what was held in it. Raises InvalidRequest."""
+        """Return the window, its rows, and whose hours could not be read. Raises InvalidRequest."""
         known = {"from", "to", "by"}
         wrong = [
             Problem(name, None, _("use {words}").format(words=", ".join(sorted(known))))
@@ -75,17 +75,17 @@ class HoursRoute(ConsoleHandler):
         return {"from": first, "to": last, "by": by}, rows, missed
 
     async def _groups(self) -> dict[str, str]:
-        """The group of each user whose words of the policy count now."""
+        """Return the group whose policy applies to each user now."""
         console = self.console
         users, policy = await asyncio.gather(console.people.all(), console.site_policy.policy())
         return {user.name: entitlement_for_groups(policy, user.groups).group for user in users}
 
 
 class HoursCsvRoute(HoursRoute):
-    """The same for a spreadsheet."""
+    """The hours as CSV."""
 
     async def get(self) -> None:
-        """A line for each row."""
+        """Answer with a line for each row."""
         about, rows, _missed = await self.asked()
         name = f"hours-{about['from']}-{about['to']}-{about['by']}.csv"
         self.set_header("Content-Type", "text/csv; charset=utf-8")
@@ -94,7 +94,7 @@ class HoursCsvRoute(HoursRoute):
 
 
 def _of_group(days: HoursByDay, group: str) -> HoursByDay:
-    """`days` in which what was written down without a group is of this one."""
+    """Return `days` with the hours that have no group moved to this group."""
     found: HoursByDay = {}
     for day, groups in days.items():
         named = {name: clusters for name, clusters in groups.items() if name}
@@ -114,17 +114,17 @@ HOURS_HANDLERS = (
 
 
 class StoragePage(ConsolePage):
-    """Who has how much, and may have."""
+    """The page of storage."""
 
     title = "Storage"
     template = "storage.html"
 
 
 class StorageRoute(ConsoleHandler):
-    """Folders of everyone, fullest first."""
+    """Everyone's folders, fullest first."""
 
     async def get(self) -> None:
-        """Rows that fit; what could not be read is told beside them."""
+        """Answer with the matching rows, and what could not be read."""
         asked = STORAGE.query(query_words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(
@@ -148,7 +148,7 @@ STORAGE_HANDLERS = (("storage", StoragePage), ("api/storage", StorageRoute))
 
 
 class AuditPage(ConsolePage):
-    """Who did what."""
+    """The page of the audit log."""
 
     title = "Audit"
     template = "audit.html"
@@ -158,7 +158,7 @@ class AuditRoute(ConsoleHandler):
     """The audit log, newest first."""
 
     async def get(self) -> None:
-        """A page of it; `next` is the `before` of the page after it."""
+        """Answer with a page; `next` is the `before` of the following page."""
         limit = row_limit(self.get_query_argument("limit", "100"))
         said = self.get_query_argument("before", "")
         before = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
@@ -167,10 +167,10 @@ class AuditRoute(ConsoleHandler):
 
 
 class AuditExport(ConsoleHandler):
-    """The audit log as it is."""
+    """The audit log as JSON lines."""
 
     async def get(self) -> None:
-        """Each line of the file."""
+        """Answer with every line of all files."""
         await write_audit(self, "export audit log", [("", "")])
         self.set_header("Content-Type", "application/jsonl")
         self.set_header("Content-Disposition", 'attachment; filename="audit.jsonl"')

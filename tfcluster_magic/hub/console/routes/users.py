@@ -1,7 +1,7 @@
-"""Users: who they are, what they have and may have; classes, overrides, servers.
+"""Routes of users: their table, importing a class, links, servers and overrides.
 
 GET    api/users                 q, group, server, sort, limit, offset, kept
-GET    api/users/import          how far the one is that is under way
+GET    api/users/import          progress of the current import
 POST   api/users/import          {"csv", "group", "dryRun", "withoutNotebook"}
 POST   api/users/links           {"names", "reset", "withoutNotebook"}
 POST   api/users/servers         {"users", "do": "start"|"stop"|"delete", "server"}
@@ -35,17 +35,17 @@ from .clusters import MOST_AT_ONCE
 
 
 class UsersPage(ConsolePage):
-    """The table of users, importing, overrides."""
+    """The page of users."""
 
     title = "Users"
     template = "users.html"
 
 
 class Users(ConsoleHandler):
-    """Everybody, a page at a time."""
+    """Everybody, in pages."""
 
     async def get(self) -> None:
-        """Rows that fit; what could not be read is told beside them."""
+        """Answer with the matching rows, and what could not be read."""
         asked = tables.USERS.query(query_words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(
@@ -76,25 +76,25 @@ class Users(ConsoleHandler):
 
 
 class ImportRequest(Model, frozen=True):
-    """A class as CSV; `group` is for lines that name none."""
+    """A class as CSV; `group` is the default group."""
 
     csv: str
     group: str = ""
     dry_run: bool = False
     without_notebook: bool = False
-    """Whether people get an account who would get no notebook."""
+    """Whether to create accounts for people who would get no notebook."""
 
 
 class ImportUsers(ConsoleHandler):
-    """A class comes to the hub."""
+    """Imports a class."""
 
     async def get(self) -> None:
-        """How many lines are done, and of how many; 0 of 0 while nothing is imported."""
+        """Answer with the number of lines done and in total; 0 of 0 while nothing is imported."""
         progress = self.console.importing.progress
         self.reply({"done": progress.done, "total": progress.total})
 
     async def post(self) -> None:
-        """What became of each line, or would."""
+        """Import the class; answer with the result of each line, or the plan for `dryRun`."""
         asked = validation.read_model(self.body(), ImportRequest)
         lines = class_import.read_class(asked.csv, asked.group)
         refusal = _no_refusal if asked.without_notebook else self.console.site.why_no_notebook
@@ -104,7 +104,7 @@ class ImportUsers(ConsoleHandler):
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
             return
-        async with self.console.importing as progress:  # two at once would each make links
+        async with self.console.importing as progress:  # one at a time, for links
             await work.look(lines)
             planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
             whom = [(one.name, one.group) for one in planned]
@@ -135,27 +135,27 @@ def _no_refusal(_name: str) -> str:
 
 
 def hub_address(handler: ConsoleHandler) -> str:
-    """The hub's address in the browser of whoever asks, with a slash at the end."""
+    """Return the hub's address in the caller's browser, with a slash at the end."""
     request = handler.request
     return f"{get_browser_protocol(request)}://{request.host}{handler.console.hub}"
 
 
 class LinksRequest(Model, frozen=True):
-    """Who gets a link that sets a password; those without an account get one."""
+    """Who gets a link that sets a password; accounts are created where missing."""
 
     names: tuple[str, ...]
     reset: bool = False
-    """Whether a link replaces a password that is there; else its account is left alone."""
+    """Whether a link replaces an existing password; otherwise that account is left alone."""
     without_notebook: bool = False
-    """Whether people get an account who would get no notebook."""
+    """Whether to create accounts for people who would get no notebook."""
 
 
 class Links(ConsoleHandler):
-    """People are invited, and passwords are reset."""
+    """Creates links that invite people or reset passwords."""
 
     async def post(self) -> None:
-        """The link of each name, for all of them or for none; `leftAlone` names those who have a
-        password and keep it. Conflict if nobody else is named.
+        """Answer with a link for each name, made for all or none. `leftAlone` lists those who have
+        a password and keep it. Raises HasPassword if nobody else is named.
         """
         asked = validation.read_model(self.body(), LinksRequest)
         if not 0 < len(asked.names) <= MOST_AT_ONCE:
@@ -184,7 +184,7 @@ class Links(ConsoleHandler):
         except TFClusterError as error:
             await asyncio.to_thread(audit.ended, entries, [str(error)] * len(entries))
             raise
-        # Somebody may have chosen a password meanwhile.
+        # Somebody may have set a password meanwhile.
         results = ["done" if one.owner in made else _kept([one.owner]) for one in entries]
         await asyncio.to_thread(audit.ended, entries, results)
         keep += [name for name in names if name not in made]
@@ -197,7 +197,7 @@ class Links(ConsoleHandler):
 
 
 class HasPassword(Conflict):
-    """A link would replace a password, and nobody has said that it shall."""
+    """The account has a password, and the request does not say to replace it."""
 
 
 def _has_password(account: AccountState | None) -> bool:
@@ -216,7 +216,7 @@ def _kept(names: Sequence[str]) -> str:
 
 
 class ServersRequest(Model, frozen=True):
-    """Whose servers, and what is to be done; `server` is a name, "" the one that all have."""
+    """Whose servers to change, and how; `server` is empty for the default server."""
 
     users: tuple[str, ...]
     do: Literal["start", "stop", "delete"]
@@ -224,10 +224,10 @@ class ServersRequest(Model, frozen=True):
 
 
 class Servers(ConsoleHandler):
-    """Servers are started, stopped, deleted."""
+    """Starts, stops and deletes servers."""
 
     async def post(self) -> None:
-        """What became of each, in the order of the request."""
+        """Answer with the result for each user, in the order of the request."""
         asked = validation.read_model(self.body(), ServersRequest)
         if not 0 < len(asked.users) <= MOST_AT_ONCE:
             rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
@@ -259,7 +259,7 @@ class Servers(ConsoleHandler):
 
 
 class OverrideRequest(Model, frozen=True):
-    """What is allowed to one user for a time."""
+    """What to allow a user for a time."""
 
     until: float
     reason: str
@@ -269,10 +269,10 @@ class OverrideRequest(Model, frozen=True):
 
 
 class AllOverrides(ConsoleHandler):
-    """Every override."""
+    """All overrides."""
 
     async def get(self) -> None:
-        """Those that count now, by user."""
+        """Answer with the overrides in force, by user."""
         now = time.time()
         found = await self.console.site_policy.overrides()
         self.reply(
@@ -290,7 +290,7 @@ class OneOverride(ConsoleHandler):
     """The override of one user."""
 
     async def put(self, name: str) -> None:
-        """Set it, in place of one that is there."""
+        """Set it, replacing an earlier one."""
         asked = validation.read_model(self.body(), OverrideRequest)
         now = time.time()
         fields = {field: getattr(asked, field) for field in asked.__struct_fields__}
@@ -303,7 +303,7 @@ class OneOverride(ConsoleHandler):
         self.reply({"user": user.name, "override": override})
 
     async def delete(self, name: str) -> None:
-        """Take it away."""
+        """Remove it."""
         name = normalized_name(name)
         if name not in await self.console.site_policy.overrides():
             raise NotFound(_("{name} has no override").format(name=name))
@@ -331,7 +331,7 @@ class OneOverride(ConsoleHandler):
 
 
 def shown(override: Override) -> str:
-    """An override in a line of the audit log."""
+    """Return an override as a text for the audit log."""
     parts = {**override.quota, **override.storage, **override.budget}
     until = time.strftime("%Y-%m-%d %H:%M", time.localtime(override.until))
     return ", ".join(f"{key} {value}" for key, value in parts.items()) + f" until {until}"

@@ -1,1 +1,1 @@
-"""Sites of the console, with their runs, hours, storage and archives: machine or cluster."""
+"""Sites of the console, one machine or a cluster: their runs, hours, storage and archives."""

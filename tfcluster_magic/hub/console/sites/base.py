@@ -1,7 +1,7 @@
-"""The interface of a site of the console: runs of everyone, their end, their last words, and leaks.
+"""The interface of a site of the console: everyone's runs, their logs, hours, storage and leaks.
 
-The shapes name who owns what, and nothing of how a site finds out. Each verb comes to an end in
-bounded time; what could not be read is told beside what could, and never hides it.
+Its types say who owns what, and nothing about how a site finds out. Every method ends within a
+bounded time. What could not be read is reported beside the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ....quota.storage import FolderUsage
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
-"""Runs that the home page shows of one user."""
+"""Most runs of a user on the home page."""
 RUNS_KEPT = 600.0
-"""Seconds for which the runs of the last look are kept when nobody looks."""
+"""Seconds without requests after which the cached runs are dropped."""
 
 
 class SiteRun(Model, frozen=True, omit_defaults=False):
-    """One run in the table. `owner` is whom the hub knows by that name."""
+    """A row of the table. `owner` is the user's name in the hub."""
 
     owner: str
     name: str
@@ -43,13 +43,13 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     gpu: int
     nodes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    """Tasks that failed, for a look at their last lines."""
+    """Tasks that failed, to offer their last log lines."""
     messages: tuple[Message, ...] = ()
-    """The sentences of `message` by their codes, to be shown in any language."""
+    """The codes and parameters of `message`, for translation."""
 
 
 class Missed(Model, frozen=True):
-    """Whose runs could not be read, and why."""
+    """A user whose runs could not be read, and why."""
 
     owner: str
     detail: str
@@ -63,8 +63,8 @@ class SiteRuns(Model, frozen=True):
 
 
 class UserRuns(Model, frozen=True):
-    """One user's runs for the home page, the newest first: active ones, the last that ended, how
-    many ended, and why some may be missing.
+    """One user's runs for the home page, newest first. They are the active ones, the last ended
+    ones, the number of ended ones, and why some may be missing.
     """
 
     active: tuple[SiteRun, ...] = ()
@@ -74,21 +74,21 @@ class UserRuns(Model, frozen=True):
 
 
 class SiteHours(Model, frozen=True):
-    """CPU- and GPU-hours of everyone until now, by day, group and cluster."""
+    """Everyone's CPU- and GPU-hours until now, by day, group and cluster."""
 
     users: dict[str, HoursByDay] = {}
     missed: tuple[Missed, ...] = ()
 
 
 class SiteStorage(Model, frozen=True):
-    """The folders or claims of everyone, by user."""
+    """Everyone's folders or claims, by user."""
 
     users: dict[str, tuple[FolderUsage, ...]] = {}
     missed: tuple[Missed, ...] = ()
 
 
 class Leak(Model, frozen=True, omit_defaults=False):
-    """Something of ours that no run owns any more; `id` is how it is removed."""
+    """An object of ours that belongs to no existing run; `id` is needed to remove it."""
 
     owner: str
     id: str
@@ -104,60 +104,58 @@ class SiteLeaks(Model, frozen=True):
 
 
 class Site(Protocol):
-    """One site; every method raises TFClusterErrors only."""
+    """A site; every method raises only TFClusterErrors."""
 
     async def runs(self) -> SiteRuns:
-        """Every run of everyone that is on record."""
+        """Return every recorded run of everyone."""
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
-        """What was seen some minutes ago, of those alone who may be read now; at once."""
+        """Filter an earlier reading to people who may still be shown, without reading again."""
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
-        """Every run of a user whom the hub has named; nobody else's are read."""
+        """Return every run of a user whom the hub has named; read nobody else's."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
-        """Ask for the end of a run, of this uid and no other when one is given.
+        """Request the end of a run; if `uid` is given, only of the run with that uid.
 
         Raises:
-            NotFound: there is no such person or run.
-            Conflict: it has ended, is ending already, or is another run by now.
+            NotFound: there is no such owner or run.
+            Conflict: it has ended, is already being stopped, or is another run now.
         """
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
-        """The last lines of a task. Raises NotFound."""
+        """Return the last log lines of a task. Raises NotFound."""
 
     async def hours(self) -> SiteHours:
-        """What everyone's runs have held, also those without a record."""
+        """Return the hours of everyone's runs, including those without a record."""
 
     async def storage(self) -> SiteStorage:
-        """How much lies in everyone's folders. Takes its time."""
+        """Return how full everyone's folders are. Slow."""
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """Write a person's data into an open file; `tell` is told what is waited for.
-
-        Raises NotFound: there is no such person, or nothing of them; OSError: the file is full.
+        """Write a user's data to an open file; call `tell` with what it waits for. Raises NotFound
+        if there is no such user or no data, OSError if the file cannot be written.
         """
 
     def why_no_notebook(self, name: str) -> str:
         """Return why a user of this name would get no notebook; empty if they would."""
 
     async def leaks(self) -> SiteLeaks:
-        """What nobody owns."""
+        """Return all leaks."""
 
     async def remove(self, owner: str, leak: str) -> None:
-        """Remove a leak, if it is one still. Raises NotFound."""
+        """Remove a leak if it still is one. Raises NotFound."""
 
 
-# -- a run as a row of the table
+# -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Characters of a text of a row, of its message and of that by its codes; names of nodes and of
-tasks.
+"""Most characters of a text, of a message and of its codes; most names of nodes or tasks in a row.
 """
 
 
 def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
-    """A run as a row, of nobody yet; of its resources what it counts for at its owner's quota."""
+    """Return a run as a row without owner; its resources are what counts against the quota."""
     meta, spec, status = cluster.metadata, cluster.spec, cluster.status
     held = limits.resource_totals(meta.name, spec)
     failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
@@ -185,7 +183,7 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 
 def bounded_row(row: SiteRun) -> SiteRun:
-    """A row of a few KiB at most, whoever said it: those of everyone are kept for a while."""
+    """Return a row cut to a few KiB, because everyone's rows are kept in memory."""
     texts = {
         name: _cut(text)
         for name in row.__struct_fields__

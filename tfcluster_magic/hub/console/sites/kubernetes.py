@@ -1,9 +1,9 @@
 """A Kubernetes cluster as a site of the console: runs, hours, storage, archives.
 
-However often somebody looks, the API server is asked for one list of each kind and told changes
-from then on (`kube/api/informer`): a look costs no call. What is stopped, read or removed is asked
-of the API server, by uid, so that nothing else is met. Nothing waits for ever: calls have their
-time limits and threads of their own, and what hangs leaves the page as it was.
+One list and one watch for each kind fill a cache (`kube/api/informer`), so that a reading makes no
+request. To stop, read or remove something, it asks the API server by uid, so that no other object
+is affected. Requests have timeouts and threads of their own; if one hangs, the page keeps what it
+had.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def site_hours(
     groups: Mapping[str, str],
     now: float,
 ) -> SiteHours:
-    """What everyone has held until `now`; `runs` as in the console's cache, `users` and `groups` by
-    namespace. Raises ApiError.
+    """Return everyone's hours until `now`. Raises ApiError. `runs` are from the console's cache;
+    `users` and `groups` are by namespace.
     """
     found: dict[str, HoursByDay] = {}
     counted: set[str] = set()
@@ -75,18 +75,17 @@ def site_hours(
     return SiteHours(users=found, missed=tuple(missed))
 
 
-# -- storage: how full claims are, by what kubelets say of volumes.
-# Kubelet's summary is asked through the API server, which takes the right `nodes/proxy`; it lets
-# its holder run commands in any pod, so the console has it only where an administrator gave it. Of
-# a class whose volumes are folders of a larger disk kubelet says nothing, or what the whole disk
-# holds, which is not taken for the claim's.
-# Ref: https://kubernetes.io/docs/reference/instrumentation/node-metrics/
+# -- storage: how full claims are, from the kubelets' volume statistics.
+# The kubelet's summary is read through the API server. That needs the right `nodes/proxy`, which
+# also allows to run commands in any pod, so an administrator has to grant it. For storage classes
+# whose volumes are folders of a larger disk, the kubelet reports nothing or the whole disk, which
+# is ignored. Ref: https://kubernetes.io/docs/reference/instrumentation/node-metrics/
 
 _KUBELET_SECONDS = 10.0
 
 
 def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
-    """The claims of everyone, `users` by namespace. Raises ApiError."""
+    """Return everyone's claims; `users` are by namespace. Raises ApiError."""
     missed: list[Missed] = []
     told: dict[tuple[str, str], Object] = {}
     unknown = _("not measured: no pod mounts it now, or its storage class tells nothing of it")
@@ -126,7 +125,7 @@ def _volume(claim: Object, told: Object | None, unknown: str) -> FolderUsage:
 
 
 def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str], Object]:
-    """What kubelet says of the volumes that are mounted there, by namespace and claim."""
+    """Return the kubelet's statistics of a node's mounted volumes, by namespace and claim."""
     try:
         summary = api.get(
             f"{path('nodes', '', node)}/proxy/stats/summary", seconds=_KUBELET_SECONDS
@@ -146,12 +145,12 @@ def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str],
     return found
 
 
-# -- the site
+# -- site
 
 FIRST_SECONDS = 10.0
-"""Seconds that the first look waits for the first list."""
+"""Seconds to wait for the first lists."""
 WITHIN_SECONDS = 60.0
-"""Seconds for one thing that is asked of the API server."""
+"""Timeout of one operation on the API server, in seconds."""
 AT_ONCE = 8
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
@@ -162,20 +161,20 @@ UserNames = Callable[[], Awaitable[Iterable[str]]]
 
 
 class KubernetesSite:
-    """All runs of a cluster.
+    """The site of a Kubernetes cluster.
 
     Args:
         api: the connection.
         home: the hub's namespace.
-        prefix: how users' namespaces begin.
-        names: tells every user of the hub.
+        prefix: prefix of users' namespaces.
+        names: returns the names of all hub users.
     """
 
     def __init__(self, api: Api, home: str, prefix: str, names: UserNames) -> None:
         self._api, self._prefix, self._names = api, prefix, names
         self._home = home
         self.policy: Callable[[], Awaitable[HubPolicy]] = NoSitePolicy().policy
-        """Tells where notebooks run."""
+        """Returns the site's policy, which says where notebooks run."""
         self.tenants = Informer(
             api,
             path("namespaces"),
@@ -204,32 +203,32 @@ class KubernetesSite:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console")
 
     def start(self) -> None:
-        """Begin to follow what there is."""
+        """Start the watches."""
         for each in self.all:
             each.start()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop the watches."""
         for each in self.all:
             each.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def alive(self) -> bool:
-        """Whether no thread that follows has died."""
+        """Whether all watch threads are running."""
         return all(each.alive for each in self.all)
 
     @property
     def synced(self) -> bool:
-        """Whether everything was seen once."""
+        """Whether all first lists have arrived."""
         return all(each.synced.is_set() for each in self.all)
 
     @property
     def problems(self) -> list[str]:
-        """Why it is not up to date."""
+        """Why the caches are not current."""
         return [self._told(each.problem) for each in self.all if each.problem is not None]
 
-    # -- what the console asks ---------------------------------------------------------------------
+    # -- the interface of `Site` -------------------------------------------------------------------
 
     async def runs(self) -> SiteRuns:
         """See `Site.runs`."""
@@ -242,7 +241,7 @@ class KubernetesSite:
         return SiteRuns(rows=every, missed=tuple(missed))
 
     async def still(self, _seen: SiteRuns, /) -> SiteRuns:
-        """See `Site.still`: what is so now is there at once."""
+        """See `Site.still`; the cache is always current."""
         return await self.runs()
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
@@ -279,7 +278,7 @@ class KubernetesSite:
         return await self._asked(lambda: site_storage(self._api, self._users()))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """See `Site.pack`; in a thread of its own, for it may take hours."""
+        """See `Site.pack`; runs in a thread of its own, because it may take hours."""
         await asyncio.to_thread(self._wait)
         namespace, pool = self._namespace(owner), (await self.policy()).placement.notebooks
         try:
@@ -290,7 +289,7 @@ class KubernetesSite:
             raise access.explain_api_error(error, server=self._api.server) from None
 
     def why_no_notebook(self, name: str) -> str:  # noqa: ARG002
-        """Nothing: tenancy makes a namespace for every user."""
+        """Return an empty text: tenancy makes a namespace for every user."""
         return ""
 
     async def leaks(self) -> SiteLeaks:
@@ -325,7 +324,7 @@ class KubernetesSite:
     # -- in threads --------------------------------------------------------------------------------
 
     async def _asked(self, do: Callable[[], T]) -> T:
-        """What `do` returns, in a thread; raises TFClusterErrors only."""
+        """Return the result of `do`, run in a thread; raises only TFClusterErrors."""
 
         def ask() -> T:
             self._wait()
@@ -381,10 +380,10 @@ class KubernetesSite:
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
-        """A run, in the form of the cache. Raises NotFound; Conflict; ApiError."""
+        """Return a run as in the cache. Raises NotFound, Conflict or ApiError."""
         found = None if fresh else self.clusters.get(namespace, name)
-        if found is None:  # one that was launched a moment ago, or is gone
-            possible = re.fullmatch(labels.RUN_PATTERN, name)  # and no other path of the API
+        if found is None:  # launched a moment ago, or deleted
+            possible = re.fullmatch(labels.RUN_PATTERN, name)  # no other API path
             told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
                 raise _unknown(name)
@@ -394,7 +393,7 @@ class KubernetesSite:
             raise Conflict(text.format(name=name))
         return found
 
-    # -- whose -------------------------------------------------------------------------------------
+    # -- owners ------------------------------------------------------------------------------------
 
     def _users(self) -> dict[str, str]:
         every = self.tenants.every()
@@ -410,7 +409,7 @@ class KubernetesSite:
         return kubernetes_runs.owner_of({namespace: user}, namespace)
 
     def _namespace(self, owner: str) -> str:
-        """Where the runs of somebody are. Raises NotFound."""
+        """Return the namespace of an owner. Raises NotFound."""
         mine = [name for name, user in self._users().items() if user == owner]
         if not mine and re.fullmatch(kubernetes_runs.OTHERS + _LABEL, owner):
             other = owner.removeprefix(kubernetes_runs.OTHERS)
@@ -420,10 +419,10 @@ class KubernetesSite:
         return mine[0]
 
     def _wait(self) -> None:
-        """Return when everything was seen once: before that nobody knows whose anything is.
+        """Wait for the first lists, without which nobody's objects can be attributed.
 
         Raises:
-            BackendUnavailable: it takes long, or the API server refuses.
+            BackendUnavailable: it takes too long, or the API server refuses.
         """
         deadline = time.monotonic() + FIRST_SECONDS
         for each in self.all:

@@ -1,10 +1,10 @@
-"""A user's claims as one archive: the Job beside them, and how the console fetches its answer.
+"""Packs a user's claims into an archive: a Job in their namespace, and the download from its pod.
 
-The pod is one that Pod Security `restricted` and the user's quotas take; it has the place of a
-notebook, which is stopped meanwhile, mounts the claims read-only, and has no token of Kubernetes.
-k8s/hub/admission-console.yaml lets the console make no other Job. A pod that does not come up is
-given up with its reason, the Job is removed however it ends, and an answer without its end is an
-error. What was read is for `archives` to verify. All of it waits, and belongs into a thread.
+The pod meets Pod Security `restricted` and the user's quotas. It takes the place of the user's
+notebook, which is stopped meanwhile, mounts the claims read-only, and has no API token.
+k8s/hub/admission-console.yaml lets the console create only such Jobs. A pod that does not start
+fails with its reason. The Job is deleted in any case. An incomplete answer is an error; `archives`
+verifies the content. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ BEGIN = "archive-"
 OURS = f"{MANAGED_BY}={MANAGER},{ARCHIVE}=true"
 CONTAINER = "archive"
 LONGEST = 6 * 3600
-"""Seconds that one archive may take."""
+"""Longest time for one archive, in seconds."""
 KEPT = 600
-"""Seconds after which Kubernetes removes a Job that has ended and that no console removed."""
+"""Seconds after which Kubernetes deletes an ended Job that no console has deleted."""
 
 
 def archive_job(
     name: str, image: str, claims: Sequence[str], token: str, home: str, pool: Pool
 ) -> Object:
-    """The Job; `pool` says on which nodes notebooks run."""
+    """Return the Job; `pool` selects the nodes of notebooks."""
     marks = {
         "app.kubernetes.io/name": "tfcluster",
         MANAGED_BY: MANAGER,
@@ -104,7 +104,7 @@ def archive_job(
 def bound_claims(
     claims: Sequence[Object], names: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Of a user's claims those with a volume; and why the others cannot be packed."""
+    """Return which of a user's claims are bound, and why the others cannot be packed."""
     there = {each["metadata"]["name"]: each for each in claims}
     found, missed = [], {}
     for name in names:
@@ -121,7 +121,7 @@ def bound_claims(
 
 
 def waiting_message(pod: Object, events: Sequence[Object], now: float) -> str:
-    """What a pod waits for; nothing while it only needs its moment."""
+    """Return what a pod waits for; empty if it is only starting."""
     told = startup_problems.problem_of_pod(pod, startup_problems.events_of(pod, events), {}, now)
     if told is not None:
         return told.text
@@ -130,7 +130,7 @@ def waiting_message(pod: Object, events: Sequence[Object], now: float) -> str:
 
 
 def end_message(pod: Object) -> str | None:
-    """Why a pod has ended, in its own last words; None while it has not."""
+    """Return why a pod has ended, from its last log line; None if it has not."""
     status = pod.get("status") or {}
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
@@ -145,7 +145,7 @@ def end_message(pod: Object) -> str | None:
 
 
 def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
-    """Why Kubernetes makes no pod of a Job: a quota, a limit, Pod Security; nothing if it does."""
+    """Return why Kubernetes creates no pod for a Job, such as a quota; empty if it does."""
     mine = [
         one
         for one in startup_problems.events_of(job_, events)
@@ -158,23 +158,23 @@ def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
 
 
 def is_of(pod: Object, uid: str) -> bool:
-    """Whether a pod is of the Job of this uid."""
+    """Return whether the Job of this uid owns a pod."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid for owner in owners)
 
 
-# -- fetching the archive
+# -- download
 
 Tell = Callable[[str], None]
 
 EVERY = 0.5
-"""Seconds between two looks at a pod."""
+"""Poll interval in seconds."""
 PATIENCE = 300.0
-"""Seconds in which a pod has come up, or one of before is gone."""
+"""Seconds for a pod to start, or for an earlier one to end."""
 QUOTA_SECONDS = 30.0
-"""Seconds in which a quota that the ending notebook still takes is free."""
+"""Seconds for a quota to be released by the ending notebook."""
 ANSWERS = 30.0
-"""Seconds in which a pod that runs answers."""
+"""Seconds for a running pod to listen."""
 _CONNECT = 10.0
 _BLOCK = 1024 * 1024
 CONSOLE = "app=tfcluster-console"
@@ -183,14 +183,14 @@ CONSOLE = "app=tfcluster-console"
 def pack_claims(
     api: Api, home: str, namespace: str, pool: Pool, out: int, tell: Tell, port: int = PORT
 ) -> None:
-    """Write the archive of what lies in a user's namespace; `tell` is told what is waited for.
+    """Write an archive of a user's claims; call `tell` with what it waits for.
 
     Raises:
         NotFound: there is nothing to pack.
-        Conflict: a pod is refused, or does not come up, with the reason.
-        BackendUnavailable: the pod ended, or the connection to it.
-        ApiError: the API does not let us.
-        OSError: `out` takes no more.
+        Conflict: a pod is refused or does not start; the message has the reason.
+        BackendUnavailable: the pod or the connection ended early.
+        ApiError: the API server refuses or does not answer.
+        OSError: `out` cannot be written.
     """
     claims = api.every(path("persistentvolumeclaims", namespace)).items
     found, missed = bound_claims(claims, FOLDER_NAMES)
@@ -216,12 +216,12 @@ def pack_claims(
             text = _("the pod that packs the data did not give all of it: {why}")
             raise BackendUnavailable(text.format(why=why)) from None
     finally:
-        with suppress(ApiError):  # Kubernetes removes it by itself, later
+        with suppress(ApiError):  # Kubernetes deletes it later by itself
             discard_object(api, path("jobs", namespace, name), job["metadata"]["uid"])
 
 
 def image(api: Api, home: str) -> str:
-    """The image of this console, whose packer is of the same version. Raises TFClusterError."""
+    """Return this console's image, for the same version of the packer. Raises TFClusterError."""
     pods = api.every(path("pods", home), labelSelector=CONSOLE).items
     pods.sort(key=lambda pod: pod["metadata"]["name"] != os.environ.get("HOSTNAME"))
     for pod in pods:
@@ -230,7 +230,7 @@ def image(api: Api, home: str) -> str:
 
 
 def _clear(api: Api, namespace: str) -> None:
-    """Remove Jobs of earlier tries, of a console that was killed, and wait until all are gone."""
+    """Delete Jobs left by a killed console, and wait until they and their pods are gone."""
     deadline = time.monotonic() + PATIENCE
     while True:
         jobs = api.every(path("jobs", namespace), labelSelector=OURS).items
@@ -246,7 +246,7 @@ def _clear(api: Api, namespace: str) -> None:
 
 
 def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
-    """The pod of a Job once it runs. Raises Conflict."""
+    """Return the pod of a Job once it runs. Raises Conflict."""
     began, told = time.monotonic(), ""
     while True:
         pod = _pod(api, namespace, job)
@@ -276,7 +276,7 @@ def _pod(api: Api, namespace: str, job: Object) -> Object | None:
 
 
 def _last_words(api: Api, namespace: str, job: Object) -> str:
-    """Why the pod has ended, once its kubelet has told so."""
+    """Return why the pod has ended, once the kubelet reports it; empty if unknown."""
     deadline = time.monotonic() + 10
     with suppress(ApiError):
         while time.monotonic() < deadline:
@@ -290,7 +290,7 @@ def _last_words(api: Api, namespace: str, job: Object) -> str:
 
 
 def _fetch(pod: Object, port: int, token: str, asked: bytes, out: int) -> None:
-    """Write what the pod gives away. Raises HTTPException, OSError."""
+    """Write the pod's answer to `out`. Raises HTTPException or OSError."""
     link = _connected(str(pod["status"]["podIP"]), port)
     try:
         link.request("POST", "/", asked, {"Authorization": f"token {token}"})
@@ -312,7 +312,7 @@ def _write(out: int, block: bytes) -> None:
 
 
 def _connected(address: str, port: int) -> http.client.HTTPConnection:
-    """A connection, once the program in the pod listens. Raises OSError."""
+    """Return a connection once the program in the pod listens. Raises HTTPException."""
     deadline = time.monotonic() + ANSWERS
     while True:
         link = http.client.HTTPConnection(address, port, timeout=_CONNECT)

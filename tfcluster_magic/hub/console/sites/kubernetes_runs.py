@@ -1,8 +1,8 @@
-"""Runs of a Kubernetes cluster as the console shows them, and leaks: what no run owns any more.
+"""Runs of a Kubernetes cluster as rows of the console, and leaks, which belong to no existing run.
 
-Of an object nothing is decoded or kept but what a row needs. Nothing is called a leak that the API
-server has not just now said to have no run: an object with our labels and no owner, whose TFCluster
-is gone. Data of removed users is told, too; it is tenancy that deletes it, when it is marked here.
+Only the fields that a row needs are decoded and kept. A leak is an object with our labels and no
+owner whose TFCluster, as the API server has just confirmed, does not exist. Namespaces of removed
+users count too: marking one here makes tenancy delete it.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """
@@ -29,7 +29,7 @@ from .base import Leak, SiteRun, run_row
 
 Object = dict[str, Any]
 OTHERS = "namespace:"
-"""Beginning of the owner of runs in a namespace that is no user's of this hub."""
+"""Prefix of the owner of runs in a namespace that belongs to no user of this hub."""
 
 
 class _Spec(TypedDict, total=False):
@@ -75,9 +75,7 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """A TFCluster as its row; whether somebody stops it, whether it holds anything still, and what
-    it has held.
-    """
+    """Return a TFCluster as its row, who stops it, whether all is released, and its hours."""
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
     cluster, number = custom_resource.split_name(name)
@@ -102,7 +100,7 @@ def trim_run(found: Object) -> Object:
 
 
 def trim_pod(found: Object) -> Object:
-    """A pod of a run: whose it is, and where it runs."""
+    """Return the run and the node of a pod."""
     return {
         "metadata": _kept(found),
         "uid": (found["metadata"].get("labels") or {}).get(labels.UID, ""),
@@ -111,14 +109,14 @@ def trim_pod(found: Object) -> Object:
 
 
 def trim_namespace(found: Object) -> Object:
-    """A tenant's namespace: labels and annotations say whose it is."""
+    """Return a tenant's namespace with the metadata that says whose it is."""
     head = found["metadata"]
     more = ("labels", "annotations", "deletionTimestamp")
     return {"metadata": {**_kept(found), **{key: head[key] for key in more if key in head}}}
 
 
 def user_of(namespace: Object, prefix: str) -> str:
-    """Whose a namespace is; empty when it is not called as that user's is, and so is nobody's."""
+    """Return the user of a namespace; empty if its name is not the one for that user."""
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
     return (
@@ -127,14 +125,14 @@ def user_of(namespace: Object, prefix: str) -> str:
 
 
 def owner_of(users: Mapping[str, str], namespace: str) -> str:
-    """The owner of what is in a namespace; `users` are the hub's by namespace."""
+    """Return the owner of objects in a namespace; `users` are the hub's by namespace."""
     return users.get(namespace) or f"{OTHERS}{namespace}"
 
 
 def run_rows(
     runs: Iterable[Object], pods: Iterable[Object], users: Mapping[str, str]
 ) -> tuple[SiteRun, ...]:
-    """All runs, each with its owner and the nodes that its pods are on."""
+    """Return a row for each run, with its owner and the nodes of its pods."""
     nodes: dict[str, set[str]] = {}
     for pod in pods:
         if pod["node"]:
@@ -156,7 +154,7 @@ def _kept(found: Object) -> Object:
 
 
 def _spec(told: Object) -> Spec:
-    """What was asked for, without its program; of a spec that nobody can read, nothing."""
+    """Return the spec without its program; an empty one if it cannot be decoded."""
     keys = ("mode", "replicas")
     asked: Object = {key: told[key] for key in keys if key in told}
     try:
@@ -166,7 +164,7 @@ def _spec(told: Object) -> Spec:
 
 
 def last_lines(cluster: TFCluster, task: str) -> list[str]:
-    """What the record keeps of what a task printed last."""
+    """Return the last log lines of a task that the record keeps."""
     status = cluster.status
     exits = [each.exit for each in status.failures if each.task == task]
     exits += [each.exit for each in status.attention if each.name == task and each.exit]
@@ -174,7 +172,7 @@ def last_lines(cluster: TFCluster, task: str) -> list[str]:
 
 
 def refuse_to_stop(name: str, found: Object) -> None:
-    """Raise Conflict for a run that has ended, or that somebody stops already."""
+    """Raise Conflict if a run has ended or is already being stopped."""
     if found["released"]:
         text = _("{name} has ended already: {message}")
         raise Conflict(text.format(name=name, message=shown(found["row"])))
@@ -195,17 +193,17 @@ KINDS = {
     "PodGroup": "podgroups",
     "PersistentVolumeClaim": "persistentvolumeclaims",
 }
-"""Of what a run is made; `PodGroup` is there with Volcano alone."""
+"""The objects of a run; `PodGroup` exists only with Volcano."""
 NAMESPACE = "Namespace"
 
 
 class LeakFinder:
-    """Finds and removes them.
+    """Finds and removes leaks.
 
     Args:
         api: the connection.
-        is_run: whether there is a run of this uid, as far as is known here.
-        owner: whose the things in a namespace are.
+        is_run: whether a run of this uid is known.
+        owner: returns the owner of objects in a namespace.
     """
 
     def __init__(
@@ -214,14 +212,14 @@ class LeakFinder:
         self._api, self._is_run, self._owner = api, is_run, owner
 
     def objects(self) -> Iterator[Leak]:
-        """Objects of runs that are gone. Raises ApiError."""
+        """Yield objects whose runs do not exist. Raises ApiError."""
         for kind in KINDS:
             for found in self._listed(kind):
                 if _may_be(found) and not self._is_run(_uid(found)) and self._has_no_run(found):
                     yield self._leak(kind, found)
 
     def namespaces(self, namespaces: Collection[Object], users: Collection[str]) -> Iterator[Leak]:
-        """Namespaces, with all data, of users who were removed and are not back."""
+        """Yield namespaces of removed users who are not users again."""
         for found in namespaces:
             head, owner = found["metadata"], self._owner(found["metadata"]["name"])
             if is_left(found) and owner not in users:
@@ -232,12 +230,12 @@ class LeakFinder:
                 yield Leak(owner=owner, id=f"{NAMESPACE}:{head['name']}", kind=NAMESPACE, what=what)
 
     def remove(self, namespace: str, leak: str) -> None:
-        """Delete an object, if it is a leak still.
+        """Delete an object if it still is a leak.
 
         Raises:
             NotFound: there is no such leak.
-            Conflict: it is another object by now.
-            ApiError: the API does not let us.
+            Conflict: it is another object now.
+            ApiError: the API server refuses or does not answer.
         """
         kind, _colon, name = leak.partition(":")
         every = self._listed(kind, namespace, name) if kind in KINDS and name else []
@@ -255,11 +253,11 @@ class LeakFinder:
             raise
 
     def mark(self, found: Object) -> None:
-        """Have tenancy delete the namespace of a removed user, as it is known here.
+        """Make tenancy delete the namespace of a removed user, if it has not changed.
 
         Raises:
-            Conflict: it was changed meanwhile.
-            ApiError: the API does not let us.
+            Conflict: it has changed.
+            ApiError: the API server refuses or does not answer.
         """
         head = found["metadata"]
         kept = {key: head[key] for key in ("uid", "resourceVersion")}
@@ -280,7 +278,7 @@ class LeakFinder:
         try:
             return self._api.every(where, shape=ONLY, labelSelector=OURS, **query).items
         except ApiError as error:
-            if kind == "PodGroup" and error.gone:  # there is no Volcano
+            if kind == "PodGroup" and error.gone:  # Volcano is not installed
                 return []
             raise
 
@@ -302,7 +300,7 @@ class LeakFinder:
 
 
 def is_left(namespace: Object) -> bool:
-    """Whether a namespace is that of a removed user, and is kept."""
+    """Return whether a namespace of a removed user is kept."""
     head = namespace["metadata"]
     notes = head.get("annotations") or {}
     going = head.get("deletionTimestamp") or notes.get(REMOVED_DATA) == "true"
@@ -310,12 +308,12 @@ def is_left(namespace: Object) -> bool:
 
 
 def no_such_leak() -> NotFound:
-    """What was removed by somebody else, or is none."""
+    """Return the error for a leak that does not exist (any more)."""
     return NotFound(_("there is no such leak any more"))
 
 
 def _may_be(found: Object) -> bool:
-    """Whether an object says that it is a run's, belongs to nothing, and is not going already."""
+    """Return whether an object has a run's labels, no owner, and is not being deleted."""
     head = found["metadata"]
     marks = head.get("labels") or {}
     ours = bool(marks.get(labels.UID)) and bool(marks.get(labels.NAME))

@@ -1,9 +1,9 @@
-"""This machine as a site of the console: one reader process for each person that has runs here.
+"""One machine as a site of the console: a reader process for each person with runs.
 
-Root opens nobody's folders: each reader runs under its person's account, is started when somebody
-looks and ends a minute after the last look. A home that hangs holds up its own rows alone: they
-stay as they were, and the answer says so. What a reader says is taken for rows, and the owner is
-who it was asked for, whatever stands in them.
+Root opens nobody's folders: each reader runs under its person's account. It starts on demand and
+ends a minute after the last request. If a home directory hangs, only its own rows stay outdated,
+and the answer says so. A reader's rows are validated, and their owner is the person that was asked
+for, whatever the rows say.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from .person_reader import (
 )
 
 ANSWER_SECONDS = 15.0
-"""Seconds for one answer of a reader, its start on a busy machine included."""
+"""Timeout of a reader's answer in seconds, including its start on a busy machine."""
 _MOST_BYTES = 64 * 1024 * 1024
 _DECODER = msgspec.json.Decoder(ReaderAnswer)
 
 
 class ReaderProcess:
-    """A reader that was started."""
+    """A running reader and its connection."""
 
     def __init__(self, pid: int, said: asyncio.StreamReader, asked: asyncio.StreamWriter) -> None:
         self.pid, self._said, self._asked = pid, said, asked
 
     async def ask(self, question: bytes) -> bytes:
-        """One line for one line. Raises OSError."""
+        """Send one line and return one line. Raises OSError."""
         self._asked.write(question + b"\n")
         await self._asked.drain()
         line = await self._said.readline()
@@ -67,19 +67,19 @@ class ReaderProcess:
         return line
 
     async def ended(self) -> None:
-        """Have nothing more to ask, and wait until it has ended."""
+        """Close the requests, and wait until the reader has ended."""
         self._asked.write_eof()
         with contextlib.suppress(OSError):
             while await self._said.read(_MOST_BYTES):
-                pass  # what it was about to say
+                pass  # discard a late answer
 
     def forget(self) -> None:
-        """Nobody asks it any more."""
+        """Close the connection without waiting."""
         self._asked.close()
 
 
 class ForkServer:
-    """The process that starts readers; it is started itself when one is wanted."""
+    """The process that forks readers; it starts on demand."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -87,11 +87,11 @@ class ForkServer:
         self._lock = asyncio.Lock()
 
     async def begin(self, person: Person | None) -> ReaderProcess:
-        """Start the reader of a person, None: of who runs the hub. Raises OSError."""
+        """Start a reader under a person's account, None for the hub's owner. Raises OSError."""
         begun = asyncio.ensure_future(self._begin(person))
         try:
             return await asyncio.shield(begun)
-        except asyncio.CancelledError:  # nobody waits any more for what was asked for already
+        except asyncio.CancelledError:  # the fork cannot be cancelled; end its reader later
             begun.add_done_callback(self._unwanted)
             raise
 
@@ -112,7 +112,7 @@ class ForkServer:
                     raise OSError(_("its reader has ended; the hub's log may say why"))
             except OSError:
                 ours.close()
-                await self.close()  # the next one is started by another
+                await self.close()  # the next reader gets a new fork server
                 raise
         said, asked = await asyncio.open_connection(sock=ours, limit=_MOST_BYTES)
         return ReaderProcess(int(told), said, asked)
@@ -122,14 +122,14 @@ class ForkServer:
             self.end(begun.result())
 
     def end(self, child: ReaderProcess) -> None:
-        """End a reader at once, if it has not ended by itself."""
+        """Kill a reader if it has not ended by itself."""
         child.forget()
         if self._channel is not None:
             with contextlib.suppress(OSError):
                 self._channel.send(msgspec.json.encode(ForkCommand(end=StopReader(child.pid))))
 
     async def close(self) -> None:
-        """End the process; readers go on until they are ended."""
+        """End the fork server; its readers go on."""
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
         if channel is not None:
@@ -157,7 +157,7 @@ class ForkServer:
 
 
 class ReaderClient:
-    """The reader of one person; `person` is None for who runs the hub."""
+    """The reader of one person; `person` is None for the hub's owner."""
 
     def __init__(self, name: str, person: Person | None, fork_server: ForkServer) -> None:
         self.name = name
@@ -169,7 +169,7 @@ class ReaderClient:
         self._listing: asyncio.Task[None] | None = None
 
     def list(self) -> asyncio.Task[None]:
-        """Begin to read the runs, or wait with whoever has begun."""
+        """Start to read the runs, or return the reading in progress."""
         if self._listing is None or self._listing.done():
             self._listing = asyncio.ensure_future(self._list())
         return self._listing
@@ -184,7 +184,7 @@ class ReaderClient:
             self.rows, self.why = tuple(mine), ""
 
     async def ask(self, ask: ReaderRequest) -> ReaderAnswer:
-        """One answer; raises what the reader tells, or BackendUnavailable."""
+        """Return one answer; raises the error in it, or BackendUnavailable."""
         async with self._lock:
             try:
                 line = await asyncio.wait_for(self._line(msgspec.json.encode(ask)), ANSWER_SECONDS)
@@ -221,7 +221,7 @@ class ReaderClient:
             self._child = None
 
     async def close(self) -> None:
-        """End the process; it ends by itself when nobody asks any more."""
+        """End the reader; it ends by itself once its requests are closed."""
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait([self._listing])
@@ -233,12 +233,12 @@ class ReaderClient:
 
 
 def program(module: str) -> list[str]:
-    """The command of one of our programs."""
+    """Return the command of one of our modules."""
     return [sys.executable, "-I", "-m", module]
 
 
 def environment(person: Person | None) -> dict[str, str]:
-    """What a program of ours sees that runs as a person, None: as who runs the hub."""
+    """Return the environment of a program that runs as a person, None for the hub's owner."""
     if person is None:
         return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
     env = {"HOME": str(person.home), "USER": person.name, "LOGNAME": person.name}
@@ -248,23 +248,23 @@ def environment(person: Person | None) -> dict[str, str]:
     return env
 
 
-# -- the site
+# -- site
 
 LISTING_SECONDS = 5.0
-"""Seconds that a listing waits for those who have not answered before."""
+"""Seconds that a listing waits for readers."""
 UNUSED_SECONDS = 60.0
-"""Seconds after the last look when readers end; their rows are kept a little longer."""
+"""Seconds after the last request when readers end; their rows are kept for `RUNS_KEPT`."""
 _NAMES_KEPT = 30.0
 
 UserNames = Callable[[], Awaitable[Iterable[str]]]
 
 
 class LocalSite:
-    """This machine; as root with everybody who has a system account and is a user of the hub.
+    """This machine; under root, with all hub users who have a system account.
 
     Args:
-        owner: the hub's user who runs the hub.
-        names: tells every user of the hub; asked only as root.
+        owner: the hub user whose account runs the hub.
+        names: returns the names of all hub users; called only as root.
     """
 
     def __init__(self, owner: str, names: UserNames) -> None:
@@ -309,7 +309,7 @@ class LocalSite:
                 return SiteRuns()
             try:
                 reader = self._readers[owner] = self._reader(owner)
-            except NoServer:  # and so no runs
+            except NoServer:  # no account, so no runs
                 return SiteRuns()
         task = reader.list()
         await asyncio.wait([task], timeout=LISTING_SECONDS)
@@ -343,7 +343,7 @@ class LocalSite:
         return SiteStorage(users={name: answer.volumes for name, answer in answers}, missed=missed)
 
     def why_no_notebook(self, name: str) -> str:
-        """Whether this machine has an account for it."""
+        """Return why this machine has no usable account of this name; empty if it has one."""
         return why_no_notebook(name, self._owner)
 
     async def leaks(self) -> SiteLeaks:
@@ -356,7 +356,7 @@ class LocalSite:
     async def _all(
         self, ask: ReaderRequest
     ) -> tuple[list[tuple[str, ReaderAnswer]], tuple[Missed, ...]]:
-        """What every reader answers, and which did not."""
+        """Return the answers of all readers, and which ones failed."""
         readers = list(self._readers.values())
         asked = (reader.ask(ask) for reader in readers)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -377,7 +377,7 @@ class LocalSite:
         await reader.ask(ReaderRequest(do="remove", leak=leak))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """See `Site.pack`. Nothing is waited for."""
+        """See `Site.pack`. It never calls `tell`."""
         del tell
         reader = await self._of(owner)
         packer = "tfcluster_magic.hub.console.packer"
@@ -393,7 +393,7 @@ class LocalSite:
             raise TFClusterError(text.format(name=owner, why=why or process.returncode))
 
     async def rest(self) -> None:
-        """End the readers when nobody has looked for a while; to be called now and then."""
+        """End unused readers; call this periodically."""
         unused = time.monotonic() - self._used_at
         if unused > UNUSED_SECONDS:
             await self.close()
@@ -402,27 +402,27 @@ class LocalSite:
                 reader.rows = ()
 
     async def close(self) -> None:
-        """End every reader, and what starts them."""
+        """End all readers and the fork server."""
         await asyncio.gather(*(reader.close() for reader in self._readers.values()))
         await self._fork_server.close()
 
     def _reader(self, name: str) -> ReaderClient:
-        """Raises NoServer: they have no account here."""
+        """Return a new reader. Raises NoServer if the user has no account here."""
         return ReaderClient(name, account(name, 0, self._owner), self._fork_server)
 
     async def _of(self, owner: str) -> ReaderClient:
-        """The reader of somebody who is a user now, whatever a page still shows."""
+        """Return the reader of a current user. Raises NotFound."""
         await self._people()
         if owner not in self._readers:
             raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
         return self._readers[owner]
 
     async def _people(self) -> None:
-        """Bring up to date who there is."""
+        """Update the readers to the hub's current users."""
         self._used_at = time.monotonic()
         if os.geteuid() != 0:
             return
-        async with self._naming:  # a page of runs that are stopped asks once who there is
+        async with self._naming:  # requests that arrive together ask the hub once
             now = time.monotonic()
             if now - self._named_at < _NAMES_KEPT:
                 return

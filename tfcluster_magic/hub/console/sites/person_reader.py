@@ -1,9 +1,9 @@
-"""One person's runs, read by a process of that person; and the fork server that starts these.
+"""The reader process of one person's runs, and the fork server that starts readers.
 
-A reader answers one line of JSON for each line that it is asked, and ends with the console that
-started it. It runs under the person's own account, so whatever lies in that person's folders, a
-symlink too, is opened with that person's rights and no others. What it says about owners is not
-believed. The fork server is `python -I -m tfcluster_magic.hub.console.sites.person_reader FD`.
+A reader answers each line of JSON with one line, and ends with its console. It runs under the
+person's own account, so every file and symlink in their folders is opened with their rights only.
+The console does not trust what it says about owners. The fork server is started by `python -I -m
+tfcluster_magic.hub.console.sites.person_reader FD`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from .base import Leak, SiteRun, run_row
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
 _YOUNG = 60.0
-"""Seconds in which a folder without a record may be that of a launch."""
+"""Seconds for which a folder without a record may belong to a launch in progress."""
 Stamp = tuple[state_files.Stamp | None, ...]
 
 
 class ReaderRequest(Model, frozen=True):
-    """What is to be done: `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
+    """A request; `do` is `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
 
     do: str
     name: str = ""
@@ -56,7 +56,7 @@ class ReaderRequest(Model, frozen=True):
 
 
 class ReaderAnswer(Model, frozen=True):
-    """What came of it; `error` is the name of a TFClusterError with `detail`."""
+    """The answer; `error` is the name of a TFClusterError class with message `detail`."""
 
     rows: tuple[SiteRun, ...] = ()
     lines: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ ERRORS = {kind.__name__: kind for kind in (Conflict, NotFound, TFClusterError)}
 
 
 class RunsReader:
-    """Answers, and keeps what does not change any more: rows of runs that hold nothing."""
+    """Answers requests; caches the rows of runs that hold nothing and so do not change."""
 
     def __init__(self) -> None:
         self.backend = LocalBackend()
@@ -79,7 +79,7 @@ class RunsReader:
         self._kept: dict[Path, tuple[Stamp, SiteRun]] = {}
 
     def answer(self, ask: ReaderRequest) -> ReaderAnswer:
-        """Do what is asked."""
+        """Carry out a request."""
         try:
             return getattr(self, f"_{ask.do}")(ask)  # type: ignore[no-any-return]
         except InvalidRequest as error:
@@ -155,8 +155,8 @@ class RunsReader:
         return ReaderAnswer(leaks=tuple(found))
 
     def _orphans(self) -> Iterator[Leak]:
-        """Processes of runs that nothing supervises and that no record holds."""
-        snapshot = processes.snapshot()  # before the records: what is launched later is not in it
+        """Yield processes of runs that no supervisor and no record owns."""
+        snapshot = processes.snapshot()  # before the records, so that later launches are not in it
         of_runs: dict[str, list[int]] = {}
         for pid in snapshot:
             if uid := processes.run_of(pid):
@@ -175,7 +175,7 @@ class RunsReader:
                 yield Leak(owner="", id=f"processes:{uid}", kind="processes", what=text)
 
     def _left(self) -> Iterator[Leak]:
-        """Folders that launches and deletions left when they were killed half-way."""
+        """Yield folders that killed launches and deletions left behind."""
         runs = self.store.runs_dir
         hidden = list(runs.glob("*/.removed-*"))
         half = [f.path for f in self.store.folders() if state_files.is_gone(f.record_file)]
@@ -205,7 +205,7 @@ class RunsReader:
 
 
 def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
-    """Whether a supervisor, of whatever state folder, is above this process."""
+    """Return whether a process has a supervisor of any state folder among its ancestors."""
     seen = set()
     while (process := snapshot.get(pid)) is not None and pid not in seen:
         seen.add(pid)
@@ -220,7 +220,7 @@ def _command(pid: int) -> str:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether no launch holds this folder's lock."""
+    """Return whether no launch holds this folder's lock."""
     folder = RunFolder(path)
     if state_files.is_gone(folder.lock_file):
         return True
@@ -232,7 +232,7 @@ def _is_free(path: Path) -> bool:
 
 
 def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
-    """Answer until the console has ended."""
+    """Answer requests until the console ends."""
     paths.state_dir()
     reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
     for line in asked:
@@ -240,17 +240,17 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
         out.flush()
 
 
-# -- the fork server.
-# What all readers have in common is loaded once, so that those of hundreds of people start within
-# seconds and cost a MiB or two each; each has become its person, for good, before it does anything
-# else. It ends no process but readers of its own that have not ended yet.
+# -- fork server
+# It loads what all readers have in common once. Readers of hundreds of people then start within
+# seconds and take a MiB or two each. A reader first switches to its person's account for good. The
+# fork server kills only readers of its own that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
-"""Bytes of what is said to it at once: somebody's environment is the most."""
+"""Largest command in bytes; environments are the largest part."""
 
 
 class StartReader(Model, frozen=True):
-    """A reader is wanted; `uid` None is who we are. The socket it answers on comes along."""
+    """Start a reader; `uid` None keeps our account. The socket for its answers is sent along."""
 
     environ: dict[str, str]
     uid: int | None = None
@@ -259,13 +259,13 @@ class StartReader(Model, frozen=True):
 
 
 class StopReader(Model, frozen=True):
-    """This reader is to be ended."""
+    """Kill this reader."""
 
     pid: int
 
 
 class ForkCommand(Model, frozen=True, omit_defaults=True):
-    """One of both."""
+    """A command: one of the two fields is set."""
 
     begin: StartReader | None = None
     end: StopReader | None = None
@@ -281,10 +281,10 @@ def _become_person(wanted: StartReader) -> None:
 
 
 def _run_reader(wanted: StartReader, answers: int) -> None:
-    """What the fork does: it never comes back from here."""
+    """Run a reader in the forked process; does not return."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console ends it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the console ends the reader
         _become_person(wanted)
         with socket.socket(fileno=answers) as ours:
             answer_requests(ours.makefile("rb"), ours.makefile("wb"))
@@ -298,7 +298,7 @@ def _run_reader(wanted: StartReader, answers: int) -> None:
 
 
 def _warm() -> None:
-    """Have ready what each reader would make for itself."""
+    """Prepare what each reader would otherwise load itself."""
     for kind in (Record, Status):
         with contextlib.suppress(msgspec.MsgspecError):
             msgspec.json.decode(b"{}", type=kind)
@@ -307,7 +307,7 @@ def _warm() -> None:
 
 
 def fork_readers(channel: socket.socket) -> None:
-    """Do what is said until nobody says anything any more."""
+    """Carry out commands until the channel is closed."""
     decoder = msgspec.json.Decoder(ForkCommand)
     children: set[int] = set()
     while True:
@@ -329,8 +329,8 @@ def fork_readers(channel: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve on the socket whose number was given."""
-    os.dup2(2, 1)  # a stray print is no answer
+    """Serve on the socket with the given file descriptor."""
+    os.dup2(2, 1)  # keep stray prints out of the answers
     _warm()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         fork_readers(channel)
