@@ -1,5 +1,5 @@
-"""The extension as Jupyter Server loads it: its routes, their OpenAPI document, its settings, and
-the shell of its terminals.
+"""The extension as Jupyter Server loads it: routes, their OpenAPI document, settings, and the shell
+of terminals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPENAPI_REF = "#/components/schemas/{name}"
 
 @lru_cache(maxsize=1)
 def openapi_document() -> dict[str, Any]:
-    """The whole description, OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document."""
     import yaml
 
     described: dict[str, Any] = yaml.safe_load(OPENAPI_FILE.read_text("utf-8"))
@@ -51,7 +51,7 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _verb_path(body: type[Model]) -> dict[str, Any]:
-    """Describe the route of a verb of a run, which takes this body."""
+    """Return the description of a verb's route, which takes this body."""
 
     def ref(where: str) -> dict[str, str]:
         return {"$ref": f"#/components/{where}"}
@@ -73,31 +73,31 @@ class OpenAPIHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """The description of all routes."""
+        """Answer with the description of all routes."""
         self.reply(await self.call(openapi_document))
 
 
 OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 
 
-# The texts of our settings in JupyterLab's language. Its server translates a settings schema with
-# the catalogs of installed language packs, and with no others: so it is given a bundle of ours. A
-# JupyterLab that keeps its bundles elsewhere shows these texts in English, and nothing worse.
+# Translations of our settings in JupyterLab. Its server translates settings schemas only with the
+# catalogs of installed language packs, so it is given a bundle of ours. A JupyterLab that keeps its
+# bundles elsewhere shows these texts in English.
 
 SETTINGS_DOMAIN = "tfcluster"
-"""That of the page's texts, too: locale/<language>/LC_MESSAGES/tfcluster.mo."""
+"""Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
 
 
 def translate_settings() -> bool:
-    """Have our schema translated with our catalog; says whether this JupyterLab can."""
+    """Make JupyterLab translate our settings with our catalog; return False if it cannot."""
     try:
         from jupyterlab_server.translation_utils import TranslationBundle, translator
 
         class Bundle(TranslationBundle):
-            """Our catalog, wherever the language packs are."""
+            """Our catalog; language packs are elsewhere."""
 
             def update_locale(self, locale_: str) -> None:
-                """Speak this language from now on; English when there is no catalog."""
+                """Switch to this language, or to English if it has no catalog."""
                 self._locale = locale_
                 self._translator = gettext.translation(
                     SETTINGS_DOMAIN, localedir=LOCALE_DIR, languages=[locale_], fallback=True
@@ -109,30 +109,31 @@ def translate_settings() -> bool:
     return True
 
 
-# The shell of terminals. A server without a terminal of its own, such as a hub's notebook, gives
-# people a login shell, and /etc/profile of Debian and others sets PATH anew: without the folder
-# that has `tfcluster` and this server's `python`.
+# The shell of terminals. If Jupyter Server was not started from a terminal, such as a hub's
+# notebook, it starts login shells. /etc/profile of Debian and others then resets PATH, without the
+# folder of `tfcluster` and this server's `python`.
 
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
-"""Shells that read their profile with `-l -c`, and have "$PATH" in quotes with colons."""
+"""Shells that read their profile with `-l -c` and expand "$PATH" with colons."""
 
 BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
-"""Reads a login shell's files and then puts TFCLUSTER_TERMINAL_PATH in front of PATH."""
+"""Reads a login shell's files, then puts TFCLUSTER_TERMINAL_PATH in front of PATH."""
 
 
 def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     """Return the command of a login shell that still finds this server's programs.
 
-    The beginning of the server's PATH, up to `programs`, comes in front of what the profile sets.
-    Bash keeps all of the profile: variables, aliases, functions and prompt. Of another shell a
-    login shell reads the profile and becomes an interactive shell, which keeps the variables.
+    The beginning of the server's PATH, up to `programs`, is put in front of the profile's PATH.
+    Bash keeps everything of the profile: variables, aliases, functions and prompt. Other shells
+    read the profile as a login shell and then become an interactive shell, which keeps only the
+    variables.
 
     Args:
-        environ: the server's environment; SHELL wins over the shell of the account.
+        environ: the server's environment; SHELL takes precedence over the account's shell.
         programs: the folder of the server's Python, which also has `tfcluster`.
 
     Returns:
-        The command; None if SHELL is a shell that this does not fit.
+        The command; None if SHELL is not one of `SHELLS`.
     """
     shell = environ.get("SHELL") or _account_shell()
     name = Path(shell).name
@@ -143,7 +144,7 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     found = os.pathsep.join(front)
     if name == "bash":
         variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
-        if "ENV" in environ:  # other shells read it; it is given back
+        if "ENV" in environ:  # other shells read it too; bash gets it back
             variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
         return ["env", *variables, shell, "--posix", "-l"]
     becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'
@@ -151,16 +152,16 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
 
 
 def _account_shell() -> str:
-    """The shell of this account; one that nobody can work in is replaced by one of the machine."""
+    """Return this account's shell; another one of the machine if it is not in `SHELLS`."""
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
-    except KeyError:  # a container may run as a number that has no name
+    except KeyError:  # a container may run as a uid without a name
         shell = ""
     return shell if Path(shell).name in SHELLS else shutil.which("bash") or "/bin/sh"
 
 
 API = "tfcluster/api"
-# The first that fits answers.
+# The first route that matches answers.
 ROUTES: tuple[tuple[Any, ...], ...] = (
     *launch.ROUTES,
     *tensorboard_routes.ROUTES,
@@ -170,7 +171,7 @@ ROUTES: tuple[tuple[Any, ...], ...] = (
 
 
 class TFClusterApp(ExtensionApp):
-    """TFCluster in Jupyter Server; `c.ClusterManager` says where clusters are."""
+    """The extension app; `c.ClusterManager` configures where clusters run."""
 
     name = "tfcluster"
     load_other_extensions = True
@@ -182,30 +183,32 @@ class TFClusterApp(ExtensionApp):
     ).tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Set the shell of terminals, unless somebody has; all are linked before one is loaded."""
+        """Set the shell of terminals, unless it is configured. Jupyter Server links all extensions
+        before it loads one.
+        """
         super()._link_jupyter_server_extension(serverapp)
         settings = serverapp.terminado_settings
         if "shell_command" in settings or sys.stdout.isatty():
-            return  # from a terminal, Jupyter starts a shell that reads no profile
+            return  # started from a terminal, Jupyter uses a shell that reads no profile
         if command := login_shell(os.environ, Path(sys.executable).parent):
             serverapp.terminado_settings = {**settings, "shell_command": command}
 
     def initialize_settings(self) -> None:
-        """Make what the routes share."""
+        """Create the service that the routes share."""
         self.settings["tfcluster"] = Service(self.serverapp, self.clusters_are_activity)
         translate_settings()
 
     def initialize_handlers(self) -> None:
-        """Routes, below the server's base_url."""
+        """Add the routes below the server's base_url."""
         self.handlers.extend((url_path_join("/", API, path), *rest) for path, *rest in ROUTES)
         self.handlers.extend(
             (url_path_join("/", path), page) for path, page in tensorboard_routes.PAGES
         )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:
-        """Begin to watch, now that the loop runs."""
+        """Start to watch, once the loop runs."""
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:
-        """Give back what this server holds."""
+        """Release everything that this server holds."""
         await self.settings["tfcluster"].stop()

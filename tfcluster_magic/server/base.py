@@ -1,8 +1,8 @@
-"""The base of every route: who may call, how a blocking verb is called, how an error is told.
+"""The base of all routes: authorisation, blocking calls, and errors as problem details.
 
-No route answers without a signed-in, authorised user, XSRF protection stays on, and every failure
-is `application/problem+json` (RFC 9457) with the sentence of the command line, in the language that
-the browser asks for, and never a traceback.
+Every route needs a signed-in, authorised user and keeps XSRF protection on. Every error is
+`application/problem+json` (RFC 9457) with the command line's message in the browser's language,
+never a traceback.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from .service import Service
 
 T = TypeVar("T")
 RESOURCE = "tfcluster"
-"""What an `Authorizer` of Jupyter Server is asked about: read, write on `tfcluster`."""
+"""The resource for which Jupyter Server's `Authorizer` is asked for `read` or `write`."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a request's body: a cell with its arguments is far below."""
+"""Largest request body in bytes; a cell with its arguments is far smaller."""
 
 
 class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
-    """A route or page of ours. Methods of subclasses carry `@guarded`."""
+    """A route or page; methods of subclasses are decorated with `@guarded`."""
 
     auth_resource = RESOURCE
     expected_errors: tuple[type[BaseException], ...] = (TFClusterError, StreamClosedError)
 
     @property
     def service(self) -> Service:
-        """What the routes of this server share."""
+        """The service that all routes of this server share."""
         service: Service = self.settings["tfcluster"]
         return service
 
     def internal_error(self) -> str:
-        """Return the sentence for a fault of the extension."""
+        """Return the message for an error inside the extension."""
         return _("something went wrong inside the server extension; the server's log has the cause")
 
     def in_language(self) -> AbstractContextManager[object]:
-        """Speak the language that the browser asks for."""
+        """Return a context in the language that the browser asks for."""
         return language(accepted_languages(self.request.headers.get("Accept-Language", "")))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log what is a fault of the server; for debugging also what is told to the user."""
+        """Log errors of the server; log errors of the user only at debug level."""
         if isinstance(value, self.expected_errors):
             self.log.debug("%s: %s", type(value).__name__, value)
         super().log_exception(typ, value, tb)
@@ -66,11 +66,11 @@ class TFClusterHandler(GuardedHandler, APIHandler):
     most_bytes = MOST_BYTES
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Find out who asks, and only then read the body.
+        """Authenticate the caller, and only then read the body.
 
         Raises:
             HTTPError: 403, nobody is signed in.
-            TooLarge: the body is larger than any page of ours sends.
+            TooLarge: the body is larger than any page sends.
         """
         await super().prepare()
         if not self.current_user:
@@ -78,15 +78,15 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         self.expect_body()
 
     async def call(self, function: Callable[..., T], *args: Any, **words: Any) -> T:
-        """Call a blocking verb; see `Worker.call`."""
+        """Call a blocking function in a thread; see `Worker.call`."""
         return await self.service.worker.call(function, *args, **words)
 
     async def meant(self, ref: str) -> TFCluster:
-        """The run `ref`; with `?uid=…` that one only, and not another that has its name since.
+        """Return the run `ref`; with `?uid=…` only the run of that uid.
 
         Raises:
-            NotFound: there is none.
-            Conflict: it is another one.
+            NotFound: there is no such run.
+            Conflict: it is another run now.
         """
         cluster = await self.call(self.service.manager.status, ref)
         uid = self.get_query_argument("uid", "")
@@ -100,7 +100,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         return cluster
 
     def flag(self, name: str) -> bool:
-        """Whether `?name=1` was said.
+        """Return whether the query has `name=1`.
 
         Raises:
             InvalidRequest: it is neither 1 nor 0.
@@ -116,29 +116,28 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         self.finish(json.dumps(data, allow_nan=False))
 
     def update_api_activity(self) -> None:
-        """Looking is no activity: a page looks also while nobody sits before it."""
+        """Count only changes as activity; a page sends GET requests while nobody uses it."""
         if self.request.method != "GET":
             super().update_api_activity()
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Answer with a problem; Jupyter Server's `finish` takes the type of what is sent."""
+        """Answer with a problem, with its media type."""
         self.set_status(told["status"])
         self.finish(encoded_problem(told), set_content_type=PROBLEM_TYPE)
 
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
-    """Only a signed-in user (401/403) whom the server's Authorizer allows to; marks the method.
-
-    The Authorizer is asked for `action`; without one for that of the request's method.
+    """Decorate a method to admit only signed-in users (401, 403) whom the Authorizer allows. The
+    Authorizer is asked for `action`, by default for that of the request's method.
     """
     checked = authenticated(_authorized(method, action))
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        self.service.start()  # an older Jupyter Server has not done it
+        self.service.start()  # older versions of Jupyter Server have not started it
         with self.in_language():
             answered = checked(self, *args, **words)
-            if answered is not None:  # Tornado has redirected to the login
+            if answered is not None:  # None if Tornado redirects to the login
                 await answered
 
     spoken.is_guarded = True  # type: ignore[attr-defined]  # a test walks all routes
@@ -146,27 +145,27 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
 
 async def is_allowed(handler: JupyterHandler, action: str) -> bool:
-    """Whether the server's Authorizer allows the person to `read` or `write`."""
+    """Return whether the server's Authorizer allows the user to `read` or `write`."""
     allowed = handler.authorizer.is_authorized(handler, handler.current_user, action, RESOURCE)
     return bool(await ensure_async(allowed))
 
 
 def abort_connection(handler: JupyterHandler) -> None:
-    """Close the browser's connection in the middle: a part of a file does not look like all."""
+    """Close the browser's connection, so that a partial file does not look complete."""
     connection = handler.request.connection
     if isinstance(connection, HTTP1Connection):
         connection.close()
 
 
 guarded_read = partial(guarded, action="read")
-"""`guarded` for what only looks, whatever the request's method."""
+"""`guarded` for methods that only read, whatever the request's method."""
 
 
 def _authorized(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:
-    """`authorized`, telling a signed-in person whom the Authorizer refuses that it is this."""
+    """Apply `authorized`, with a message for a signed-in user whom the Authorizer refuses."""
 
     async def nothing(_self: JupyterHandler) -> None:
-        """What is asked about comes after the answer: its own refusals are another matter."""
+        """Do nothing, so that the method's own refusals are not mistaken for the Authorizer's."""
 
     ask: Callable[..., Awaitable[None]] = authorized(action=action)(nothing)
 

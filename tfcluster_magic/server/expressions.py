@@ -1,9 +1,9 @@
-"""Regular expressions of the page, matched against lines as the page matches them.
+"""Regular expressions in JavaScript's syntax, matched against lines as the page matches them.
 
-The page's expressions are JavaScript's, with its flag `u`: `python_source` translates them, and
-refuses what Python has nothing like. Matching may take for ever, and would hold all threads of a
-server: each search has a process of its own, which the kernel ends after so much CPU time. This
-file is that process's program, too, and imports the standard library alone.
+The page uses JavaScript's expressions with flag `u`. `python_source` translates them, or refuses
+what Python has no equivalent for. Matching could take forever and block the server's threads, so
+each search has its own process with a limit of CPU time. This file is also that process's program
+and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 MOST_SOURCE = 1000
-"""Characters of an expression."""
+"""Longest expression, in characters."""
 CPU_SECONDS = 1.0
-"""CPU time for reading an expression, and for matching each batch of lines."""
+"""CPU time for compiling the expression, and for each batch of lines."""
 MOST_CPU_SECONDS = 600
 """CPU time for all lines of a search."""
 MOST_MEMORY = 512 << 20
 LOOK_UP = 0.3
-"""Seconds after which somebody who waits for an answer can do something else."""
+"""Seconds after which a caller that waits for an answer gets control again."""
 _FRAME = struct.Struct(">I")
 
 
 class ExpressionRefused(Exception):
-    """This server cannot match the expression; the text is the part or the error."""
+    """The expression cannot be matched; the message is the unsupported part or the error."""
 
 
 class TooSlow(Exception):
     """Matching took too much time or memory."""
 
 
-# -- from JavaScript to Python -----------------------------------------------------------------
+# -- from JavaScript to Python ---------------------------------------------------------------------
 
 _SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _SETS = {
@@ -51,7 +51,7 @@ _SETS = {
     "S": r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
     r"\u2030-\u205e\u2060-\u2fff\u3001-\ufefe\uff00-\U0010ffff",
 }
-"""Python's own mean more characters than JavaScript's."""
+"""JavaScript's character classes; Python's include more characters."""
 _WORD = f"[{_SETS['w']}]"
 _BOUNDARY = f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))"
 _NO_BOUNDARY = f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))"
@@ -79,16 +79,16 @@ _CODE = re.compile(
 
 
 def python_source(source: str) -> str:
-    """Return an expression for `re` that means what `source` means in JavaScript.
+    """Return an expression for `re` with the meaning of `source` in JavaScript.
 
     Raises:
-        ExpressionRefused: it is none of JavaScript's, or Python has nothing like a part of it.
+        ExpressionRefused: it is invalid, or Python has no equivalent for a part of it.
     """
     made: list[str] = []
     at, is_quantified = 0, False
     while at < len(source):
         quantifier = _QUANTIFIER.match(source, at)
-        if quantifier and is_quantified:  # `a*+` is Python's alone
+        if quantifier and is_quantified:  # `a*+` is valid only in Python
             raise ExpressionRefused(quantifier[0])
         is_quantified = quantifier is not None
         if found := quantifier or _GROUP.match(source, at):
@@ -97,7 +97,7 @@ def python_source(source: str) -> str:
             made.append(f"(?P<{found[1]}>")
         elif found := _REFERENCE.match(source, at):
             number, name = found.groups()
-            # Of a group that took no part there is nothing to match, and that matches.
+            # In JavaScript, a reference to a group that did not participate matches the empty text.
             made.append(f"(?({number})\\{number})" if number else f"(?({name})(?P={name}))")
         else:
             text, at = _one(source, at)
@@ -108,7 +108,7 @@ def python_source(source: str) -> str:
 
 
 def _one(source: str, at: int) -> tuple[str, int]:
-    """What stands at `at` and is no group, reference or quantifier, and where the next begins."""
+    """Translate one character, class or other single element; return it and where it ends."""
     if source[at] == "[":
         return _character_class(source, at)
     if source.startswith("(?", at):
@@ -123,7 +123,7 @@ def _one(source: str, at: int) -> tuple[str, int]:
 
 
 def _character_class(source: str, at: int) -> tuple[str, int]:
-    """The class whose `[` stands at `at`, and where what follows it begins."""
+    """Translate the character class that begins at `at`; return it and where it ends."""
     begin = at
     is_negated = source.startswith("^", at + 1)
     at += 2 if is_negated else 1
@@ -154,7 +154,7 @@ def _class_character(source: str, at: int) -> tuple[str, int]:
 
 
 def _character(source: str, at: int) -> tuple[str, int]:
-    """The one character that is written at `at`, and where the next begins."""
+    """Return the character written at `at`, and where it ends."""
     if source[at] != "\\":
         return source[at], at + 1
     if found := _CODE.match(source, at):
@@ -168,7 +168,7 @@ def _character(source: str, at: int) -> tuple[str, int]:
         if number <= sys.maxunicode:
             return chr(number), found.end()
     escaped = source[at + 1 : at + 2]
-    if escaped == "0" and source[at + 2 : at + 3].isdigit():  # octal, of old JavaScript
+    if escaped == "0" and source[at + 2 : at + 3].isdigit():  # a legacy octal escape
         raise ExpressionRefused(source[at : at + 3])
     if escaped in _CONTROLS:
         return _CONTROLS[escaped], at + 2
@@ -178,24 +178,24 @@ def _character(source: str, at: int) -> tuple[str, int]:
 
 
 def _literal(character: str) -> str:
-    """The character for `re`, in a class or not."""
+    """Return the character escaped for `re`, inside a class or not."""
     is_plain = character.isascii() and character.isalnum()
     return character if is_plain else f"\\U{ord(character):08x}"
 
 
-# -- the process that matches ------------------------------------------------------------------
+# -- the matching process --------------------------------------------------------------------------
 
 
 class Matcher:
-    """A process that knows which lines an expression matches, until it is closed.
+    """A process that matches lines against an expression, until it is closed.
 
     Args:
-        source: an expression of JavaScript.
+        source: a JavaScript expression.
         case: whether upper and lower case differ.
 
     Raises:
-        ExpressionRefused: Python has nothing like it.
-        TooSlow: to read it took more than `CPU_SECONDS`.
+        ExpressionRefused: it is invalid, or Python has no equivalent.
+        TooSlow: compiling it took more than `CPU_SECONDS`.
     """
 
     def __init__(self, source: str, case: bool) -> None:
@@ -217,13 +217,13 @@ class Matcher:
             raise
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.kill()
-        with self._process:  # which closes its pipes and waits for it
+        with self._process:  # closes its pipes and waits for it
             pass
 
     def matches(self, lines: Sequence[str]) -> Iterator[Sequence[bool] | None]:
-        """Yield None now and then while it matches, and then for each line whether it does.
+        """Yield None while it matches, and then whether each line matches.
 
         Raises:
             TooSlow: it took more than `CPU_SECONDS`.
@@ -260,7 +260,7 @@ def _write(pipe: IO[bytes], frame: bytes) -> None:
 
 
 def _read(pipe: IO[bytes]) -> bytes | None:
-    """The next frame, None when there is none or only a part of one."""
+    """Return the next frame; None at the end or for an incomplete one."""
     head = _exactly(pipe, _FRAME.size)
     return None if head is None else _exactly(pipe, _FRAME.unpack(head)[0])
 
@@ -275,8 +275,8 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes | None:
 
 
 def is_match(expression: re.Pattern[str], text: str) -> bool:
-    """Whether a match of something is in the text; after one of nothing the next is looked for a
-    character on, as the page does.
+    """Return whether the text has a non-empty match. After an empty match, the search goes on one
+    character later, as on the page.
     """
     at = 0
     while found := expression.search(text, at):
@@ -289,7 +289,7 @@ def is_match(expression: re.Pattern[str], text: str) -> bool:
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Read an expression, then lines, until there are no more. The kernel ends what takes long."""
+    """Read an expression, then batches of lines, until the end; the kernel kills it if too slow."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,9 +1,9 @@
-"""One HTTP request passed on to a server on this machine, and its answer passed back, in pieces.
+"""Forwards one HTTP request to a server on this machine, and its answer back, as streams.
 
-Neither body is ever held as a whole: each side waits for the other. What may cross is a list of
-headers in each direction: no cookie, token or name of the person goes out, and nothing comes back
-by which the target could speak for our origin (cookies, rights of others): its policy only adds to
-ours. Owns the connection to the target. It does not know who asks, or why.
+Bodies are never buffered as a whole; each side waits for the other. Only listed headers pass. No
+cookie, token or user name goes out, and nothing comes back with which the target could act for our
+origin, such as cookies or CORS headers; its content security policy is added to ours. This module
+owns the connection to the target and does not know the caller.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ REQUEST_HEADERS = re.compile(
     "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
     re.IGNORECASE,
 )
-"""Of the request: what says which bytes are wanted, or what the body is."""
+"""Request headers that pass: those about the wanted bytes or the body."""
 RESPONSE_HEADERS = re.compile(
     "accept-ranges|age|cache-control|"
     "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
     re.IGNORECASE,
 )
-"""Of the answer: what says what the bytes are, how long they hold, and where else to look."""
+"""Response headers that pass: those about the content, caching and redirects."""
 
 CONNECT_WITHIN = 3.0
 ANSWER_WITHIN = 60.0
@@ -45,15 +45,15 @@ _NO_LIMIT = 1 << 50
 
 
 class NoAnswer(Exception):
-    """The target does not listen, or ended without an answer; nothing was passed back."""
+    """The target does not listen, or closed without an answer; nothing was passed back."""
 
 
 class BrokenAnswer(Exception):
-    """The target, or whoever asked, ended in the middle of the answer."""
+    """The target or the client ended in the middle of the answer."""
 
 
 class ForwardedRequest(HTTPMessageDelegate):
-    """A request that has begun: `send` its body in pieces, then `answer`."""
+    """A request in progress: `send` its body in pieces, then call `answer`."""
 
     def __init__(self, stream: IOStream) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class ForwardedRequest(HTTPMessageDelegate):
     async def begin(
         cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
     ) -> ForwardedRequest:
-        """Connect and send the head of the request, with one length of its body or none.
+        """Connect and send the request's head.
 
         Raises:
             HTTPError: 400, its headers do not say how long its body is.
@@ -100,10 +100,10 @@ class ForwardedRequest(HTTPMessageDelegate):
         return forward
 
     async def send(self, piece: bytes) -> None:
-        """Pass on a piece of the request's body; waits until the target takes it."""
+        """Forward a piece of the body; wait until the target accepts it."""
         try:
             await self._connection.write(piece)
-        except StreamClosedError:  # it may have answered without reading all: `answer` tells
+        except StreamClosedError:  # answered before it read all; see `answer`
             return
 
     async def answer(
@@ -111,18 +111,19 @@ class ForwardedRequest(HTTPMessageDelegate):
         head: Callable[[int, str, HTTPHeaders], None],
         piece: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """Pass the answer back: `head` gets status, reason and headers, `piece` what follows.
+        """Pass the answer back: call `head` with status, reason and headers, then `piece` with
+        data.
 
         Raises:
             NoAnswer: there is none.
-            BrokenAnswer: it ended in the middle.
+            BrokenAnswer: it ended early.
         """
         self._head, self._piece = head, piece
         try:
             self._connection.finish()
             await self._connection.read_response(self)
         except StreamClosedError:
-            pass  # told below
+            pass  # reported below
         finally:
             self.close()
         if not self._begun:
@@ -131,15 +132,15 @@ class ForwardedRequest(HTTPMessageDelegate):
             raise BrokenAnswer
 
     def close(self) -> None:
-        """Let go of the target."""
+        """Close the connection to the target."""
         self._stream.close()
 
-    # -- what Tornado calls ------------------------------------------------------------------------
+    # -- Tornado's callbacks -----------------------------------------------------------------------
 
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
     ) -> None:
-        """The head of the answer."""
+        """Pass the answer's head back."""
         assert isinstance(start_line, ResponseStartLine)
         if start_line.code < 200:
             return
@@ -151,21 +152,20 @@ class ForwardedRequest(HTTPMessageDelegate):
         self._head(start_line.code, start_line.reason, passed)
 
     async def data_received(self, chunk: bytes) -> None:
-        """A piece of its body."""
+        """Pass a piece of the answer's body back."""
         try:
             await self._piece(chunk)
-        except StreamClosedError:  # whoever asked has gone
+        except StreamClosedError:  # the client has gone
             self.close()
 
     def finish(self) -> None:
-        """The answer is complete."""
+        """Note that the answer is complete."""
         self._complete = True
 
 
 def relocated(location: str, host: str, port: int, prefix: str, base: str) -> str:
-    """A redirect of the target, whose pages are below `prefix`, as it must be below `base`.
-
-    One to another server stays as it is, and so does one relative to the page.
+    """Return a redirect of the target, with its path moved from below `prefix` to below `base`.
+    Redirects to other servers and relative ones are unchanged.
     """
     parts = urlsplit(location)
     if parts.netloc and parts.netloc not in (f"{host}:{port}", f"localhost:{port}"):

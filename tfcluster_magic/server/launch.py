@@ -1,9 +1,8 @@
-"""Routes that start runs: launch, rerun, dry run, and what a launch form has: options, kernels, and
-the launch that repeats a run.
+"""Routes that start runs: launch, rerun, dry run, and the data of the launch form.
 
-A path means what it means in the file browser, a dead backend is told within three seconds also to
-a launch, and a dry run creates and fetches nothing. Owns what a launch is in JSON. A program runs
-in its own folder, as a notebook does; a cell in that of its notebook.
+Paths are those of the file browser. A launch fails within three seconds if the backend does not
+answer. A dry run creates and fetches nothing. This module defines the JSON of a launch. A program
+runs in its own folder, as in a notebook; a cell in the folder of its notebook.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _SERVER_PYTHONS = (
     f"python{sys.version_info[0]}",
     "python{}.{}".format(*sys.version_info[:2]),
 )
-"""Words in a kernelspec for which Jupyter starts its own Python."""
+"""Names in a kernelspec for which Jupyter starts its own Python."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernelspec: its `python`, or `why` there is none that tasks could run with."""
+    """A kernelspec: its `python`, or `why` tasks cannot use it."""
 
     name: str
     title: str
@@ -54,11 +53,11 @@ class Kernel:
 
 
 async def list_kernels(service: Service) -> list[Kernel]:
-    """Every kernel of the server, those for Python first; none where tasks run elsewhere."""
+    """Return every kernel of the server, Python kernels first; none if tasks run elsewhere."""
     if not (await service.backend()).is_here:
         return []
     manager = service.serverapp.kernel_spec_manager
-    # it reads folders, or is a coroutine that asks a gateway
+    # it reads files, or asks a gateway in a coroutine
     specs: Mapping[str, Any] = await ensure_async(await service.worker.call(manager.get_all_specs))
     remote = _is_gateway(manager)
     found = [_kernel_from_spec(name, entry["spec"], remote) for name, entry in specs.items()]
@@ -66,15 +65,16 @@ async def list_kernels(service: Service) -> list[Kernel]:
 
 
 def default_kernel(serverapp: Any) -> str:
-    """The kernel that a new notebook gets."""
+    """Return the kernel of new notebooks."""
     return str(serverapp.kernel_manager.default_kernel_name)
 
 
 async def kernel_python(service: Service, name: str | None) -> str | None:
-    """The Python of kernel `name`, or of the default kernel; None for the server's own.
+    """Return the Python of kernel `name`, by default of the default kernel; None for the server's
+    own.
 
     Raises:
-        InvalidRequest: there is no such kernel, or none that tasks could share a Python with.
+        InvalidRequest: there is no such kernel, or tasks cannot use its Python.
     """
     known = {kernel.name: kernel for kernel in await list_kernels(service)}
     chosen = known.get(default_kernel(service.serverapp) if name is None else name)
@@ -115,18 +115,17 @@ def _is_gateway(manager: Any) -> bool:
 
 
 def _is_server_python(python: str) -> bool:
-    """Whether it is the Python of this server, perhaps by its other name in the same folder."""
+    """Return whether it is the Python of this server, under any name in the same folder."""
     same_folder = os.path.dirname(python) == os.path.dirname(sys.executable)
     return same_folder and os.path.realpath(python) == os.path.realpath(sys.executable)
 
 
-# The routes
+# -- routes
 
 
 class LaunchBody(Model, frozen=True):
-    """A launch. Paths are those of the file browser; `options` have the keys of `GET /options`.
-
-    `folder` is where the program runs; without it, a program's own folder.
+    """A launch. Paths are those of the file browser; `options` has the keys of `GET /options`.
+    `folder` is where the program runs; the default is the program's own folder.
     """
 
     program: str | None = None
@@ -140,7 +139,7 @@ class LaunchBody(Model, frozen=True):
 
 
 class RerunBody(Model, frozen=True):
-    """What a rerun changes."""
+    """Changes of a rerun."""
 
     resume: bool = False
     name: str | None = None
@@ -150,7 +149,7 @@ class RerunBody(Model, frozen=True):
 
 @dataclass(frozen=True)
 class ResolvedLaunch:
-    """A launch in the manager's words, and what is wrong with it before the manager is asked."""
+    """A launch as arguments of `ClusterManager.launch`, and the problems found so far."""
 
     program: str | None
     words: dict[str, Any]
@@ -158,16 +157,16 @@ class ResolvedLaunch:
 
     @property
     def folder(self) -> Path:
-        """Where the program runs."""
+        """The folder in which the program runs."""
         folder: Path = self.words["folder"]
         return folder
 
 
 class LaunchRoute(TFClusterHandler):
-    """What the routes of this module share."""
+    """The base of routes that take a launch."""
 
     async def resolve(self, body: LaunchBody) -> ResolvedLaunch:
-        """`body` in the words of `ClusterManager.launch`."""
+        """Return `body` as arguments of `ClusterManager.launch`."""
         problems: list[Problem] = []
         said = {key: value for key, value in body.options.items() if value not in (None, "")}
         options = {key: value for key, value in said.items() if key in BY_KEY}
@@ -205,7 +204,7 @@ class LaunchRoute(TFClusterHandler):
 
 
 class LaunchHandler(RunsHandler, LaunchRoute):
-    """`/clusters`: the runs, and one more."""
+    """`/clusters`: list runs, and launch one."""
 
     @guarded
     async def post(self) -> None:
@@ -214,7 +213,7 @@ class LaunchHandler(RunsHandler, LaunchRoute):
         if asked.problems:
             raise InvalidRequest(asked.problems)
         manager = self.service.manager
-        await self.call(manager.list)  # a launch may take long: whether anybody is there, may not
+        await self.call(manager.list)  # fails early if nobody answers; a launch may take long
         cluster = await self.call(
             manager.launch, asked.program, within=LAUNCH_WITHIN, **asked.words
         )
@@ -223,11 +222,11 @@ class LaunchHandler(RunsHandler, LaunchRoute):
 
 
 class PlanHandler(RunHandler, LaunchRoute):
-    """`/clusters/plan`: for what does not plan, a cluster of that name."""
+    """`/clusters/plan`; other methods treat `plan` as a cluster's name."""
 
     @guarded
     async def post(self, _name: str) -> None:
-        """Everything that stands against a launch, and the line that says the same."""
+        """Answer with all problems of a launch, and with the command line for it."""
         body = self.read(LaunchBody)
         asked = await self.resolve(body)
         made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
@@ -255,7 +254,7 @@ class PlanHandler(RunHandler, LaunchRoute):
         )
 
     def _as_browsed(self, folder: Path) -> str:
-        """A folder as the file browser names it; the root is empty."""
+        """Return a folder's path in the file browser; empty for the root."""
         root = files_root(self.service.serverapp)
         path = "." if root is None else os.path.relpath(folder, root)
         return "" if path == "." else path
@@ -285,8 +284,8 @@ class RerunHandler(TFClusterHandler):
         self.reply(self.service.view(cluster), 201)
 
 
-# A run as the launch that would make the same again. What it cannot say is said in sentences: the
-# person is about to change it, and must know what of the old run the new one will not have.
+# A run as a launch form. What the form cannot express is listed as notes, so that users know what
+# the new run will lack.
 
 
 class FormHandler(TFClusterHandler):
@@ -294,7 +293,7 @@ class FormHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """The launch that a form begins with, and what it does not say."""
+        """Answer with the values that fill the form, and what they do not include."""
         cluster = await self.call(self.service.manager.status, ref)
         if cluster.status.reason is Reason.RECORD_DAMAGED:
             raise Conflict(cluster.status.message)
@@ -315,7 +314,9 @@ class FormHandler(TFClusterHandler):
         )
 
     async def _kernel_of(self, python: str | None) -> str | None:
-        """The kernel whose Python tasks had, the default one first; None where there is none."""
+        """Return the kernel with the Python of the run's tasks, preferably the default one; or
+        None.
+        """
         default = default_kernel(self.service.serverapp)
         is_server = python is None or _is_server_python(python)
         kernels = await list_kernels(self.service)
@@ -327,7 +328,7 @@ class FormHandler(TFClusterHandler):
         return None
 
     def _program_words(self, cluster: TFCluster) -> tuple[dict[str, Any], list[str]]:
-        """What a launch says beside its options, and sentences on what it does not say."""
+        """Return the launch without its options, and notes about what it does not include."""
         name, program = cluster.metadata.name, cluster.spec.program
         words: dict[str, Any] = {"name": cluster.metadata.cluster}
         notes = []
@@ -379,7 +380,7 @@ class FormHandler(TFClusterHandler):
         return words, notes
 
     def _text_of(self, program: Program) -> str | None:
-        """The text of a cell, from the record or the snapshot's folder; None for what is none."""
+        """Return the text of a cell from the record or the snapshot; None if it is not a cell."""
         if program.kind is ProgramKind.COMMAND or not program.entrypoint.endswith(".py"):
             return None
         try:
@@ -391,7 +392,7 @@ class FormHandler(TFClusterHandler):
         return None if file is None else cell_text(file.content)
 
     def _browsed_program(self, program: Program) -> str:
-        """A file or folder as the file browser names it; else as it was named, or a URL."""
+        """Return the program's path in the file browser; else its path as given, or its URL."""
         path = portable_source(program)
         if path is None or is_url(path):
             return program.source
@@ -413,7 +414,7 @@ def _lost_text(program: Program) -> str:
 
 
 async def form_description(service: Service, here: Options) -> dict[str, Any]:
-    """What `GET /options` says for a form: its fields, the kernels, and what is chosen at first."""
+    """Return the fields, kernels and defaults that `GET /options` has for the form."""
     kernels = await list_kernels(service)
     backend = await service.backend()
     default = default_kernel(service.serverapp)
@@ -430,14 +431,16 @@ class OptionsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """What there is and how much of it is free."""
+        """Answer with the available options and free resources."""
         here = await self.call(self.service.manager.options)
         form = await form_description(self.service, here)
         self.reply({"options": msgspec.to_builtins(here), **form})
 
 
 def _relative_program(folder: Path, path: Path) -> str:
-    """The path as it is said in `folder`, so that it is taken for nothing else."""
+    """Return the path relative to `folder`, written so that it cannot be mistaken for an option or
+    URL.
+    """
     text = os.path.relpath(path, folder)
     return f"./{text}" if text.startswith(("-", "~")) or is_url(text) else text
 

@@ -1,8 +1,8 @@
-"""Logs on their way to browsers: read in threads, in batches of bounded size.
+"""Streams of logs to browsers, read in threads and sent in batches of bounded size.
 
-Batches come in the order in which they were read, no faster than the browser takes them. A stream
-has a thread, because reading may block for as long as a volume hangs; their number is bounded, and
-one that hangs counts until it comes back.
+Batches keep the order of reading and wait for the browser. Each stream has a thread, because
+reading may block as long as a volume hangs. The number of threads is limited; a hanging one counts
+until it returns.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .expressions import ExpressionRefused, Matcher, TooSlow
 
 MOST_LINES = 500
 MOST_CHARACTERS = 256 * 1024
-"""Of a batch, beyond its last line."""
+"""Characters in a batch, not counting its last line."""
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
-"""Seconds beyond its end."""
+"""Seconds after its end at which a stream that still runs counts as hanging."""
 
 MOST_SEARCHED = 20_000
-"""Characters of a line in which a text is looked for."""
+"""Characters of a line that are searched."""
 MOST_AROUND = 20_000
-"""Lines that are given around one of them."""
+"""Most lines around a line."""
 MOST_CHARACTERS_AROUND = 8 << 20
-"""Of these, beyond the first and the last one."""
+"""Most characters around a line, not counting the first and last line."""
 LOOK_UP = 0.3
-"""Seconds after which a reader that skips lines looks whether somebody still waits for others."""
+"""Seconds after which a reader that skips lines checks whether it is still needed."""
 
 Lines = Iterable[LogLine | None]
 Encode = Callable[[list[LogLine]], bytes]
@@ -59,7 +59,9 @@ class LogStreams:
         self._open: set[LogStream] = set()
 
     def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> LogStream:
-        """Read in a thread. Raises BackendUnavailable when too many do, or one of `run` hangs."""
+        """Start to read in a thread. Raises BackendUnavailable if there are too many streams, or
+        one of `run` hangs.
+        """
         self._open = {stream for stream in self._open if stream.is_alive()}
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
             raise BackendUnavailable(
@@ -80,13 +82,13 @@ class LogStreams:
         return stream
 
     def end(self) -> None:
-        """Let all of them go."""
+        """Close all streams."""
         for stream in self._open:
             stream.close()
 
 
 class LogStream:
-    """One log on its way to a browser: read in a thread, one batch ahead of who takes it."""
+    """A log on its way to a browser: read in a thread, one batch ahead."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, uid: str, read: Callable[[], Lines], encode: Encode
@@ -97,14 +99,14 @@ class LogStream:
         self._taken = threading.Semaphore(2)
         self._closed = threading.Event()
         self._closed_at = math.inf
-        context = contextvars.copy_context()  # with the language of the request
+        context = contextvars.copy_context()  # keeps the language of the request
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name="tfcluster-logs", daemon=True
         )
         self.start, self.is_alive = self._thread.start, self._thread.is_alive
 
     def close(self) -> None:
-        """Nobody takes more."""
+        """Stop reading."""
         if not self._closed.is_set():
             self._closed_at = time.monotonic()
         self._closed.set()
@@ -112,14 +114,14 @@ class LogStream:
 
     @property
     def hangs(self) -> bool:
-        """Whether it should have ended long since: a reader looks up twice a second."""
+        """Whether it should have ended; a reader checks about twice a second."""
         return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
 
     async def next(self, within: float | None) -> bytes | None:
-        """The next batch: b"" when there is nothing new, None after the last.
+        """Return the next batch: b"" if there is nothing new, None after the last one.
 
         Raises:
-            TimeoutError: nothing came in so many seconds, not even that there is nothing.
+            TimeoutError: nothing arrived within this many seconds, not even b"".
         """
         batch = await asyncio.wait_for(self._batches.get(), within)
         self._taken.release()
@@ -143,12 +145,12 @@ class LogStream:
         try:
             self._loop.call_soon_threadsafe(self._batches.put_nowait, batch)
         except RuntimeError:
-            return False  # the server has ended meanwhile
+            return False  # the server has ended
         return True
 
 
 def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
-    """The lines in batches; b"" for each look that found nothing new."""
+    """Yield the lines in batches; b"" each time that there is nothing new."""
     batch: list[LogLine] = []
     characters = 0
     for line in lines:
@@ -163,28 +165,28 @@ def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
         yield encode(batch)
 
 
-# -- a part of a log -------------------------------------------------------------------------------
+# -- parts of a log --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class NumberedLine(LogLine):
-    """A line with its place in the log of its task, counted from 0."""
+    """A line with its index in its task's log, from 0."""
 
     number: int = 0
 
 
 class Search:
-    """Gives the lines that have a text, as a page shows them.
+    """A search for lines, whose text is compared as a page shows it.
 
     Args:
-        text: what is searched.
-        tasks: those that are read.
+        text: the text to find.
+        tasks: the tasks whose logs are read.
         case: whether upper and lower case differ.
-        most: matches after which it stops.
-        before: only lines that were printed before this, in seconds since 1970, and those of which
-            nobody knows when; it stops when all tasks have come so far.
-        tensorflow_logs: with what TensorFlow's C++ code logs.
-        regex: the text is a regular expression of JavaScript.
+        most: number of matches after which it stops.
+        before: find only lines printed before this, in Unix seconds, or at an unknown time; stop
+            once all tasks have passed it.
+        tensorflow_logs: whether to include log lines of TensorFlow's C++ code.
+        regex: whether the text is a JavaScript regular expression.
     """
 
     def __init__(
@@ -202,10 +204,10 @@ class Search:
         self._text, self._regex = text if case or regex else text.casefold(), regex
         self._tasks, self._tensorflow_logs = tasks, tensorflow_logs
         self.printed: Counter[str] = Counter()
-        """The lines of each task that it has looked in."""
+        """The number of searched lines of each task."""
 
     def __call__(self, lines: Lines) -> Lines:
-        """The matches among `lines`."""
+        """Yield the matches among `lines`."""
         found = 0
         earlier = self._earlier(_numbered(lines, Counter()))
         for line in self._expressed(earlier) if self._regex else self._having_text(earlier):
@@ -238,7 +240,7 @@ class Search:
                 yield line
 
     def _expressed(self, lines: Iterable[NumberedLine | None]) -> Lines:
-        """The lines that the expression matches, asked for in batches."""
+        """Yield the lines that the expression matches, matched in batches."""
         batch: list[tuple[NumberedLine, str]] = []
         characters = 0
         try:
@@ -273,7 +275,7 @@ class Search:
     @staticmethod
     def _shown(line: LogLine) -> str:
         text = line.text[:MOST_SEARCHED]
-        # To look for control characters takes longer than the search.
+        # Searching for control characters would take longer than the search itself.
         return text if text.isprintable() else strip_controls(last_overwrite(text))
 
     def _counts(self, shown: str) -> bool:
@@ -281,9 +283,7 @@ class Search:
 
 
 def around(lines: Lines, task: str, number: int, most: int) -> Lines:
-    """At most so many lines, in the middle of which is line `number` of a task; none where the task
-    has no such line.
-    """
+    """Yield at most `most` lines around line `number` of a task; none if there is no such line."""
     before: deque[LogLine] = deque()
     found, size, left = False, 0, most - most // 2
     for line in _numbered(lines, Counter()):
@@ -306,7 +306,7 @@ def around(lines: Lines, task: str, number: int, most: int) -> Lines:
 
 
 def _numbered(lines: Lines, given: Counter[str]) -> Iterator[NumberedLine | None]:
-    """The lines with their numbers, and None when it is time to look up."""
+    """Yield the lines with their numbers, and None when it is time for a check."""
     looked_up = time.monotonic()
     for line in lines:
         if line is None or time.monotonic() - looked_up >= LOOK_UP:

@@ -1,9 +1,9 @@
-"""Changes of runs, sent to every page as events of Jupyter Server.
+"""Changes of runs, pushed to every page as Jupyter Server events.
 
-The newest state of a run is told at once when it was quiet, and else a few times a second, however
-often it changes; the events of this server are numbered without a gap; a backend that hangs is
-told, too. Owns the numbers, the rate limit, and one timer. Lives on the server's loop alone: the
-watcher's threads only hand over what they heard.
+A change is sent at once if the run was quiet, otherwise a few times a second, always with the
+newest state. The server's events are numbered without gaps. A backend that hangs is reported too.
+This module owns the numbers, the rate limit and one timer. It lives on the server's loop; the
+watcher's threads only hand over changes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 SCHEMA = Path(__file__).parent / "event_schemas" / "run.yaml"
 SCHEMA_ID = "https://tfcluster.dev/events/run/v1"
 EVERY = 0.25
-"""Seconds between two events of one run, at least."""
+"""Shortest interval between two events of one run, in seconds."""
 MOST_A_SECOND = 200
-"""Events in all; when more runs than that change all the time, each is told less often."""
+"""Most events a second in total; with more changing runs, each gets fewer."""
 LOOK_EVERY = 1.0
 
 
 def register_schema(logger: EventLogger) -> None:
-    """Make the events known. A page that subscribes before hears none of them, ever."""
+    """Register the event schema; pages that subscribe earlier receive none of its events."""
     if SCHEMA_ID not in logger.schemas:
         logger.register_event_schema(SCHEMA)
 
 
 class RunEvents:
-    """Tells all pages of one server.
+    """Sends changes of runs to all pages of one server.
 
     Args:
-        watcher: what hears of every change.
-        logger: the server's events, to which ours are registered.
-        log: for what goes wrong.
-        view: a run as the page gets it.
+        watcher: reports every change.
+        logger: the server's event logger, in which our schema is registered.
+        log: for errors.
+        view: returns a run as pages get it.
         look: called on the loop every second.
     """
 
@@ -71,14 +71,14 @@ class RunEvents:
         self._end: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Start, in the running loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._end = self._watcher.listen(self._listen)
             self._tick()
 
     def stop(self) -> None:
-        """Tell nothing any more."""
+        """Send nothing more."""
         if self._end is not None:
             self._end()
             self._end = None
@@ -88,9 +88,8 @@ class RunEvents:
         self._waiting.clear()
 
     def fail(self, name: str, told: dict[str, Any]) -> None:
-        """Tell that what was asked of a run failed after it was answered; `told` is the problem.
-
-        To be called on the loop.
+        """Send the problem `told`: a request that was already answered has failed for this run.
+        Call it on the loop.
         """
         known = self._watcher.known().get(name)
         if known is not None and self._end is not None:
@@ -103,7 +102,7 @@ class RunEvents:
         try:
             self._loop.call_soon_threadsafe(self._heard, name, known)
         except RuntimeError:
-            return  # the server has ended meanwhile
+            return  # the server has ended
 
     # -- on the loop -------------------------------------------------------------------------------
 
@@ -124,7 +123,7 @@ class RunEvents:
                 self._plan(name)
 
     def _plan(self, name: str) -> None:
-        """Tell of a run at once, or when its turn has come; what is told is what is known then."""
+        """Send a run's state now, or once the rate limit allows, and then its newest state."""
         assert self._loop is not None
         pace = max(EVERY, len(self._waiting) / MOST_A_SECOND)
         wait = self._told_at.get(name, -pace) + pace - self._loop.time()
@@ -150,7 +149,7 @@ class RunEvents:
                 self._emit("unavailable", what=problem(now))
 
     def _tick(self) -> None:
-        """A watch that hangs says nothing: look whether it does."""
+        """Check each second whether the watch hangs, because a hanging watch reports nothing."""
         assert self._loop is not None
         self._timer = self._loop.call_later(LOOK_EVERY, self._tick)
         self._tell_problem()
@@ -180,9 +179,7 @@ class RunEvents:
 
 
 class _SharedEventData(dict[str, Any]):
-    """Data that nobody changes, made for one event: copying it would cost more than all the
-    rest.
-    """
+    """Read-only event data that is not copied; copying would cost more than everything else."""
 
     def __deepcopy__(self, _memo: object) -> _SharedEventData:
         return self

@@ -1,6 +1,5 @@
-"""Routes of runs: list, status, logs, delete, and the verbs of `VERB_BODIES`.
-
-`launch.py` has the routes that start a run.
+"""Routes of runs: list, status, logs, delete, and the verbs of `VERB_BODIES`. `launch.py` has the
+routes that start a run.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Se
 from .worker import READ_WITHIN
 
 HEARTBEAT = 15.0
-"""Seconds after which a log that prints nothing gives a sign of life."""
+"""Seconds after which a silent log stream sends a heartbeat."""
 GONE_WITHIN = 2.0
-"""Seconds in which a removal is waited for; one that takes longer is told when it is done."""
+"""Seconds to wait for a removal; a longer one is reported when it ends."""
 
 
 class StopBody(Model, frozen=True):
-    """Ask for the end of a run; answers at once."""
+    """Stop a run; answers before it has ended."""
 
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
@@ -70,9 +69,11 @@ VERB_BODIES: Mapping[str, type[Model]] = {
     "stop": StopBody,
     "tag": TagBody,
 }
-"""`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of this body and
-answers with the run. The OpenAPI document, docs/reference/api.md and the page's types follow; the
-body's docstring says there what the verb does.
+"""Request bodies by verb.
+
+`POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of the body and answers
+with the run. The OpenAPI document, docs/reference/api.md and the page's types are generated from
+this; there the body's docstring describes the verb.
 """
 
 
@@ -81,7 +82,7 @@ class RunsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """The runs, newest first, and the number of the last event that they include."""
+        """Answer with the runs, newest first, and the number of the last included event."""
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence
         clusters = await self.call(self.service.manager.list, all_runs=every)
@@ -102,14 +103,14 @@ class RunHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """All of a run's record, and the words that would launch it again."""
+        """Answer with a run's whole record, and with commands that launch it again."""
         cluster = await self.call(self.service.manager.status, ref)
         words = await self.call(_launch_text, cluster)
         self.reply(self.service.view(cluster, whole=True) | words)
 
     @guarded
     async def delete(self, ref: str) -> None:
-        """Remove a run; one that has tasks is stopped first, and gone when they are."""
+        """Delete a run; stop it first if it has tasks, and delete it once they have ended."""
         with_logs = self.flag("logs")
         cluster = await self.meant(ref)
         check = self.service.manager.check_delete
@@ -134,7 +135,7 @@ class VerbHandler(TFClusterHandler):
 
     @guarded
     async def post(self, ref: str) -> None:
-        """Do it to a run, and tell all pages how the run is then."""
+        """Apply the verb to a run, and send the new state to all pages."""
         body = self.read(VERB_BODIES[self._verb])
         name = (await self.meant(ref)).metadata.name
         verb: Callable[..., TFCluster] = getattr(self.service.manager, self._verb)
@@ -148,8 +149,8 @@ class TasksHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Send the tasks of runs by their names: what each does, where, since when, and what it
-        printed last. Runs that are gone are left out: browsers report each 404 in their console.
+        """Answer with the tasks of runs by run name: their states, times, places and last log
+        lines. Missing runs are left out, because browsers log each 404 in their console.
         """
         found = {}
         for name in dict.fromkeys(self.get_query_arguments("run")):
@@ -169,7 +170,7 @@ class ComparisonHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Runs beside each other, with their progress as the pages know it."""
+        """Answer with a comparison of runs, including their progress."""
         names = self.get_query_arguments("run")
         manager, progress = self.service.manager, self.service.progress
         self.reply(msgspec.to_builtins(await self.call(manager.compare, names, progress)))
@@ -180,7 +181,7 @@ class OutputsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """What notebooks keep of runs, by their names: each a bundle by MIME type."""
+        """Answer with notebook outputs of runs by name, each a MIME bundle."""
         names = self.get_query_arguments("run")
         self.reply({"outputs": self.service.outputs(names)})
 
@@ -193,7 +194,7 @@ class LogsHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """The lines of some or all tasks."""
+        """Answer with log lines of some or all tasks."""
         manager = self.service.manager
         tasks, tail = self.get_query_arguments("task"), self._tail()
         follow, download = self.flag("follow"), self.flag("download")
@@ -229,7 +230,7 @@ class LogsHandler(TFClusterHandler):
             stream.close()
 
     def on_connection_close(self) -> None:
-        """The browser has gone."""
+        """Stop reading; the browser has gone."""
         if self._stream is not None:
             self._stream.close()
         super().on_connection_close()
@@ -241,7 +242,7 @@ class LogsHandler(TFClusterHandler):
                 self.write(batch)
                 await self.flush()
                 batch = await stream.next(None)
-        except TFClusterError as error:  # the answer has begun: it can only say so itself
+        except TFClusterError as error:  # the answer has begun, so the error goes into it
             self.write(f"[{error}]\n")
         except StreamClosedError:
             raise
@@ -254,7 +255,7 @@ class LogsHandler(TFClusterHandler):
     async def _send_json(self, stream: LogStream, batch: bytes | None) -> None:
         self.set_header("Content-Type", "application/x-ndjson")
         self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Accel-Buffering", "no")  # a proxy that collects would make it late
+        self.set_header("X-Accel-Buffering", "no")  # otherwise a buffering proxy delays the lines
         clock = asyncio.get_running_loop().time
         told_at = clock()
         try:
@@ -277,13 +278,13 @@ class LogsHandler(TFClusterHandler):
         try:
             return await stream.next(max(0.0, within))
         except asyncio.TimeoutError:
-            return b""  # a volume that hangs: it is waited for, and the browser hears that it is
+            return b""  # a volume hangs; the heartbeat tells the browser
 
     def _part(self, tasks: list[str]) -> Callable[[Lines], Lines]:
-        """Which of the lines are wanted: those with `?search=`, those around `?around=`, or all.
+        """Return the selection of lines: `?search=`, `?around=`, or all.
 
         Raises:
-            InvalidRequest: a part of the query is wrong.
+            InvalidRequest: a parameter is invalid.
         """
         text = self.get_query_argument("search", "", strip=False)
         place = self.get_query_argument("around", "")
@@ -315,10 +316,10 @@ class LogsHandler(TFClusterHandler):
         return self._number("tail")
 
     def _number(self, name: str) -> int | None:
-        """A whole number of the query, None without one.
+        """Return a whole number of the query; None without it.
 
         Raises:
-            InvalidRequest: it is none.
+            InvalidRequest: it is not a whole number.
         """
         said = self.get_query_argument(name, "")
         if said and not _is_number(said):
@@ -335,7 +336,7 @@ def _refused(name: str, said: str, why: str) -> InvalidRequest:
 
 
 def _launch_text(cluster: TFCluster) -> dict[str, Any]:
-    """What says all of a run again: for a cell of 60 KB it takes half a second."""
+    """Return the commands and the YAML of a run; for a cell of 60 KB this takes half a second."""
     return {
         "line": notebook_cell(cluster),
         "command": shell_command(cluster),
@@ -349,7 +350,7 @@ def _encode_json(lines: list[LogLine]) -> bytes:
 
 
 def _told(line: LogLine) -> tuple[str | int | None, ...]:
-    """A line with its time in milliseconds, and with its number where it has one."""
+    """Return a line's fields, with its time in milliseconds and its number if it has one."""
     at = None if line.at is None else round(line.at * 1000)
     number = (line.number,) if isinstance(line, NumberedLine) else ()
     return (line.task, line.text, at, *number)

@@ -1,8 +1,7 @@
-"""The service that the routes of one server share: the manager, the worker, events, streams and
-boards.
+"""The service that all routes of a server share: manager, worker, events, streams and TensorBoards.
 
-Owns the life of these, from the start of the extension to its end; one for each server, however
-many tabs are open. What it knows of a run beside its record was read before: asking is free.
+There is one for each server, however many tabs are open. It owns these objects from the start of
+the extension to its end. Data beside a run's record is cached, so reading it is cheap.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ if TYPE_CHECKING:
 
 
 def files_root(serverapp: Any) -> Path | None:
-    """The folder in which the file browser begins; None when what it shows are no files."""
+    """Return the root folder of the file browser; None if it shows no files of this machine."""
     contents = serverapp.contents_manager
     if not isinstance(contents, FileManagerMixin):
-        return None  # its root_dir, if it has one, is that of the disk
+        return None  # a root_dir would not be what it shows
     return Path(os.path.abspath(contents.root_dir))  # type: ignore[attr-defined]
 
 
 def browsed_file(root: Path | None, said: str, field: str) -> Path:
-    """The file that the file browser calls `said`: below `root`, whatever links lead out of it.
+    """Return the file with path `said` in the file browser; links out of `root` are allowed.
 
-    A full path is taken, too, when it lies there.
+    A full path below `root` is accepted too.
 
     Raises:
-        InvalidRequest: it leads out of the root, or there is none.
+        InvalidRequest: it is outside the root, or there is no root.
     """
     if root is None:
         allowed = _(
@@ -63,7 +62,7 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
     top = os.path.abspath(root)
     browsed, full = (os.path.normpath(p) for p in (os.path.join(top, said.lstrip("/")), said))
     if os.path.isabs(full) and not os.path.lexists(browsed):
-        browsed = full  # as it is written in a shell
+        browsed = full  # a full path, as in a shell
     if os.path.commonpath([top, browsed]) == top:
         return Path(browsed)
     allowed = _(
@@ -74,10 +73,11 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
 
 
 def browsed_path(root: Path | None, path: str, *, hidden: bool = False) -> str | None:
-    """Return what the file browser calls a full path, the reverse of `browsed_file`; "" is its top.
+    """Return the file browser's path of a full path, the reverse of `browsed_file`; "" for its
+    root.
 
-    None if it does not show the path: it lies elsewhere, or below a hidden folder, unless those are
-    shown, too (`hidden`). Whether it exists is not asked: a volume may hang.
+    Return None if it does not show the path: it is outside the root, or in a hidden folder without
+    `hidden`. Existence is not checked, because a volume may hang.
     """
     if root is None or not os.path.isabs(path):
         return None
@@ -97,16 +97,16 @@ def _real_path(root: Path) -> str:
     return os.path.realpath(root)
 
 
-# Runs that are being removed: nobody who asks has to wait for their tasks to end. There is one
-# removal of each run however many ask for it, and the pages hear of it when it is done. One that
-# fails leaves the run as it is then, with why: all pages show that until it is tried again.
+# Removals of runs. Callers do not wait for tasks to end. A run has one removal for all callers, and
+# the pages are told when it is done. After a failure the run keeps its state and shows the reason
+# until the removal is tried again.
 
 REMOVE_OUTPUT_WITHIN = 60.0
-"""Seconds for removing the output of a run, beyond those for its end."""
+"""Seconds for removing a run's output, added to those for its end."""
 
 
 class Removals:
-    """The removals of one server; used from its loop only."""
+    """The removals of one server; used only from its loop."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # for the removal of each run
+        self._waiting: Counter[str] = Counter()  # callers by run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
-        """Remove a run that is asked to end; whether it was gone in so many seconds.
+        """Remove a run; return whether it was removed within this many seconds.
 
         Raises:
             TFClusterError: it cannot be removed, and this was known in time.
@@ -144,7 +144,7 @@ class Removals:
         return task.done()
 
     def end(self) -> None:
-        """Wait for none of them any more."""
+        """Stop waiting for all removals."""
         for task in self._under_way.values():
             task.cancel()
 
@@ -161,16 +161,16 @@ class Removals:
             return
         self._log.warning("TFCluster: %s was not removed: %s", name, error)
         self._watcher.undeleted(run, _("It was not deleted: {why}").format(why=error))
-        if not self._waiting[uid]:  # else they get it as their answer
+        if not self._waiting[uid]:  # waiting callers get the error as their answer
             why = _("{name} was not deleted: {why}").format(name=name, why=error)
             self._events.fail(name, problem(error) | {"detail": why})
 
 
 class Service:
-    """Made once by the extension; `serverapp` is the Jupyter server that it serves.
+    """The shared service, created once by the extension.
 
     Args:
-        serverapp: the server; `c.ClusterManager` of its configuration counts.
+        serverapp: the Jupyter server; `c.ClusterManager` in its configuration applies.
         counts_as_activity: whether running clusters keep an idle server from being stopped.
     """
 
@@ -183,11 +183,11 @@ class Service:
 
     @cached_property
     def manager(self) -> ClusterManager:
-        """The door to the clusters, configured by `c.ClusterManager` of the server."""
+        """The cluster manager, configured by the server's `c.ClusterManager`."""
         return ClusterManager(parent=self.serverapp)
 
     async def backend(self) -> Backend:
-        """The world of the clusters. Which one it is may have to be asked, so never on the loop."""
+        """Return the backend, chosen in a thread because that may need a request."""
         return await self.worker.call(self._backend)
 
     def _backend(self) -> Backend:
@@ -195,54 +195,54 @@ class Service:
 
     @cached_property
     def worker(self) -> Worker:
-        """Calls that may block."""
+        """Runs calls that may block."""
         return Worker()
 
     @cached_property
     def watcher(self) -> RunWatcher:
-        """Every run as it changes."""
+        """Watches all runs."""
         return RunWatcher(self.manager)
 
     @cached_property
     def run_events(self) -> RunEvents:
-        """What tells the pages."""
+        """Pushes changes of runs to the pages."""
         logger = self.serverapp.event_logger
         return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
     @cached_property
     def removals(self) -> Removals:
-        """The runs that are being removed."""
+        """The removals in progress."""
         return Removals(self.manager, self.watcher, self.run_events, self.worker, self.log)
 
     @cached_property
     def boards(self) -> ServerBoards:
-        """The TensorBoards that pages see."""
+        """The TensorBoards that pages show."""
         return ServerBoards(self.manager, self.worker, partial(files_root, self.serverapp))
 
     def start(self) -> None:
-        """Begin to watch, in the running loop; what has begun goes on."""
+        """Start to watch in the running loop, if not started yet."""
         self.run_events.start()
 
     async def stop(self) -> None:
-        """Give back what this server holds. Clusters go on."""
+        """Release what this server holds; clusters go on."""
         self.run_events.stop()
         self.streams.end()
         self.removals.end()
         await self.boards.close()
 
     def view(self, cluster: TFCluster, *, whole: bool = False) -> dict[str, Any]:
-        """A run as the page gets it, with what is known beside its record."""
+        """Return a run as pages get it, with data beside its record."""
         (view,) = self.views([cluster], whole=whole)
         return view
 
     def views(self, clusters: Sequence[TFCluster], *, whole: bool = False) -> list[dict[str, Any]]:
-        """Runs as the page gets them, each as `view`."""
+        """Return runs as pages get them, see `view`."""
         known, views = self.watcher.known(), []
         for cluster in clusters:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = WatchedRun(cluster)
-            beside = replace(beside, cluster=cluster)  # it may be over by now
+            beside = replace(beside, cluster=cluster)  # the record may be newer
             views.append(self._watched_view(beside, whole=whole))
         return views
 
@@ -251,8 +251,8 @@ class Service:
         return view | {"places": self.places(run.cluster)}
 
     def places(self, cluster: TFCluster) -> dict[str, str]:
-        """Return what the file browser calls the `program`, the `folder` in which it runs and the
-        `output` of a run, without those that it does not show.
+        """Return the file browser's paths of a run's `program`, its `folder` and its `output`.
+        Paths that the file browser does not show are left out.
         """
         program = cluster.spec.program
         is_file = program is not None and program.kind in (ProgramKind.FILE, ProgramKind.FOLDER)
@@ -269,14 +269,14 @@ class Service:
         return {what: path for what, path in shown.items() if path is not None}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """How far a run is, as was read a moment ago; None while that is not known."""
+        """Return the cached progress of a run; None if unknown."""
         known = self.watcher.known().get(cluster.metadata.name)
         if known is None or known.cluster.metadata.uid != cluster.metadata.uid:
             return None
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """What a notebook keeps of these runs, by name, without those that nobody knows."""
+        """Return the notebook outputs of runs by name, without unknown runs."""
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}
         return {
@@ -285,7 +285,9 @@ class Service:
         }
 
     def _look(self) -> None:
-        """Every second: tell Jupyter Server's idle culler of running clusters, when asked to."""
+        """Report running clusters to Jupyter Server's idle culler, if configured; called every
+        second.
+        """
         if self._counts_as_activity and any(
             k.cluster.active for k in self.watcher.known().values()
         ):

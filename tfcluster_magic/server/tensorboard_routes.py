@@ -1,9 +1,8 @@
-"""Routes of TensorBoards, and the page of each below this server.
+"""Routes of TensorBoards, and the pages of each board below this server.
 
-Only a signed-in, authorised user gets there, the board never sees a cookie, a token or where the
-person is, and bodies stream both ways while the server's loop goes on. The page that is loaded sees
-to it that its board runs: a board that idled or died comes back, and one that does not start is a
-page that says why. Where a board listens comes from `ServerBoards` alone.
+Only signed-in, authorised users get there. A board never receives a cookie, a token or the client's
+address, and bodies are streamed in both directions. Loading a page starts its board if it idled out
+or died; if it does not start, the page says why. Only `ServerBoards` says where a board listens.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from .tensorboards import ServerBoards
 
 
 def starting_page() -> str:
-    """Looks again each second, by itself."""
+    """Return a page that reloads itself each second."""
     return own_page(
         f'<p role="status">{escape(_("TensorBoard is starting …"))}</p>',
         '<meta http-equiv="refresh" content="1">',
@@ -52,19 +51,18 @@ def starting_page() -> str:
 
 
 def failed_page(detail: str) -> str:
-    """What went wrong, with a way to try again."""
+    """Return a page with the error, and a link to try again."""
     first, _newline, rest = detail.partition("\n")
     more = f"<pre>{escape(rest)}</pre>" if rest else ""
     again = escape(_("Try again"))
     return own_page(f'<p role="alert">{escape(first)}</p>{more}<p><a href="">{again}</a></p>')
 
 
-# TensorBoard's page out of its package, for a tab whose board is still starting: the same bytes,
-# type, caching and policy. A browser takes as long to read the page's script as a board takes to
-# start; so both happen at once, and Chromium first paints after 1.1 s instead of 3.2 s (median of
-# eight, two busy cores). The script is 2 MB as it is packed and 6 MB unpacked. None where the
-# package is not laid out as is known here: the board is asked then, once it runs. Never imports
-# TensorBoard, and never unpacks what the browser can.
+# TensorBoard's page from its package, for a tab whose board is still starting: the same bytes,
+# type, caching and policy as from the board. A browser takes as long to parse the page's script as
+# a board takes to start. In parallel, Chromium first paints after 1.1 s instead of 3.2 s (median of
+# eight, two busy cores). The script has 2 MB compressed, 6 MB uncompressed. If the package has
+# another layout, the board serves the page once it runs. TensorBoard is never imported here.
 
 INDEX = "index.html"
 _ROOT_TAG = b'<!doctype html><meta name="tb-relative-root" content="./">'
@@ -76,7 +74,7 @@ _POLICY = (
 )
 _SCRIPT = "text/javascript"
 _SCRIPT_MAX_AGE = 86400
-"""Seconds that a browser keeps a script whose address names its contents."""
+"""Seconds for which browsers cache a script whose URL has a hash of its content."""
 _LOCAL_HEADER = 30
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
@@ -90,12 +88,12 @@ class PackagedFile:
 
 
 def packaged_file(path: str, *, hashed: bool, gzip: bool) -> PackagedFile | None:
-    """The file at `path` below the page ("" is the page), if the package has it.
+    """Return the packaged file at `path` below the page ("" is the page), None if there is none.
 
     Args:
-        path: as the browser asks for it, without what follows a `?`.
-        hashed: whether the query names the contents.
-        gzip: whether the browser takes gzip.
+        path: as the browser requests it, without the query.
+        hashed: whether the query has a hash of the content.
+        gzip: whether the browser accepts gzip.
     """
     name = path or INDEX
     try:
@@ -121,7 +119,7 @@ def _archive() -> Path:
 
 
 def _gzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """The entry as gzip has it: both are deflated, with another frame."""
+    """Return the entry in gzip format, without recompression: both formats use deflate."""
     assert archive.fp is not None
     archive.fp.seek(entry.header_offset)
     name_length, extra_length = struct.unpack("<26xHH", archive.fp.read(_LOCAL_HEADER))
@@ -143,15 +141,15 @@ def _file_headers(name: str, hashed: bool) -> dict[str, str]:
     return headers
 
 
-# The routes
+# -- routes
 
 PAGE = "tfcluster/tensorboard"
-"""Below base_url and followed by an id: where a board is served."""
+"""Path below base_url of a board's pages, followed by its id."""
 PATIENCE = 2.5
-"""Seconds that a page waits for its board before it says that it is starting."""
+"""Seconds that a page waits for its board before it shows the starting page."""
 
 _SECRET_PARAMETERS = re.compile(r"(token|_xsrf)(=|$)")
-"""Of a query: the server's token, and that against forged requests."""
+"""Query parameters not to forward: the server's token, and the XSRF token."""
 
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 
@@ -168,13 +166,15 @@ class BoardPage(GuardedHandler):
 
     @property
     def content_security_policy(self) -> str:
-        """Only pages of this server may frame a board; its own policy counts, too."""
+        """The policy that lets only pages of this server frame a board; the board's own applies
+        too.
+        """
         return "frame-ancestors 'self'"
 
     def check_xsrf_cookie(self) -> None:
-        """What comes from another site is refused, on the browser's word.
+        """Refuse requests from other sites, as reported by the browser.
 
-        TensorBoard's own requests, which only read, know nothing of Jupyter's token. Browsers say
+        TensorBoard's requests only read and do not send Jupyter's XSRF token. Browsers send
         `Sec-Fetch-Site` to https and localhost, and `Origin` with every POST.
         """
         if not hasattr(self, "_jupyter_current_user") or self.token_authenticated:
@@ -190,10 +190,10 @@ class BoardPage(GuardedHandler):
             raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Start to pass on a body before it has arrived in full, and never from a stranger."""
+        """Start to forward a body before it has arrived completely, only for signed-in users."""
         await super().prepare()
         if body_length(self.request.headers) != 0 and not self.current_user:
-            raise HTTPError(403)  # also a GET: with a body there is no redirect to the login
+            raise HTTPError(403)  # also for GET: with a body there is no redirect to the login
         if self.request.method == "POST" and not self._finished:
             await self._begin()
 
@@ -203,14 +203,14 @@ class BoardPage(GuardedHandler):
         await self._connect(its_id, await self._reach(its_id))
 
     async def data_received(self, chunk: bytes) -> None:
-        """Pass a piece of a body on; one that belongs to nothing is dropped."""
+        """Forward a piece of the body; drop one without a request."""
         if self._forward is not None:
             await self._forward.send(chunk)
 
     @guarded
     async def get(self, its_id: str, path: str | None = None) -> None:
-        """A page, a script or data of the board."""
-        self.check_xsrf_cookie()  # Tornado asks for it only where something may change
+        """Answer with a page, a script or data of the board."""
+        self.check_xsrf_cookie()  # Tornado checks it only for methods that may change something
         if path is None:
             self.redirect(f"{self.request.path}/{self._query}")
             return
@@ -225,11 +225,11 @@ class BoardPage(GuardedHandler):
 
     @guarded_read
     async def post(self, its_id: str, path: str | None = None) -> None:  # noqa: ARG002
-        """Data of the board; the request is under way."""
+        """Answer with data of the board; `prepare` has begun the request."""
         await self._answer(its_id)
 
     async def _packed(self, path: str) -> bool:
-        """Answer with a file of TensorBoard's package, if it is one."""
+        """Answer with a file of TensorBoard's package; return False if it has none."""
         gzip = bool(_GZIP.search(self.request.headers.get("Accept-Encoding", "")))
         hashed = "_file_hash" in self.request.query_arguments
         file = await asyncio.to_thread(packaged_file, path, hashed=hashed, gzip=gzip)
@@ -237,7 +237,7 @@ class BoardPage(GuardedHandler):
             return False
         for name, value in file.headers.items():
             if name == "Content-Security-Policy":
-                self.add_header(name, value)  # beside ours, as where it comes from a board
+                self.add_header(name, value)  # beside ours, as if it came from a board
             else:
                 self.set_header(name, value)
         self.set_header("Vary", "Accept-Encoding")
@@ -245,7 +245,7 @@ class BoardPage(GuardedHandler):
         return True
 
     async def _reach(self, its_id: str) -> Board:
-        """The board, started for whoever may do that. Raises as `ServerBoards.reach`."""
+        """Return the board, started if the user may do that. Raises as `ServerBoards.reach`."""
         if await is_allowed(self, "write"):
             return await self._boards.reach(its_id)
         board = await self._boards.running_board(its_id)
@@ -254,7 +254,7 @@ class BoardPage(GuardedHandler):
         return board
 
     async def _opened(self, its_id: str) -> Board | None:
-        """The board for a page that is being loaded; None when the page says that it starts."""
+        """Return the board of a page that is being loaded; None after showing the starting page."""
         if (board := self._boards.just_opened(its_id)) is not None:
             return board
         if not await is_allowed(self, "write"):
@@ -276,7 +276,7 @@ class BoardPage(GuardedHandler):
     async def _sent(self, board: Board) -> ForwardedRequest:
         self._board = board
         asked = self.request
-        path = board.path_prefix + asked.path[len(self._base) :]  # as it came, nothing decoded
+        path = board.path_prefix + asked.path[len(self._base) :]  # as received, nothing decoded
         method = str(asked.method)
         return await ForwardedRequest.begin(
             HOST, board.port, method, path + self._query, asked.headers
@@ -284,7 +284,7 @@ class BoardPage(GuardedHandler):
 
     @property
     def _query(self) -> str:
-        """What follows the path, as it came, but for what opens this server."""
+        """The query as received, without tokens of this server."""
         pairs = [p for p in self.request.query.split("&") if p and not _SECRET_PARAMETERS.match(p)]
         return f"?{'&'.join(pairs)}" if pairs else ""
 
@@ -302,7 +302,7 @@ class BoardPage(GuardedHandler):
             self._boards.lost(its_id)
             if again or self.request.method == "POST":
                 raise
-            # It was killed between taking the request and answering it.
+            # The board was killed after it took the request.
             self._forward = await self._sent(await self._reach(its_id))
             await self._answer(its_id, again=True)
             return
@@ -326,19 +326,19 @@ class BoardPage(GuardedHandler):
         await self.flush()
 
     def compute_etag(self) -> None:
-        """The board's own, or none."""
+        """Keep the board's ETag, if any."""
 
     def on_finish(self) -> None:
-        """Whatever came of it, the board need not go on."""
+        """Close the request to the board."""
         if self._forward is not None:
             self._forward.close()
 
     def on_connection_close(self) -> None:
-        """Nobody listens any more."""
+        """Close the request to the board; the browser has gone."""
         self.on_finish()
         super().on_connection_close()
 
-    # -- when there is no board --------------------------------------------------------------------
+    # -- without a board ---------------------------------------------------------------------------
 
     def problem_of(self, error: BaseException) -> dict[str, Any]:
         """Return the problem to send for an error, also for a board that does not answer."""
@@ -347,8 +347,8 @@ class BoardPage(GuardedHandler):
         return super().problem_of(error)
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Tell what went wrong: a page to somebody who loads a page, a problem to a script."""
-        arguments = vars(self).get("path_args") or []  # none if the address is not valid UTF-8
+        """Send an error: a page to a browser that loads a page, a problem to a script."""
+        arguments = vars(self).get("path_args") or []  # empty if the address is not valid UTF-8
         if len(arguments) < 2 or not arguments[1]:
             self._show(failed_page(told["detail"]), told["status"])
         else:
@@ -364,7 +364,7 @@ class BoardPage(GuardedHandler):
 
 
 class BoardBody(Model, frozen=True):
-    """What `POST /tensorboards` takes: runs, or a folder, or nothing for all runs."""
+    """A request for a TensorBoard on runs or on a folder; on all runs without either."""
 
     refs: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
     folder: Annotated[str, Meta(max_length=4096)] | None = None
@@ -372,7 +372,7 @@ class BoardBody(Model, frozen=True):
 
 
 def tensorboard_json(view: View, running: bool = True) -> dict[str, Any]:
-    """A view as the page gets it; `path` is below the server's base_url."""
+    """Return a view as pages get it; `path` is below the server's base_url."""
     return {
         "id": view.id,
         "path": f"{PAGE}/{view.id}/",
@@ -388,13 +388,13 @@ class BoardsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """The boards that run."""
+        """Answer with the running boards."""
         views = await self.service.boards.running()
         self.reply({"tensorboards": [tensorboard_json(view) for view in views]})
 
     @guarded
     async def post(self) -> None:
-        """Open the board on runs or a folder: the same one each time."""
+        """Open the board for runs or a folder; equal requests share one board."""
         wish = self.read(BoardBody)
         if wish.refs and wish.folder is not None:
             raise UsageError(_("name runs or a folder, not both"))
@@ -407,7 +407,7 @@ class BoardHandler(TFClusterHandler):
 
     @guarded
     async def delete(self, its_id: str) -> None:
-        """End a board; what it showed stays, and its page starts it again."""
+        """Stop a board; its page starts it again."""
         await self.service.boards.stop(its_id)
         self.set_status(204)
         self.finish()

@@ -1,9 +1,9 @@
-"""TensorBoards of one server: which folders may be shown, and the boards it started.
+"""TensorBoards of one server: which folders may be shown, and the boards that it started.
 
-A page only ever gets at folders below the server's root, the log folder and output folders of runs.
-Many who want the same board start it once. The boards which this server started end with it. Which
-board is meant, and where it listens, is known here alone: never from a request. Owns no process;
-`tensorboard/process.py` does.
+Pages can show only folders below the server's root, the log folder, and output folders of runs.
+Concurrent requests for a board start it once. Boards that this server started end with it. A
+board's address is known only here, never taken from a request. `tensorboard/process.py` owns the
+processes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class _RunningBoard:
 
 
 class ServerBoards:
-    """The boards that pages of this server see; used from its loop only.
+    """The boards that pages of this server show; used only from its loop.
 
     Args:
-        manager: the door to the clusters, and to every board of this person.
-        worker: for calls that may block.
-        files_root: says where the file browser begins; None when what it shows are no files.
+        manager: the cluster manager, with every board of this user.
+        worker: runs calls that may block.
+        files_root: returns the root of the file browser; None if it shows no files.
     """
 
     def __init__(
@@ -62,30 +62,30 @@ class ServerBoards:
     async def open(
         self, refs: tuple[str, ...], folder: str | None, *, wait: bool = True
     ) -> tuple[View, bool]:
-        """The view of these runs, of a folder, or of all runs; and whether its board runs.
+        """Return the view of runs, of a folder or of all runs, and whether its board runs.
 
-        Unless told to `wait`, one that has to be started first is only begun with.
+        Without `wait`, a board that does not run is only started.
 
         Raises:
-            NotAllowed: the folder is none that may be shown.
+            NotAllowed: the folder may not be shown.
             NotFound: there is no such run or folder.
-            TFClusterError: TensorBoard does not start; its last lines say why.
+            TFClusterError: TensorBoard does not start; the message has its last lines.
         """
         view = await self._worker.call(self._view, refs, folder)
         if not wait and await self.running_board(view.id) is None:
             self.begin(view.id)
             if await self._worker.call(has_event_files, view.folder):
-                self._early.add(view.id)  # without any, the board has another page
+                self._early.add(view.id)  # without event files the board has another page
             return view, False
         await asyncio.shield(self.begin(view.id))
         return view, True
 
     def is_early(self, its_id: str) -> bool:
-        """Whether the board is being started for a tab that shows its page meanwhile."""
+        """Return whether the board is starting while a tab already shows its page."""
         return its_id in self._early
 
     def begin(self, its_id: str) -> asyncio.Task[Board]:
-        """See to it that the board runs and answers; one effort for all who ask meanwhile."""
+        """Start the board if it does not run; concurrent callers share one task."""
         self._stopped.discard(its_id)
         if its_id not in self._opening:
             task = asyncio.get_running_loop().create_task(self._open(its_id))
@@ -94,25 +94,25 @@ class ServerBoards:
         return self._opening[its_id]
 
     def just_opened(self, its_id: str) -> Board | None:
-        """The board, if it was seen to answer a moment ago: the tab that asked for it loads it."""
+        """Return the board if it answered a moment ago, for the tab that loads it now."""
         living = self._living.get(its_id)
         if living is None or time.monotonic() > living.seen + A_MOMENT or not living.lives:
             return None
         return living.board
 
     async def running_board(self, its_id: str) -> Board | None:
-        """The board if it runs, whoever started it. Raises NotFound."""
+        """Return the board if it runs, whoever started it. Raises NotFound."""
         living = self._living.get(its_id)
         if living is not None and living.lives:
             return living.board
         return await self._worker.call(self._found_running, its_id)
 
     async def reach(self, its_id: str) -> Board:
-        """The board, started when it does not run, as after half an hour without use.
+        """Return the board; start it if it does not run, as after half an hour without use.
 
         Raises:
-            Conflict: it was ended on purpose: only its page starts it again.
-            TFClusterError: as `open`.
+            Conflict: it was stopped by a user; only its page starts it again.
+            TFClusterError: as for `open`.
         """
         living = self._living.get(its_id)
         if living is not None and living.lives:
@@ -122,29 +122,29 @@ class ServerBoards:
         return await asyncio.shield(self.begin(its_id))
 
     def lost(self, its_id: str) -> None:
-        """Somebody found that it does not answer."""
+        """Forget a board that does not answer."""
         self._living.pop(its_id, None)
 
     async def stop(self, its_id: str) -> None:
-        """End a board, whoever started it. Raises NotFound."""
+        """Stop a board, whoever started it. Raises NotFound."""
         view = await self._worker.call(self._found, its_id)
-        while (opening := self._opening.get(its_id)) is not None:  # else it would come up after
+        while (opening := self._opening.get(its_id)) is not None:  # or it would start later
             await asyncio.wait([opening])
-            await asyncio.sleep(0)  # `_opened` is called
+            await asyncio.sleep(0)  # lets `_opened` run
         self._stopped.add(its_id)
         self._living.pop(its_id, None)
         self._started.pop(its_id, None)
         await self._worker.call(self._stop, view.folder, within=STOP_WITHIN)
 
     async def running(self) -> list[View]:
-        """The views whose boards run."""
+        """Return the views whose boards run."""
         return await self._worker.call(self._running)
 
     async def close(self) -> None:
-        """End the boards that this server started and that nobody has started anew since."""
-        if self._opening:  # what is being started would outlive us
+        """Stop the boards that this server started and that nobody has restarted since."""
+        if self._opening:  # a starting board would outlive us
             await asyncio.wait(self._opening.values(), timeout=CLOSE_WITHIN)
-            await asyncio.sleep(0)  # `_opened` is called
+            await asyncio.sleep(0)  # lets `_opened` run
         mine = {board.pid: board for board in self._started.values()}
         self._started.clear()
         if mine:
@@ -190,7 +190,7 @@ class ServerBoards:
 
     def _opened_view(self, its_id: str) -> Board:
         view = self._found(its_id)
-        if not view.runs:  # runs are links of ours, to output folders
+        if not view.runs:  # runs are links of ours to output folders
             self._allowed(view.folder)
         return self._manager.boards.open(view)
 
@@ -209,14 +209,16 @@ class ServerBoards:
         boards.stop(board.folder for board in boards.living() if board.pid in mine)
 
     def _allowed(self, folder: str) -> str:
-        """The folder that is meant, without links; a path is one below the server's root."""
+        """Return the real path of a folder that may be shown; `folder` is relative to the server's
+        root.
+        """
         contents = self._files_root()
         try:
             real = os.path.realpath(os.path.join(contents or "/", folder))
             os.fsencode(real)
             if any(_within(real, root) for root in self._roots(contents)):
                 return real
-        except ValueError:  # NUL, half a character
+        except ValueError:  # a NUL or a lone surrogate
             pass
         log_root = self._manager.boards.log_root
         raise NotAllowed(

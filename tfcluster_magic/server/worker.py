@@ -1,10 +1,9 @@
-"""Calls that may block, made for the server's loop: each in a thread of its own, each with an end.
+"""Blocking calls for the server's loop, each in a thread of its own with a timeout.
 
-The loop never waits for a backend, and whoever asked hears within `within` seconds. A thread cannot
-be ended: one whose backend hangs is left behind and counts against the bound until it comes back.
-So a dead backend does not fill the process with threads, and the same question is not asked again
-while it hangs: what still works keeps its room. What may take long has a room of its own: many
-launches at once keep nobody from looking.
+The loop never waits for a backend, and a caller gets an answer within `within` seconds. A thread
+cannot be killed: one whose backend hangs is left behind and counts against the limit until it
+returns. So a dead backend cannot fill the process with threads, and a hanging call is not repeated.
+Slow calls have a limit of their own, so that many launches do not delay reading.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from ..i18n import _
 T = TypeVar("T")
 
 READ_WITHIN = 2.5
-"""Seconds for what only looks, or asks for an end."""
+"""Timeout in seconds of calls that only read, or that request a stop."""
 LAUNCH_WITHIN = 120.0
-"""Seconds for a launch, which may fetch its program from a URL."""
+"""Timeout in seconds of a launch, which may download its program."""
 MOST_AT_ONCE = 16
 
 
 class Worker:
-    """Runs blocking calls beside the event loop; to be used from that loop only."""
+    """Runs blocking calls beside the event loop; used only from that loop."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._quick, self._long = _ThreadLimit(most), _ThreadLimit(most)
@@ -36,18 +35,18 @@ class Worker:
     async def call(
         self, function: Callable[..., T], *args: Any, within: float = READ_WITHIN, **words: Any
     ) -> T:
-        """What `function(*args, **words)` returns or raises.
+        """Return or raise what `function(*args, **words)` does.
 
         Raises:
-            BackendUnavailable: it did not come back within so many seconds, or as many calls as
-                there may be wait for the backend already.
+            BackendUnavailable: it did not return within `within` seconds, or too many calls already
+                wait for the backend.
         """
         room = self._long if within > READ_WITHIN else self._quick
         return await room.call(within, function, args, words)
 
 
 class _ThreadLimit:
-    """So many threads, and the calls that wait for one."""
+    """A limited number of threads, and the calls that wait for one."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -84,7 +83,7 @@ class _ThreadLimit:
         answer.add_done_callback(came)
 
     async def _free(self, question: Hashable | None, deadline: float) -> None:
-        """Wait until the question may be asked."""
+        """Wait until the call may start."""
         began = asyncio.get_running_loop().time()
         while True:
             late = None if question is None else self._late.get(question)
@@ -109,7 +108,7 @@ class _ThreadLimit:
         words: dict[str, Any],
     ) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = loop.create_future()
-        context = contextvars.copy_context()  # with the language of the request
+        context = contextvars.copy_context()  # keeps the language of the request
 
         def work() -> None:
             try:
@@ -122,7 +121,7 @@ class _ThreadLimit:
             try:
                 loop.call_soon_threadsafe(settle)
             except RuntimeError:
-                return  # the server has ended meanwhile
+                return  # the server has ended
 
         name = getattr(function, "__name__", "call")
         threading.Thread(target=work, name=f"tfcluster-{name}", daemon=True).start()
@@ -132,13 +131,13 @@ class _ThreadLimit:
 
     def _ended(self, answer: asyncio.Future[Any]) -> None:
         self._under_way.discard(answer)
-        answer.exception()  # nobody may wait for it any more: asyncio would complain in the log
+        answer.exception()  # retrieve it, or asyncio would log it if nobody waits any more
 
 
 def _call_key(
     function: Callable[..., Any], args: tuple[Any, ...], words: dict[str, Any]
 ) -> Hashable | None:
-    """What makes two calls the same; None when that cannot be said."""
+    """Return a key that is equal for equal calls; None if the arguments are not hashable."""
     question = (function, args, tuple(sorted(words.items())))
     try:
         hash(question)

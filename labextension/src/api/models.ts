@@ -719,7 +719,7 @@ export interface RenameBody {
   text: string;
 }
 /**
- * Ask for the end of a run; answers at once.
+ * Stop a run; answers before it has ended.
  */
 export interface StopBody {
   reason?: string;

@@ -1,8 +1,9 @@
 """Settings of a notebook's pod: sizes, images, volumes and its uid. Pure.
 
 Users are offered only the sizes of their own group; KubeSpawner refuses others.
-`tenancy/entitlements` decides which group applies. Ref:
-https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.profile_list
+`tenancy/entitlements` decides which group applies.
+
+Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.profile_list
 """
 
 from __future__ import annotations

@@ -221,8 +221,8 @@ def _of_config_map(found: Object | None) -> dict[str, Override]:
 
 # -- groups, from the hub's API.
 # All groups are read in pages: the hub has no request for the groups of one user that a service may
-# make without the right to read users. Ref:
-# https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
+# make without the right to read users.
+# Ref: https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 
 GROUPS_SECONDS = 10.0
 """Poll interval in seconds."""

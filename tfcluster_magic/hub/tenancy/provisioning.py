@@ -384,9 +384,9 @@ def discard_runs(api: Api, namespace: str) -> bool:
     """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 
     In a namespace that is deleted first, pods wait for their Jobs, which cannot create pods there
-    any more and keep failed ones:
-    https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index Foreign
-    finalizers would keep runs for ever and are removed.
+    any more and keep failed ones. Foreign finalizers would keep runs for ever and are removed.
+
+    Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
     """
     where = path("tfclusters", namespace)
     runs = api.every(where).items
