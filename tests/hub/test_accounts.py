@@ -32,7 +32,7 @@ def test_a_link_works_once(hub: Hub, admin: Visitor) -> None:
     again = hub.visitor().get(hub.link)
 
     assert again.status_code == 404
-    assert "This link is used up" in again.text
+    assert "This link is no longer valid" in again.text
 
 
 def test_looking_at_a_link_uses_nothing_up(hub: Hub, admin: Visitor) -> None:
@@ -115,12 +115,12 @@ def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
     command = hub.accounts("invite", "joined")
 
     assert refused(alone, 409) and alone.json()["title"] == "HasPassword"
-    assert "joined has a password, and keeps it" in alone.json()["detail"]
+    assert "joined already has a password" in alone.json()["detail"]
     assert both.status_code == 201, both.text
     assert both.json()["links"].keys() == {"fresh"} and both.json()["leftAlone"] == ["joined"]
     assert one.returncode != 0 and "--reset" in one.stderr
-    assert more.stdout.startswith("fresh http") and "joined has a password" in more.stderr
-    assert "joined has a password" in command and "--reset" in command
+    assert more.stdout.startswith("fresh http") and "joined already has a password" in more.stderr
+    assert "joined already has a password" in command and "--reset" in command
     assert joined.signed_in and hub.visitor("joined").signed_in
     noted = console.ask("GET", "api/audit?limit=200").json()["items"]
     told = [entry["what"] for entry in noted if entry["owner"] == "joined"]
@@ -140,7 +140,7 @@ def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
     token = {"Authorization": f"token {made}"}
     form = {"present": "not mine", "password": "the next one", "again": "the next one"}
 
-    assert "not your present password" in here.submit("change-password", form).text
+    assert "not your current password" in here.submit("change-password", form).text
     assert hub.visitor().get("api/user", headers=token).status_code == 200
     done = here.submit("change-password", {**form, "present": PASSWORD})
 

@@ -57,7 +57,7 @@ def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
     hub.visitor("bob")  # after the backup
     refused = command("restore", file, "--state", hub.state)
     assert refused.returncode == 1
-    assert b"a hub runs on" in refused.stderr
+    assert b"a hub is running on" in refused.stderr
     hub.stop()
     (hub.state / "accounts.json").unlink()
     (hub.state / "cookie_secret").write_text("other")

@@ -83,7 +83,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     asking = page.get_by_role("dialog")
     expect(asking).to_contain_text(f"digits-1 of {OWNER}")
     asking.get_by_role("button", name="Stop", exact=True).click()
-    expect(asking).to_contain_text("Say why")
+    expect(asking).to_contain_text("Give a reason")
     asking.get_by_label("Reason").fill(HTML)
     accessible(page, "#ask-stop")
     page.screenshot(path=shots.with_name(f"{shots.name}-stop.png"))
@@ -103,8 +103,8 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     page.screenshot(path=shots.with_name(f"{shots.name}-audit.png"))
     page.get_by_role("link", name="Clusters").click()
     page.get_by_label("Filter by owner").fill("no such cluster")
-    expect(page.get_by_text("No cluster fits.")).to_be_visible()
-    page.get_by_role("button", name="Look for leaks").click()
+    expect(page.get_by_text("No cluster matches.")).to_be_visible()
+    page.get_by_role("button", name="Find leaks").click()
     expect(page.locator("#leaks li").first).to_be_visible()
     page.screenshot(path=shots.with_name(f"{shots.name}-end.png"), full_page=True)
 
@@ -114,7 +114,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
 
 def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:
     """On both pages with runs, until there are those of now."""
-    note = "as of 61 seconds ago; looking again…"
+    note = "from 61 seconds ago; updating…"
 
     def old(route: Route) -> None:
         known = ("if-none-match", "etag")  # such rows are always sent
@@ -301,7 +301,7 @@ def test_a_former_administrator_with_an_open_page_is_out_at_once(
     assert refused(second.ask("GET", "api/clusters"), 403)
     assert refused(by_token(hub, theirs), 403)
     again = second.visitor.get(second.url)
-    assert again.status_code == 403 and "for administrators of the hub" in again.text
+    assert again.status_code == 403 and "only administrators of the hub" in again.text
 
 
 def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path) -> None:

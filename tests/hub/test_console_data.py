@@ -165,7 +165,7 @@ def test_archives_are_listed_and_deleted_on_their_page(
     page.get_by_role("button", name="Cancel").click()
     expect(row).to_be_visible()
     row.get_by_role("button", name=f"Delete {file}").click()
-    page.get_by_role("button", name="Delete for good").click()
+    page.get_by_role("button", name="Delete permanently").click()
     expect(row).to_have_count(0)
     noted = console.ask("GET", "api/audit?q=delete+archive").json()["items"]
     assert {one["target"] for one in noted} >= {file}

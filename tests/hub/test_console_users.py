@@ -85,8 +85,8 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
 
     assert [number for number, one in done.items() if one["ok"]] == ["2", "4", "7", "9"]
     assert "no /" in str(done["3"]["detail"]) and "'a/b'" in str(done["3"]["detail"])
-    assert "line 2 has it already" in str(done["5"]["detail"])
-    assert "'ml 101'" in str(done["6"]["detail"]) and "no spaces" in str(done["6"]["detail"])
+    assert "line 2 already has this user" in str(done["5"]["detail"])
+    assert "'ml 101'" in str(done["6"]["detail"]) and "without spaces" in str(done["6"]["detail"])
     assert [one["steps"] for one in tried.values()] == [one["steps"] for one in done.values()]
     assert done["2"]["steps"] == ["account", "group"]
     assert not any(one["steps"] or one["link"] for one in again.values())
@@ -252,7 +252,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
 
     page.get_by_role("button", name="Import a class…").click()
     page.get_by_label("Or its text").fill("name,group\numa,ml101\n..,ml101\n")
-    page.get_by_label("Also people who would get no notebook").check()
+    page.get_by_label("Include people who would get no notebook").check()
     page.get_by_role("button", name="Try without changing anything").click()
     expect(page.locator("#import-said")).to_contain_text(
         "1 of 2 lines would be imported. Wrong: 1."
@@ -287,16 +287,18 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.get_by_role("button", name="Invite…").press("Enter")
     page.get_by_label("User name").fill(OWNER)
     page.get_by_label("User name").press("Enter")
-    expect(page.locator("#invite-said")).to_contain_text("has a password, and keeps it")
+    expect(page.locator("#invite-said")).to_contain_text("already has a password")
     expect(page.get_by_role("button", name="Invite without a notebook")).to_be_hidden()
     page.keyboard.press("Escape")
     page.get_by_role("button", name=f"New link for {OWNER}").click()
-    expect(page.locator("#invite-what")).to_contain_text("The password stops working")
+    expect(page.locator("#invite-what")).to_contain_text(
+        "The password, all sessions and all tokens stop working"
+    )
     page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Override for kim").click()
     page.get_by_label("CPU cores").fill("32")
-    page.get_by_label("Reason, which the user reads").fill(HTML)
+    page.get_by_label("Reason, shown to the user").fill(HTML)
     accessible(page, "#ask-override")
     page.screenshot(path=shots.with_name(f"{shots.name}-override.png"))
     page.get_by_role("button", name="Set", exact=True).click()
@@ -304,7 +306,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     expect(row).to_contain_text(HTML)
     looked_at(page, shots, row)
     page.get_by_label("Filter by name").fill("no such user")
-    expect(page.get_by_text("No user fits.")).to_be_visible()
+    expect(page.get_by_text("No user matches.")).to_be_visible()
 
 
 def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page) -> None:
@@ -312,7 +314,7 @@ def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page
     sign_in_to(page, hub, "users")
     page.get_by_role("button", name="Import a class…").click()
     page.get_by_label("Or its text").fill("name\nida\n")
-    page.get_by_label("Also people who would get no notebook").check()
+    page.get_by_label("Include people who would get no notebook").check()
     page.get_by_role("button", name="Try without changing anything").click()
     held: list[Route] = []
 

@@ -51,7 +51,7 @@ def test_one_waits_for_the_other(hub: RealHub, gate: Path, wait_for: Callable[..
     wait_for(gate.with_name("open.ada").exists, "the first starts", within=60)
     assert bob.ask("POST", "hub/api/users/bob/server").status_code == 202
     told = progress(bob.get("hub/api/users/bob/server/progress", stream=True))
-    assert "It starts as soon as another one has." in told
+    assert "It starts as soon as another notebook has started." in told
     assert not gate.with_name("open.bob").exists()
 
     gate.touch()

@@ -145,7 +145,7 @@ def test_a_failed_archive_says_why_and_can_be_repeated(
     space.delete("pod", "holder", "--grace-period=1")
 
     full = archived(console, ada.user, remove=True)
-    assert full["state"] == "failed" and "no room for the archive" in full["detail"], full
+    assert full["state"] == "failed" and "no space for the archive" in full["detail"], full
     volume = cluster.own.first
     assert volume.run(["ls", "-A", disk(ARCHIVES)]).strip() == ""
     assert hub.api("GET", f"users/{ada.user}").status_code == 200

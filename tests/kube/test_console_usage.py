@@ -121,7 +121,7 @@ def test_kubelets_measure_claims_for_a_console_that_may_ask_them(
 
     def may_not() -> bool:
         found = log()
-        return found.get("used", 0) is None and "may not ask kubelets" in found["note"]
+        return found.get("used", 0) is None and "may not read the kubelets" in found["note"]
 
     wait_until(may_not, "the claim is shown without a measurement", seconds=120)
     filler.kubectl.apply(of_user(cluster.busybox))

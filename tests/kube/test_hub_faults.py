@@ -55,7 +55,7 @@ def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
     assert "smaller size" in waits.result()[-1]
     said = fails.result()
     why = f"there is no image {MISSING}: check its name and tag."
-    assert any(each.startswith(f"Your server waits: {why}") for each in said), said
+    assert any(each.startswith(f"Your server is waiting: {why}") for each in said), said
     verdict = f"Your server did not start: {why} Choose another image, or ask the administrator."
     assert verdict in said[-1]
     inside = hub.namespace(lost)
@@ -85,7 +85,7 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
     before = hub.kubectl.get("namespace", name)["metadata"]
     hub.spawn(user)
     said = hub.told(user)[-1]
-    assert f"The namespace {name} exists and is not yours" in said
+    assert f"The namespace {name} exists, but is not yours" in said
     after = hub.kubectl.get("namespace", name)["metadata"]
     assert after["labels"] == before["labels"]
     assert "tfcluster.dev/user" not in (after.get("annotations") or {})

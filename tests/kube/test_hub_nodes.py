@@ -173,10 +173,10 @@ def test_a_notebook_waits_for_a_storage_class(
     """
     write(MISSING, PEOPLE)
     hub.spawn(eva.name)
-    why = f"claims data, log, workspace ask for the storage class {MISSING}, which does not exist"
+    why = f"claims data, log, workspace request the storage class {MISSING}, which does not exist"
     said = hub.told(eva.name, lambda each: why in each)
-    assert said[-1].startswith(f"Your server waits: the {why}: "), said
-    assert "names another in the hub's policy (storage.class)" in said[-1]
+    assert said[-1].startswith(f"Your server is waiting: the {why}: "), said
+    assert "to set another one in the hub's policy (storage.class)" in said[-1]
     claims = [hub.namespace(eva.name).get("pvc", name) for name in CLAIMS]
     write(cluster.description.storage_class, PEOPLE)
     hub.ready(eva.name)
@@ -247,7 +247,7 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     wait_until(lambda: hub.server(notebook.name) is None, "the hub gives it up", seconds=180)
     page = notebook.get(f"{own}/lab")
     assert page.status_code == 424
-    assert f"The node {second}, on which your notebook ran, does not answer" in page.text
+    assert f"because its node {second} does not answer" in page.text
     notebook.spawn()
     assert _pod(hub, notebook)["spec"]["nodeName"] == first
     assert notebook.run(own, "print(open('kept.txt').read())") == "as it was\n"

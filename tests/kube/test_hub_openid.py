@@ -173,7 +173,7 @@ def test_sign_in_at_a_provider(
         assert "Large, of the group ml" in mia.get("hub/spawn").text
         eve, refusal = signs_in(entrance, dex, "eve")
         assert refusal.status_code == 403
-        assert "an administrator has to add you" in refusal.text
+        assert "Ask an administrator to add you" in refusal.text
         assert eve.ask("GET", "hub/api/user").status_code == 403
         named = requests.get(hub.url("hub/login", PREFIX), headers={"Host": HOST}, timeout=10)
         assert named.status_code == 404

@@ -94,9 +94,9 @@ def comes_in(hub: Hub, way: Way) -> str:
     name, code = hub.invited("walker")
     page.goto(hub.url(f"hub/set-password?code={code}"))
     page.get_by_label("New password").fill(PASSWORD)
-    page.get_by_label("The same again").fill(PASSWORD)
+    page.get_by_label("Repeat the new password").fill(PASSWORD)
     way.keep("password")
-    page.get_by_role("button", name="Set the password and go on").click()
+    page.get_by_role("button", name="Set the password and continue").click()
     expect(page.get_by_text("Too large")).to_be_visible()  # a size that the policy offers
     way.keep("sizes")
     page.get_by_role("button", name="Start").click()

@@ -30,7 +30,7 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
 
     assert made.API_PAGE.read_text("utf-8") == page
     assert (
-        "`POST /clusters/{ref}/stop` | Ask for the end of a run; answers at once; takes `reason`"
+        "`POST /clusters/{ref}/stop` | Stop a run; answers before it has ended; takes `reason`"
         in page
     )
 

@@ -66,7 +66,7 @@ async def test_a_kernel_that_runs_elsewhere_is_refused(post: Post, jp_data_dir: 
     kernel(jp_data_dir, "ruby", argv=["iruby"], language="ruby")
     kernel(jp_data_dir, "gone", argv=["/nowhere/bin/python3"])
     for name, why in (
-        ("ruby", "not started by a Python"),
+        ("ruby", "this is not a Python kernel"),
         ("none", "there is no such kernel"),
     ):
         code, refused = await post("clusters", cell=HELLO, kernelspec=name)

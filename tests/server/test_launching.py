@@ -145,7 +145,7 @@ async def test_contents_that_are_no_files(
     for body in ({"program": "etc/passwd"}, {"cell": HELLO, "folder": "etc"}):
         code, told = await post("clusters/plan", **body)
         assert code == 200
-        assert "no files of this machine" in told["problems"][0]["allowed"]
+        assert "does not show files of this machine" in told["problems"][0]["allowed"]
     code, told = await post("clusters/plan", cell=HELLO, name="digits")
     assert (code, told["problems"], told["folder"]) == (200, [], "")
     code, refused = await post("tensorboards", folder="etc")

@@ -167,7 +167,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
         await asyncio.sleep(0.2)
         for _ in range(3):
             answer = await api("GET", "clusters/digits/logs?tail=1")
-            assert_problem(answer, 503, "somewhere that does not answer")  # and nobody waited
+            assert_problem(answer, 503, "storage with the logs")  # and nobody waited
         assert reading() == 1
         others = items(await api("GET", "clusters/other/logs"))
         assert lines(others) == [("worker-0", "other")]
@@ -226,7 +226,7 @@ async def test_too_many_at_once(
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')
-    assert_problem(await api("GET", "clusters/digits/logs"), 503, "1 logs are being read")
+    assert_problem(await api("GET", "clusters/digits/logs"), 503, "1 logs are already open")
     browser.socket.close()
     await wait_until_async(lambda: reading() == 0)
     assert (await api("GET", "clusters/digits/logs")).status == 200

@@ -52,7 +52,7 @@ async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
     again, told = await repeated(api, post, service, "here-1")
     assert (told["launch"]["program"], told["launch"]["folder"]) == ("project/train.py", "")
     (note,) = told["notes"]
-    assert note.endswith("“Rerun” runs the copy that here-1 ran.")
+    assert note.endswith("“Rerun” uses the copy that here-1 ran.")
     assert again.spec == first.spec
 
     code, _ = await post("clusters", program="project/train.py", name="own", options={"workers": 1})

@@ -335,7 +335,7 @@ async def test_a_name_that_is_another_run_by_now(
     assert second.metadata.name == "digits-1"
     for method, path in (("POST", "/stop"), ("DELETE", "")):
         answer = await api(method, f"clusters/digits-1{path}?uid={first}")
-        assert_problem(answer, 409, "digits-1 is another run by now")
+        assert_problem(answer, 409, "digits-1 is another run now")
     told = (await api("GET", "clusters/digits-1")).json["cluster"]
     assert "stop" not in told["spec"]
     stopped = await api("POST", f"clusters/digits-1/stop?uid={second.metadata.uid}")
@@ -369,7 +369,7 @@ async def test_an_error_inside_is_no_traceback(
     with monkeypatch.context() as patched:
         patched.setattr(service.manager, "list", fails)
         answer = await api("GET", "clusters")
-    assert_problem(answer, 500, "log has the cause")
+    assert_problem(answer, 500, "log for the cause")
     assert "secret" not in answer.text
 
 

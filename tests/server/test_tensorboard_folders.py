@@ -60,7 +60,7 @@ async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
         answer = await ask("api/tensorboards", "POST", {"folder": named})
         told = json.loads(answer.body)
         assert (answer.code, told["title"]) == (403, "NotAllowed"), folder
-        for allowed in (str(jp_root_dir), "the log folder", "output folders of runs"):
+        for allowed in (str(jp_root_dir), "the log folder", "an output folder of a run"):
             assert allowed in told["detail"], folder
         assert process.list_boards() == [], folder
 
@@ -136,5 +136,5 @@ async def test_a_remembered_view_is_checked_again(
     view = service.manager.boards.folder_view(str(outside), "x")
     answer = await loaded(ask, f"tensorboard/{view.id}/")
     assert answer.code == 403
-    assert "does not show" in answer.body.decode()
+    assert "may not show" in answer.body.decode()
     assert (await ask(f"tensorboard/{view.id}/data/runs")).code == 403

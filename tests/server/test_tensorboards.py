@@ -227,7 +227,7 @@ class TestSomebodyWhoMayOnlyLook:
         for path in (page, f"{page}data/runs"):
             refused = await ask(path)
             assert refused.code == 409
-            assert "does not run, and you may not start it" in refused.body.decode()
+            assert "is not running, and you may not start it" in refused.body.decode()
         assert process.list_boards() == []
         await asyncio.to_thread(service.manager.boards.open, view)
         assert (await ask(page)).code == 200

@@ -148,7 +148,7 @@ def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
     form = lab.page.get_by_role("form", name=LAUNCH)
     said = form.locator(".tfc-Origin")
     expect(said).to_contain_text("These values come from digits-1. Launching creates a new run.")
-    expect(said).to_contain_text("“Rerun” runs the copy that digits-1 ran.")
+    expect(said).to_contain_text("“Rerun” uses the copy that digits-1 ran.")
     expect(said).to_contain_text("Environment: values with line breaks")
     expect(form.get_by_label("Path of the program")).to_have_value("hello.py")
     expect(form.get_by_label("Arguments")).to_have_value("--steps 'a b'")

@@ -26,18 +26,22 @@ console.
 
 
 @click.command("secrets")
-@click.option("--namespace", default="tfcluster-hub", show_default=True, help="The hub's.")
-@click.option("--context", default="", help="Of the kubeconfig; without it, the current one.")
+@click.option(
+    "--namespace", default="tfcluster-hub", show_default=True, help="The hub's namespace."
+)
+@click.option(
+    "--context", default="", help="Context of the kubeconfig; the current one by default."
+)
 @click.option(
     "--new",
     multiple=True,
     metavar="KEY",
-    help="Make this one anew: proxy, cookie (signs everybody out), crypt, tenancy, console.",
+    help="Replace this token: proxy, cookie (signs everybody out), crypt, tenancy, console.",
 )
 def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
     """Print the Secret that the hub needs, for `kubectl apply`."""
     if unknown := sorted({*new} - {*HUB_TOKEN_KEYS}):
-        allowed = _("one of {keys} is allowed").format(keys=", ".join(HUB_TOKEN_KEYS))
+        allowed = _("use one of {keys}").format(keys=", ".join(HUB_TOKEN_KEYS))
         raise InvalidRequest([Problem("--new", ", ".join(unknown), allowed)])
     there = _secret_of_cluster(context, namespace)
     data = {key: there.get(key, "") for key in HUB_TOKEN_KEYS}
@@ -55,7 +59,7 @@ def secrets(namespace: str, context: str, new: tuple[str, ...]) -> None:
 
     click.echo(yaml.safe_dump(manifest, sort_keys=False), nl=False)
     kept = [key for key in HUB_TOKEN_KEYS if key not in made]
-    text = _("Secret {name} in {namespace}: made {made}; kept {kept}.")
+    text = _("Secret {name} in {namespace}: created {made}; kept {kept}.")
     words = {"made": ", ".join(made) or _("none"), "kept": ", ".join(kept) or _("none")}
     click.echo(text.format(name=HUB_TOKENS, namespace=namespace, **words), err=True)
 

@@ -72,13 +72,10 @@ class AuditLog:
 
     def asked(self, entries: Sequence[AuditEntry]) -> None:
         """Log requests before they are carried out; raise BackendUnavailable if that fails."""
-        lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         try:
-            with self._lock:
-                self._begin_anew()
-                self._append(lines)
+            self._write(entries)
         except OSError as error:
-            text = _("the audit log cannot be written ({why}), so nothing was done: see {path}")
+            text = _("nothing was done, because the audit log {path} cannot be written: {why}")
             raise BackendUnavailable(text.format(why=error.strerror, path=self.path)) from None
 
     def ended(self, entries: Sequence[AuditEntry], results: Sequence[str]) -> None:
@@ -87,10 +84,19 @@ class AuditLog:
         now = time.time()
         told = [msgspec.structs.replace(entry, at=now, result=text) for entry, text in pairs]
         try:
-            self.asked(told)
-        except BackendUnavailable as error:
-            text = _("it was done, and that it was asked for is in the audit log; but {why}")
-            raise BackendUnavailable(text.format(why=error)) from None
+            self._write(told)
+        except OSError as error:
+            text = _(
+                "it was done, but its result is not in the audit log, because {path} cannot be "
+                "written: {why}"
+            )
+            raise BackendUnavailable(text.format(why=error.strerror, path=self.path)) from None
+
+    def _write(self, entries: Sequence[AuditEntry]) -> None:
+        lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        with self._lock:
+            self._begin_anew()
+            self._append(lines)
 
     def _append(self, lines: bytes) -> None:
         how = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -186,7 +192,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return os.fdopen(state_files.open_regular(path), "rb")
     except state_files.Unreadable as why:
-        text = _("the audit log {file} cannot be read: {why}; put it aside and look into it")
+        text = _("the audit log {file} cannot be read: {why}. Move it away and check its content.")
         raise BackendUnavailable(text.format(file=path, why=why)) from None
 
 

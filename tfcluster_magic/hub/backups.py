@@ -44,7 +44,7 @@ def _of_state(command: Callable[..., None]) -> Callable[..., None]:
         "--state",
         type=click.Path(path_type=Path),
         envvar="TFCLUSTER_HUB_STATE",
-        help="The hub's state folder; without it, that of the hub of this machine.",
+        help="The hub's state folder; by default, that of the hub on this machine.",
     )(command)
 
 
@@ -64,7 +64,7 @@ def backup(file: str, state: Path | None) -> None:
     try:
         number = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise Conflict(_("{file} is there already: name another").format(file=target)) from None
+        raise Conflict(_("{file} already exists: name another file").format(file=target)) from None
     with os.fdopen(number, "wb") as out:
         out.write(packed)
         out.flush()
@@ -87,7 +87,7 @@ def restore(file: str, state: Path | None) -> None:
     aside = unpack(packed, folder)
     click.echo(_("restored {folder}").format(folder=folder), err=True)
     if aside:
-        click.echo(_("what was there is in {aside}").format(aside=aside), err=True)
+        click.echo(_("the replaced files are in {aside}").format(aside=aside), err=True)
 
 
 def pack(state: Path) -> bytes:
@@ -98,7 +98,10 @@ def pack(state: Path) -> bytes:
     """
     database = state / DATABASE
     if not database.exists():
-        text = _("{folder} is no hub's state: it has no {name}. Name another with --state")
+        text = _(
+            "{folder} is not the state folder of a hub: it has no {name}. Name the "
+            "right one with `--state`"
+        )
         raise NotFound(text.format(folder=state, name=DATABASE))
     found = {DATABASE: _copied(database)}
     with state_files.locked(state / ACCOUNTS, shared=True):
@@ -167,12 +170,13 @@ def _read(packed: bytes) -> dict[str, bytes]:
     except (tarfile.TarError, OSError, EOFError, ValueError, LookupError, TypeError) as error:
         raise _damaged(str(error)) from error
     if form != FORMAT or not {DATABASE} <= found.keys() <= set(FILES):
-        raise _damaged(_("it is of another version"))
+        raise _damaged(_("it was made by another version"))
     here = version("jupyterhub")
     if _numbers(made_by) > _numbers(here):
         text = _(
-            "the backup is of JupyterHub {made_by}, and {here} is installed, which cannot read it: "
-            "install TFCluster at the version that made it, or a newer one"
+            "the backup was made by JupyterHub {made_by}, and the installed {here} "
+            "cannot read it: install the version of TFCluster that made it, or a "
+            "newer one"
         )
         raise Conflict(text.format(made_by=made_by, here=here))
     return found
@@ -221,12 +225,12 @@ def _no_hub(state: Path) -> Iterator[None]:
 
 
 def _runs(state: Path) -> Conflict:
-    text = _("a hub runs on {folder}: end it first, with Ctrl-C where it was started")
+    text = _("a hub is running on {folder}: stop it first, with Ctrl-C where it was started")
     return Conflict(text.format(folder=state))
 
 
 def _damaged(why: str) -> InvalidRequest:
-    allowed = _("a file that `python -m tfcluster_magic.hub backup` made is allowed")
+    allowed = _("use a file made by `python -m tfcluster_magic.hub backup`")
     return InvalidRequest([Problem("FILE", why, allowed)], _("nothing was restored"))
 
 

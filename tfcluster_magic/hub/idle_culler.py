@@ -48,7 +48,7 @@ def configure(
     """
     env = os.environ if environ is None else environ
     given = {name: env.get(name) or "0" for name in (IDLE, MAX_AGE, NAMED)}
-    rule = _("a whole number from 0 is allowed")
+    rule = _("use a whole number of at least 0")
     wrong = [Problem(name, text, rule) for name, text in given.items() if not _is_count(text)]
     if wrong:
         raise InvalidRequest(wrong, _("the hub cannot be set up"))

@@ -36,9 +36,9 @@ LOOK_SECONDS = 0.2
 class QueuedSpawner(LocalProcessSpawner):
     """A local process that waits for a start slot and counts as started once it listens."""
 
-    start_timeout = Integer(900, help="Seconds, those among them that others need first.").tag(
-        config=True
-    )
+    start_timeout = Integer(
+        900, help="Timeout of a start in seconds, including the wait for a start slot."
+    ).tag(config=True)
     ahead: ClassVar[list[QueuedSpawner]] = []
     """Spawners that wait for a slot, in order."""
 
@@ -77,10 +77,10 @@ class QueuedSpawner(LocalProcessSpawner):
 
 def _queue_message(before: int) -> str:
     if not before:
-        return _("It starts as soon as another one has.")
+        return _("It starts as soon as another notebook has started.")
     return ngettext(
-        "{count} notebook waits to start before this one.",
-        "{count} notebooks wait to start before this one.",
+        "{count} notebook starts before this one.",
+        "{count} notebooks start before this one.",
         before,
     ).format(count=before)
 
@@ -101,15 +101,15 @@ class LocalServer(QueuedSpawner):
     environment.
     """
 
-    owner = Unicode(help="The hub's account of who runs the hub.").tag(config=True)
+    owner = Unicode(help="Hub user name of the account that runs the hub.").tag(config=True)
     workspace = Unicode(help="The owner's folder.").tag(config=True)
-    examples = Unicode(help="The folder of examples to copy, empty for none.").tag(config=True)
-    hub_state = Unicode(help="The hub's own folder; empty: nobody has limits.").tag(config=True)
-    policy = Unicode(help="The policy's file; empty: policy.yaml of that folder.").tag(config=True)
+    examples = Unicode(help="The folder of examples to copy; empty for none.").tag(config=True)
+    hub_state = Unicode(help="The hub's state folder; empty for no limits.").tag(config=True)
+    policy = Unicode(help="The policy file; empty for policy.yaml in that folder.").tag(config=True)
     ip = Unicode("127.0.0.1").tag(config=True)
     pid: Any  # a trait of LocalProcessSpawner
     _limits = ""
-    began = Integer(help="When the process began, in ticks since the machine did; 0: unknown.")
+    began = Integer(help="Start of the process, in clock ticks since boot; 0 if unknown.")
 
     async def start(self) -> Any:
         """Start the notebook, or raise HTTPError 403 with the reason."""
@@ -170,9 +170,9 @@ class LocalServer(QueuedSpawner):
         person = self._account()
         if not await asyncio.to_thread(readable, person):
             text = _(
-                "The account {name} cannot run {python} with what is installed in "
-                "{folder}, as its notebook would: both belong in folders that everybody "
-                "may read, such as below /opt."
+                "The account {name} cannot run {python} with the packages in "
+                "{folder}, as its notebook has to. Ask the administrator to install"
+                " both in folders that everybody may read, such as below /opt."
             )
             said = text.format(name=person.name, python=PYTHON, folder=sys.prefix)
             raise _refused(said)

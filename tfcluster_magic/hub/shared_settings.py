@@ -123,8 +123,8 @@ def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
     host = f"{parts.scheme}://{name}{port}"
     if parts.scheme not in ("http", "https") or not is_name or host != said.lower():
         rule = _(
-            "write the hub's address without a path, such as https://hub.example.com: a name with "
-            "a dot, below which every name leads to this hub"
+            "use the hub's address without a path, such as https://hub.example.com;"
+            " all subdomains of its name must lead to this hub"
         )
         problem = Problem(SUBDOMAIN_HOST, said, rule)
         raise InvalidRequest([problem], _("the hub cannot be set up"))

@@ -74,7 +74,9 @@ class PolicyFile:
             try:
                 self._policy = self.load()
             except TFClusterError as mistake:
-                log.warning("%s keeps what it was: %s", self.path, mistake)
+                log.warning(
+                    "%s is invalid, and the last policy stays in force: %s", self.path, mistake
+                )
         return self._policy
 
 
@@ -236,7 +238,7 @@ class NoSitePolicy:
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
         """See `SitePolicy.override`."""
         del user, groups, override
-        raise TFClusterError(_("this site has no overrides"))
+        raise TFClusterError(_("this site does not support overrides"))
 
     async def unprepared(self, users: Collection[str]) -> frozenset[str]:
         """See `SitePolicy.unprepared`."""

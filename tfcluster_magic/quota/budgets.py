@@ -95,7 +95,7 @@ def requested_window(first: str, last: str, days: int, now: float) -> tuple[str,
     if not wrong and start > end:
         wrong = [Problem("from", start, _("a day that is not after {day}").format(day=end))]
     if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
+        raise InvalidRequest(wrong, _("the request is invalid"))
     return start, end
 
 

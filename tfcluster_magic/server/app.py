@@ -178,8 +178,8 @@ class TFClusterApp(ExtensionApp):
 
     clusters_are_activity = Bool(
         False,
-        help="Whether a server with running clusters counts as active, so that an idle culler "
-        "leaves it. Between-graph runs do not need it: they outlive the server.",
+        help="Whether running clusters count as activity, so that an idle culler does not stop the "
+        "server. Between-graph runs do not need it: they outlive the server.",
     ).tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: Any) -> None:

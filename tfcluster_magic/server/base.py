@@ -47,7 +47,9 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
 
     def internal_error(self) -> str:
         """Return the message for an error inside the extension."""
-        return _("something went wrong inside the server extension; the server's log has the cause")
+        return _(
+            "an error occurred inside the server extension; see the server's log for the cause"
+        )
 
     def in_language(self) -> AbstractContextManager[object]:
         """Return a context in the language that the browser asks for."""
@@ -93,8 +95,8 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         if uid and uid != cluster.metadata.uid:
             raise Conflict(
                 _(
-                    "{name} is another run by now, and nothing was done to it: the one that was "
-                    "meant is gone"
+                    "nothing was done, because {name} is another run now; the one "
+                    "that you chose is gone"
                 ).format(name=cluster.metadata.name)
             )
         return cluster

@@ -79,7 +79,7 @@ async def kernel_python(service: Service, name: str | None) -> str | None:
     known = {kernel.name: kernel for kernel in await list_kernels(service)}
     chosen = known.get(default_kernel(service.serverapp) if name is None else name)
     if name is not None and chosen is None:
-        allowed = _("there is no such kernel here; there are {names}").format(
+        allowed = _("there is no such kernel; use one of {names}").format(
             names=", ".join(known) or _("none")
         )
         raise InvalidRequest([Problem("kernelspec", name, allowed)])
@@ -95,11 +95,11 @@ def _kernel_from_spec(name: str, spec: Mapping[str, Any], remote: bool) -> Kerne
     provisioner = (metadata.get("kernel_provisioner") or {}).get("provisioner_name", "")
     argv = spec.get("argv") or []
     if remote or provisioner not in _LOCAL_PROVISIONERS:
-        why = _("this kernel runs elsewhere, and the tasks run here: choose another kernel")
+        why = _("this kernel runs elsewhere, but tasks run here: choose another kernel")
         return Kernel(name, title, None, why)
     command = str(argv[0]) if argv else ""
     if not re.fullmatch(r"(python|pypy)[\d.]*", os.path.basename(command)):
-        why = _("this kernel is not started by a Python: choose another one, or name a Python")
+        why = _("this is not a Python kernel: choose another one, or set the Python")
         return Kernel(name, title, None, why)
     if command in _SERVER_PYTHONS:
         return Kernel(name, title, sys.executable)
@@ -362,8 +362,8 @@ class FormHandler(TFClusterHandler):
                 words["sha256"] = program.sha256 or None
             if not program.by_hand:
                 text = _(
-                    "This launch takes the program as it is now. “Rerun” runs the copy that "
-                    "{name} ran."
+                    "This launch uses the current version of the program. “Rerun” "
+                    "uses the copy that {name} ran."
                 )
                 notes.append(text.format(name=name))
         folder = program.working_dir
@@ -406,7 +406,7 @@ class FormHandler(TFClusterHandler):
 
 def _lost_text(program: Program) -> str:
     if program.kind is ProgramKind.CELL:
-        return _("The text of the cell is gone: take the cell from its notebook.")
+        return _("The text of the cell is gone. Copy it from its notebook.")
     return _(
         "The form has no field for what {name} runs: use “Copy as YAML”, then "
         "`tfcluster launch --file`."

@@ -66,13 +66,13 @@ class LogStreams:
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
             raise BackendUnavailable(
                 _(
-                    "the logs of {name} are somewhere that does not answer; they are read when it "
-                    "answers again"
+                    "the storage with the logs of {name} does not answer; they are "
+                    "shown when it answers again"
                 ).format(name=run.metadata.name)
             )
         if len(self._open) >= self._most:
             raise BackendUnavailable(
-                _("{count} logs are being read already: close some and try again").format(
+                _("{count} logs are already open: close some and try again").format(
                     count=len(self._open)
                 )
             )

@@ -175,7 +175,7 @@ class RunEvents:
         try:
             self._logger.emit(schema_id=SCHEMA_ID, data=data)
         except Exception:  # noqa: BLE001 - a listener of somebody else's must not end the push
-            self._log.exception("TFCluster: an event could not be told")
+            self._log.exception("TFCluster: an event could not be sent")
 
 
 class _SharedEventData(dict[str, Any]):

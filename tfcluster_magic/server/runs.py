@@ -289,7 +289,7 @@ class LogsHandler(TFClusterHandler):
         text = self.get_query_argument("search", "", strip=False)
         place = self.get_query_argument("around", "")
         if (text or place) and (tail := self.get_query_argument("tail", "")):
-            why = _("leave it out with `search` and `around`, which read the whole log")
+            why = _("omit it with `search` and `around`, which read the whole log")
             raise _refused("tail", tail, why)
         if text:
             before = self._number("before")

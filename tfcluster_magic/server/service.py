@@ -55,8 +55,8 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
     """
     if root is None:
         allowed = _(
-            "what the file browser of this server shows are no files of this machine: give a URL, "
-            "or use `%tfcluster launch` in a notebook"
+            "the file browser of this server does not show files of this machine: "
+            "use a URL, or `%tfcluster launch` in a notebook"
         )
         raise InvalidRequest([Problem(field, said, allowed)])
     top = os.path.abspath(root)
@@ -66,8 +66,8 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
     if os.path.commonpath([top, browsed]) == top:
         return Path(browsed)
     allowed = _(
-        "a path here begins in {root}, the folder of the file browser; "
-        "`%tfcluster launch` in a notebook takes any other"
+        "use a path below {root}, the root of the file browser; for any other, use "
+        "`%tfcluster launch` in a notebook"
     ).format(root=top)
     raise InvalidRequest([Problem(field, said, allowed)])
 
@@ -159,7 +159,7 @@ class Removals:
         self._under_way.pop(uid, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        self._log.warning("TFCluster: %s was not removed: %s", name, error)
+        self._log.warning("TFCluster: %s was not deleted: %s", name, error)
         self._watcher.undeleted(run, _("It was not deleted: {why}").format(why=error))
         if not self._waiting[uid]:  # waiting callers get the error as their answer
             why = _("{name} was not deleted: {why}").format(name=name, why=error)

@@ -187,7 +187,7 @@ class BoardPage(GuardedHandler):
         if site is None:
             ours = looks or ("Origin" in sent and self.check_origin())
         if not ours and not (looks and sent.get("Sec-Fetch-Mode") == "navigate"):
-            raise HTTPError(403, _("a page of another site asked for this TensorBoard"))
+            raise HTTPError(403, _("this request came from a page of another site"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
         """Start to forward a body before it has arrived completely, only for signed-in users."""
@@ -250,7 +250,7 @@ class BoardPage(GuardedHandler):
             return await self._boards.reach(its_id)
         board = await self._boards.running_board(its_id)
         if board is None:
-            raise Conflict(_("this TensorBoard does not run, and you may not start it here"))
+            raise Conflict(_("this TensorBoard is not running, and you may not start it here"))
         return board
 
     async def _opened(self, its_id: str) -> Board | None:

@@ -182,8 +182,8 @@ class ServerBoards:
         if view is None:
             raise NotFound(
                 _(
-                    "this TensorBoard is not known any more; open it again from the list of runs, "
-                    "or from the folder's menu in the file browser"
+                    "this TensorBoard is no longer known; open it again from the "
+                    "list of runs, or from the folder's menu in the file browser"
                 )
             )
         return view
@@ -223,9 +223,9 @@ class ServerBoards:
         log_root = self._manager.boards.log_root
         raise NotAllowed(
             _(
-                "TensorBoard does not show {folder}: it shows folders below {root} (where this "
-                "server's files are) and below {log_root} (the log folder), and output folders of "
-                "runs, links followed"
+                "TensorBoard may not show {folder}: use a folder below {root} (this"
+                " server's files) or {log_root} (the log folder), or an output "
+                "folder of a run; links are followed"
             ).format(folder=ascii(folder), root=contents or "-", log_root=log_root)
         )
 

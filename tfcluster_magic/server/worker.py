@@ -149,11 +149,14 @@ def _call_key(
 def _no_answer(seconds: float) -> BackendUnavailable:
     if not seconds:
         return BackendUnavailable(
-            _("the backend does not answer; what runs goes on, and this view comes back by itself")
+            _(
+                "the backend does not answer. Clusters go on, and this view is updated "
+                "when it answers again"
+            )
         )
     return BackendUnavailable(
         _(
-            "the backend did not answer within {seconds:g} s; what runs goes on, "
-            "and this view comes back by itself when it answers again"
+            "the backend did not answer within {seconds:g} s. Clusters go on, and "
+            "this view is updated when it answers again"
         ).format(seconds=seconds)
     )

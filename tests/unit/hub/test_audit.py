@@ -62,7 +62,10 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None
 
 def test_where_no_line_can_be_written_it_is_refused() -> None:
     """A change is refused if it cannot be logged; /dev/full is like a full disk."""
-    with pytest.raises(BackendUnavailable, match="nothing was done"):
+    with pytest.raises(
+        BackendUnavailable,
+        match="nothing was done, because the audit log /dev/full cannot be written",
+    ):
         noted(AuditLog(Path("/dev/full")), "digits-1")
 
 
@@ -105,3 +108,14 @@ def test_an_empty_log_has_no_entries(tmp_path: Path) -> None:
 
     assert log.page().items == () and log.page().next is None
     assert b"".join(log.export()) == b""
+
+
+def test_a_change_whose_result_cannot_be_written_is_not_called_undone(tmp_path: Path) -> None:
+    """A disk that fills up between a change and its result leaves an error that says so."""
+    log = AuditLog(tmp_path / "audit.jsonl")
+    entries = [new_entry("ada", "stop", "bob", "digits-1", "", "127.0.0.1")]
+    log.asked(entries)
+    log.path.unlink()
+    log.path.symlink_to("/dev/full")
+    with pytest.raises(BackendUnavailable, match="it was done, but its result is not in"):
+        log.ended(entries, ["done"])

@@ -95,7 +95,9 @@ def test_an_ordinary_user_alone_has_notebooks() -> None:
     """Without root only the hub's own user has a notebook, because all would have one uid; others
     are told why.
     """
-    with pytest.raises(NoServer, match="started by ada, not by root") as refused:
+    with pytest.raises(
+        NoServer, match="started by ada, so every notebook would run as ada"
+    ) as refused:
         account("root", 1000, "ada")
     assert "Kubernetes" in str(refused.value)
 

@@ -79,7 +79,9 @@ def password_problem(password: str, name: str = "", *, admin: bool = False) -> s
         text = _("A password has at least {least} characters: choose a longer one.")
         return text.format(least=SHORTEST)
     if len(password) > LONGEST:
-        return _("A password has {most} characters at most.").format(most=LONGEST)
+        return _("A password has at most {most} characters: choose a shorter one.").format(
+            most=LONGEST
+        )
     typed = unicodedata.normalize("NFKC", password).casefold()
     if _is_common(typed):
         return _("This password is among the most common, which are guessed first: choose another.")
@@ -404,8 +406,8 @@ class AccountStore:
                 break
         raise LinkRefused(
             _(
-                "This link does not work any more: each works once, for {hours} hours, and a newer "
-                "one replaces it. Ask for another."
+                "This link is no longer valid. A link works once, within {hours} "
+                "hours, and a newer link replaces it. Ask for a new one."
             ).format(hours=LINK_HOURS)
         )
 
@@ -420,10 +422,9 @@ class AccountStore:
         text = msgspec.json.format(msgspec.json.encode(accounts), indent=1)
         if len(text) > state_files.MOST_BYTES:  # larger files cannot be read
             raise TFClusterError(
-                _(
-                    "{file} has no room for more accounts. Remove accounts that nobody uses on the "
-                    "hub's admin page."
-                ).format(file=self.path)
+                _("{file} is full. Remove unused accounts on the hub's admin page.").format(
+                    file=self.path
+                )
             )
         owner = state_files.OURS
         if os.geteuid() == 0 and self.path.exists():  # root, for its hub
@@ -434,7 +435,7 @@ class AccountStore:
 
 def _unchanged(account: HubAccount, checked: str | None) -> None:
     if checked is not None and account.password != checked:
-        raise PasswordReplaced(_("That is not your present password."))
+        raise PasswordReplaced(_("That is not your current password."))
 
 
 def normalized_name(name: str) -> str:
@@ -451,7 +452,7 @@ def allowed_name(name: str) -> str:
     made = normalized_name(name)
     path = not made or "/" in made or set(made) == {"."}
     if path or not made.isprintable() or len(made) > LONGEST_NAME:
-        rule = _("a user name has 1 to {most} characters that can be printed, and no /").format(
+        rule = _("a user name has 1 to {most} printable characters and no /").format(
             most=LONGEST_NAME
         )
         raise InvalidRequest([Problem("name", name, rule)])

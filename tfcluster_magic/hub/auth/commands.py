@@ -42,12 +42,12 @@ PATIENCE = 60.0
     "--state",
     type=click.Path(path_type=Path),
     envvar="TFCLUSTER_HUB_STATE",
-    help="The hub's state folder; without it, that of the hub of this machine.",
+    help="The hub's state folder; by default, that of the hub on this machine.",
 )
 @click.option(
     "--url",
     envvar="TFCLUSTER_HUB_URL",
-    help="The hub's address in a browser; without it, what the hub of this machine last had.",
+    help="The hub's address in a browser; by default, the last one of the hub on this machine.",
 )
 @click.pass_context
 def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
@@ -60,7 +60,7 @@ def accounts(ctx: click.Context, state: Path | None, url: str | None) -> None:
 @click.argument("name")
 @click.option("--admin", is_flag=True, help="Make it an administrator when the link is used.")
 @click.option(
-    "--without-notebook", is_flag=True, help="Invite also someone who would get no notebook."
+    "--without-notebook", is_flag=True, help="Invite even somebody who would get no notebook."
 )
 @click.option("--reset", "replace", is_flag=True, help="Replace the password of the account.")
 @click.pass_obj
@@ -75,8 +75,8 @@ def invite(
     asked = not _on_this_machine() or without_notebook or there is not None
     if not asked and (why := why_no_notebook(known, owner())):
         text = _(
-            "{name} would get no notebook. {why} To invite them all the same: "
-            "`accounts invite {name} --without-notebook`"
+            "{name} would get no notebook. {why} To invite them anyway: `python -m "
+            "tfcluster_magic.hub accounts invite {name} --without-notebook`"
         )
         raise Conflict(text.format(name=known, why=why))
     if there is not None and there.password and not replace:
@@ -106,7 +106,7 @@ def show(place: tuple[Path, str | None]) -> None:
 
 @accounts.command("remove")
 @click.argument("name")
-@click.option("--with-data", is_flag=True, help="On Kubernetes: delete its data and runs, too.")
+@click.option("--with-data", is_flag=True, help="On Kubernetes, also delete its data and runs.")
 @click.pass_obj
 def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     """Remove the account NAME and its hub user; stop its notebooks, sessions and rights. Its files
@@ -114,7 +114,7 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     """
     known = normalized_name(name)
     if with_data and _on_this_machine():
-        allowed = _("leave it out: files of this machine stay; `userdel --remove` removes them")
+        allowed = _("omit it: files on this machine are kept. To delete them: `userdel --remove`")
         raise InvalidRequest([Problem("--with-data", known, allowed)])
     store = _store(place)
     if known not in {**store.read(), **store.removed()}:
@@ -122,11 +122,11 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     with _noted(place, "remove account", known):
         store.dismiss(known, with_data=with_data)
     if not _done(place, lambda: known in store.removed()):
-        text = _("{name} cannot sign in any more; the hub goes on to remove its user.")
+        text = _("{name} cannot sign in any more. The hub is still removing its user.")
         click.echo(text.format(name=known))
         return
     if known in store.removed():
-        text = _("{name} cannot sign in any more; the hub removes its user at its next start.")
+        text = _("{name} cannot sign in any more. The hub will remove its user at its next start.")
     else:
         text = _("{name} is removed.")
     click.echo(text.format(name=known))
@@ -148,7 +148,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
             return _("has a password") if self.state == "password" else _("no password")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.link_until))
         if self.state == "password":
-            return _("has a password; link for another until {time}").format(time=until)
+            return _("has a password; reset link until {time}").format(time=until)
         return _("link until {time}").format(time=until)
 
 
@@ -169,9 +169,9 @@ def link(base: str, code: str) -> str:
 def tell_link(place: tuple[Path, str | None], code: str, name: str) -> None:
     """Print the link at which `name` sets a password."""
     click.echo(
-        _("{name} sets a password here, once, within {hours} hours:").format(
-            name=name, hours=LINK_HOURS
-        ),
+        _(
+            "Open this link to set the password of {name}. It works once, within {hours} hours:"
+        ).format(name=name, hours=LINK_HOURS),
         err=True,
     )
     click.echo(link(hub_address(*place), code))
@@ -206,8 +206,8 @@ def _link(
             raise _has_password(known)
     if not _done(place, lambda: known in store.resets()):
         text = _(
-            "The hub has not yet ended the sessions and tokens of {name} and keeps trying; its log "
-            "says why."
+            "The hub has not ended the sessions and tokens of {name} yet. It keeps "
+            "trying; its log says why."
         )
         click.echo(text.format(name=known), err=True)
     tell_link(place, code, known)
@@ -261,13 +261,17 @@ def _written(file: Path) -> str:
 
 
 def _has_password(name: str) -> Conflict:
-    text = _("{name} has a password, and keeps it. To replace it: `accounts invite {name} --reset`")
+    text = _(
+        "{name} already has a password. To replace it: `python -m tfcluster_magic.hub "
+        "accounts invite {name} --reset`"
+    )
     return Conflict(text.format(name=name))
 
 
 def _unknown(name: str) -> NotFound:
     return NotFound(
         _(
-            "there is no account {name!r}; `accounts list` shows them, `accounts invite` makes one"
+            "there is no account {name!r}. To list all accounts: `python -m "
+            "tfcluster_magic.hub accounts list`"
         ).format(name=os.fsencode(name).decode(errors="replace"))
     )

@@ -22,7 +22,9 @@ from .sign_in import ALLOW_LIST_HANDLERS, AllowList
 class OpenIDAuthenticator(GenericOAuthenticator):
     """An authenticator that gets user names and groups from an OpenID Connect provider."""
 
-    allowed_file = Unicode(help="Who may sign in beside members of groups.").tag(config=True)
+    allowed_file = Unicode(help="File of the users who may sign in without an allowed group.").tag(
+        config=True
+    )
 
     @property
     def imported(self) -> AllowList:
@@ -54,7 +56,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
 
     @default("custom_403_message")
     def _not_allowed(self) -> str:
-        return _("You may not use this hub: an administrator has to add you to one of its groups.")
+        return _("You may not use this hub. Ask an administrator to add you to one of its groups.")
 
     async def get_token_info(self, handler: Any, params: dict[str, str]) -> Any:
         """Exchange the code for tokens; turn errors of the provider into pages with the reason."""
@@ -75,20 +77,34 @@ class OpenIDAuthenticator(GenericOAuthenticator):
         claim = self.username_claim
         name = user_info.get(claim)
         if not isinstance(name, str) or not name:
-            text = _("The provider does not say your {claim}, which is the name here.")
-            self.log.error("The claims are %s: OIDC_USERNAME_CLAIM names none", sorted(user_info))
+            text = _(
+                "The sign-in provider did not send your {claim}, which is the user name"
+                " here. Tell an administrator of this hub."
+            )
+            self.log.error(
+                "OIDC_USERNAME_CLAIM is none of the claims that the provider sent: %s",
+                sorted(user_info),
+            )
             raise HTTPError(403, text.format(claim=claim))
         if claim == "email" and user_info.get("email_verified") is not True:
-            raise HTTPError(403, _("The provider has not verified your e-mail address."))
+            raise HTTPError(
+                403,
+                _(
+                    "The sign-in provider has not verified your e-mail address. Verify it "
+                    "there, then sign in again."
+                ),
+            )
         return name
 
     def _told(self, error: Exception) -> HTTPError:
         code = error.code if isinstance(error, HTTPClientError) else 599
         if 400 <= code < 500:
             return HTTPError(
-                403, _("The provider does not accept this sign-in any more: try again.")
+                403,
+                _(
+                    "The sign-in provider refused this sign-in; it may have taken too "
+                    "long. Try again."
+                ),
             )
-        self.log.error("The provider does not answer: %s", error)
-        return HTTPError(
-            503, _("The provider that knows your account does not answer. Try again later.")
-        )
+        self.log.error("The sign-in provider does not answer: %s", error)
+        return HTTPError(503, _("The sign-in provider does not answer. Try again later."))

@@ -144,7 +144,7 @@ class ChangePassword(_Page):
             password = self.typed(user.name, admin=user.admin)
             stored = await authenticator.check(self, user.name, present)
             if stored is None:
-                raise ValueError(_("That is not your present password."))
+                raise ValueError(_("That is not your current password."))
         except ValueError as problem:
             await self._show(400, error=str(problem))
             return
@@ -196,7 +196,7 @@ class AccountsPage(_Page):
             await self._list(400, error=str(problem))
             return
         if code is None:
-            text = _("{name} has a password, and keeps it. To replace it, choose New link below.")
+            text = _("{name} already has a password. To replace it, choose New link below.")
             await self._list(409, error=text.format(name=name))
             return
         self.log.info("%s made a link for %s", self.current_user.name, name)
@@ -245,12 +245,14 @@ class LinksAPI(APIHandler):
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
         if (console := console_page(self)) and not by_console:
-            text = f"links are made by the console, which notes them: POST {console}api/users/links"
+            text = (
+                f"create links through the console, which logs them: POST {console}api/users/links"
+            )
             raise web.HTTPError(403, "%s", text)
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise web.HTTPError(400, "names is a list of names")
+            raise web.HTTPError(400, "names must be a list of names")
         try:
             codes = await make_links(self, names, reset=said.get("reset") is True)
         except InvalidRequest as problem:

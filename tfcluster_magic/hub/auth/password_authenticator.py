@@ -207,9 +207,10 @@ class AccountsAuthenticator(Authenticator):
         100, help="Wrong passwords for an account from all unknown browsers within an hour."
     ).tag(config=True)
     tries_per_address = Integer(
-        100, help="Wrong passwords from one address within `window` before its tries queue apart."
+        100,
+        help="Wrong passwords from one address within `window`, after which its tries are slower.",
     ).tag(config=True)
-    window = Float(300.0, help="In seconds: how long a wrong password counts.").tag(config=True)
+    window = Float(300.0, help="Seconds for which a wrong password counts.").tag(config=True)
     allow_all = Bool(True).tag(config=True)  # only accounts in the file have a password
     auth_refresh_age = Integer(REFRESH).tag(config=True)
 
@@ -327,7 +328,7 @@ class AccountsAuthenticator(Authenticator):
         try:
             return accounts.password_matches(password, stored)
         except ValueError as problem:
-            self.log.error("A stored password is not ours: %s", problem)
+            self.log.error("A stored password has an unknown format: %s", problem)
             raise refused(503, unreadable()) from None
 
     def know(self, handler: Any, name: str, stored: str | None) -> None:
@@ -416,8 +417,8 @@ def refused(status: int, sentence: str) -> web.HTTPError:
 def unreadable() -> str:
     """Return the message for accounts that cannot be read."""
     return _(
-        "Nobody can sign in now: the hub cannot read its accounts. "
-        "Its log says why; tell the administrator."
+        "Nobody can sign in now, because the hub cannot read its accounts. Its log "
+        "says why; tell the administrator."
     )
 
 

@@ -59,7 +59,7 @@ class Revocation:
                     await self.reset(name)
             except Exception:
                 # It may succeed later: a file can be repaired, and a proxy can return.
-                self._app.log.exception("Noted removals and resets are not done; trying again")
+                self._app.log.exception("Removals and resets failed; trying again")
 
     async def reset(self, name: str) -> None:
         """End all sessions and tokens of this account, unless that is done."""
@@ -69,7 +69,7 @@ class Revocation:
                 return
             end_sessions(self._app.db, name)
             await asyncio.to_thread(self._store.reset_done, name, mark)
-        self._app.log.info("%s: sessions and tokens are ended", name)
+        self._app.log.info("Ended all sessions and tokens of %s", name)
         await self._tell(name)
 
     async def _tell(self, name: str) -> None:
@@ -92,7 +92,7 @@ class Revocation:
                 streaming_callback=lambda _chunk: None,
             )
         except (HTTPClientError, OSError) as error:
-            self._app.log.warning("%s was not told of a reset: %s", url, error)
+            self._app.log.warning("%s does not know of a reset yet: %s", url, error)
 
 
 def end_sessions(db: Any, name: str) -> None:
@@ -144,5 +144,5 @@ async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
         user.spawners[each].loses_data = with_data  # stopping may have replaced it
     await user.delete_spawners()
     app.users.delete(user)
-    app.log.info("%s was removed from a shell: deleted", name)
+    app.log.info("Deleted the user %s, who was removed in a shell", name)
     return True

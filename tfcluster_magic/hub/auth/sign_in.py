@@ -55,11 +55,11 @@ def url_problem(url: str, allow_http: bool) -> str:
     """Return why an address cannot be used for sign-in; empty if it can."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        return _("an address https://… is allowed")
+        return _("use an https://… address")
     if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
-        return _("https://… is allowed: everybody on the way could read passwords and tokens")
+        return _("use https://…: others on the network could read passwords and tokens")
     if parts.query or parts.fragment:
-        return _("an address without ? and # is allowed")
+        return _("use an address without ? and #")
     return ""
 
 
@@ -94,12 +94,12 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
 def _endpoints(issuer: str, url: str, found: Any, allow_http: bool) -> Endpoints:
     said = found.get("issuer") if isinstance(found, dict) else None
     if said != issuer:  # OpenID Connect Discovery 4.3, against impersonation
-        text = _("{url} speaks for the issuer {said}: write it exactly so")
+        text = _("{url} has the issuer {said}: set OIDC_ISSUER to exactly this")
         raise _provider_problem(issuer, text.format(url=url, said=said))
     for name in (*REQUIRED_ENDPOINTS, "userinfo_endpoint"):
         address = found.get(name)
         if not address and name in REQUIRED_ENDPOINTS:
-            raise _provider_problem(issuer, _("{url} names no {what}").format(url=url, what=name))
+            raise _provider_problem(issuer, _("{url} has no {what}").format(url=url, what=name))
         if address and (why := url_problem(str(address).partition("?")[0], allow_http)):
             raise _provider_problem(issuer, f"{name} {address}: {why}")
     ways = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
@@ -158,7 +158,7 @@ class AllowList:
         except FileNotFoundError:
             return set()
         except state_files.Unreadable as error:
-            text = _("who may sign in cannot be read from {file}: {why}")
+            text = _("the list of users who may sign in cannot be read from {file}: {why}")
             raise TFClusterError(text.format(file=self.path, why=error)) from None
 
     def add(self, *names: str) -> None:
@@ -194,7 +194,7 @@ class AllowedAPI(APIHandler):
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise web.HTTPError(400, "names is a list of names")
+            raise web.HTTPError(400, "names must be a list of names")
         self._add(*names)
 
     def _add(self, *names: str) -> None:
@@ -233,8 +233,8 @@ SCOPES = ("profile", "email", "groups")
 """Scopes requested beside `openid`, if the provider has them."""
 REQUIRED = {
     "OIDC_ISSUER": mark("the provider's address, https://…"),
-    "OIDC_CLIENT_ID": mark("the name under which the hub is registered at the provider"),
-    "OIDC_CLIENT_SECRET": mark("the secret that the provider gave to the hub"),
+    "OIDC_CLIENT_ID": mark("the client ID of the hub at the provider"),
+    "OIDC_CLIENT_SECRET": mark("the client secret that the provider gave to the hub"),
 }
 
 
@@ -286,14 +286,14 @@ def provider_settings(env: Mapping[str, str]) -> Provider:
     ]
     allow_http = env.get("OIDC_ALLOW_HTTP", "")
     if allow_http not in {"", "0", "1"}:
-        problems.append(Problem("OIDC_ALLOW_HTTP", allow_http, _("0 or 1 is allowed")))
+        problems.append(Problem("OIDC_ALLOW_HTTP", allow_http, _("use 0 or 1")))
     problems += [
         Problem(name, url, wrong)
         for name in ("OIDC_ISSUER", "OIDC_CALLBACK_URL")
         if (url := env.get(name)) and (wrong := url_problem(url, allow_http == "1"))
     ]
     if (file := env.get("OIDC_CA_FILE")) and not Path(file).is_file():
-        problems.append(Problem("OIDC_CA_FILE", file, _("set it to a file of certificates (PEM)")))
+        problems.append(Problem("OIDC_CA_FILE", file, _("set it to a PEM file of certificates")))
     allowed, admins = _names(env, "OIDC_ALLOWED_GROUPS"), _names(env, "OIDC_ADMIN_GROUPS")
     problems += _group_problems(allowed, admins, env.get("OIDC_GROUPS_CLAIM", "groups"))
     if problems:
@@ -316,14 +316,14 @@ def _kind(env: Mapping[str, str]) -> str:
     kind = env.get("TFCLUSTER_HUB_SIGN_IN") or "accounts"
     headline = _("the hub's sign-in cannot be set up")
     if kind not in KINDS:
-        one = Problem("TFCLUSTER_HUB_SIGN_IN", kind, _("accounts or oidc is allowed"))
+        one = Problem("TFCLUSTER_HUB_SIGN_IN", kind, _("use accounts or oidc"))
         raise InvalidRequest([one], headline)
     given = [name for name in REQUIRED if env.get(name)]
     if kind == "accounts" and given:
         one = Problem(
             "TFCLUSTER_HUB_SIGN_IN",
             kind,
-            _("set it to oidc, or do not set {names}").format(names=", ".join(given)),
+            _("set it to oidc, or unset {names}").format(names=", ".join(given)),
         )
         raise InvalidRequest([one], headline)
     return kind
@@ -331,15 +331,26 @@ def _kind(env: Mapping[str, str]) -> str:
 
 def _group_problems(allowed: frozenset[str], admins: frozenset[str], claim: str) -> list[Problem]:
     if not allowed and not admins:
-        text = _("name groups whose members may sign in, with commas; * is whoever has an account")
+        text = _(
+            "list the groups whose members may sign in, separated by commas; * stands "
+            "for everybody with an account"
+        )
         return [Problem("OIDC_ALLOWED_GROUPS", None, text)]
     if EVERYBODY in allowed and len(allowed) > 1:
         shown = ",".join(sorted(allowed))
-        return [Problem("OIDC_ALLOWED_GROUPS", shown, _("name groups, or * alone"))]
+        return [Problem("OIDC_ALLOWED_GROUPS", shown, _("use group names, or * alone"))]
     if EVERYBODY in admins:
-        return [Problem("OIDC_ADMIN_GROUPS", "*", _("name groups: not everybody is an admin"))]
+        return [
+            Problem(
+                "OIDC_ADMIN_GROUPS",
+                "*",
+                _("use group names: * would make everybody an administrator"),
+            )
+        ]
     if not claim:
-        return [Problem("OIDC_GROUPS_CLAIM", claim, _("name the claim that holds the groups"))]
+        return [
+            Problem("OIDC_GROUPS_CLAIM", claim, _("set it to the claim that contains the groups"))
+        ]
     return []
 
 

@@ -61,10 +61,11 @@ def account(name: str, uid: int, owner: str) -> Person:
     if uid != 0:
         raise NoServer(
             _(
-                "This hub was started by {owner}, not by root, so every notebook would run as "
-                "{owner}: with the same files, and with TensorFlow's ports open to each other. "
-                "There is one for {owner} alone. For more people: start it as root, where each "
-                "has a system account, or install it on Kubernetes."
+                "Only {owner} can have a notebook here. This hub was started by "
+                "{owner}, so every notebook would run as {owner}, with the same "
+                "files and with TensorFlow's ports open to the others. For more "
+                "people, start the hub as root and give each a system account, or "
+                "install it on Kubernetes."
             ).format(owner=owner)
         )
     try:
@@ -72,12 +73,14 @@ def account(name: str, uid: int, owner: str) -> Person:
     except KeyError:
         raise NoServer(
             _(
-                "This machine has no system account {name}, under which the notebook would run. "
-                "Its administrator makes one: useradd --create-home {name}"
+                "This machine has no system account {name} to run the notebook. Ask"
+                " its administrator to create one: `useradd --create-home {name}`"
             ).format(name=name)
         ) from None
     if found.pw_uid == 0:
-        raise NoServer(_("The notebook of {name} would run as root.").format(name=name))
+        raise NoServer(
+            _("{name} can have no notebook, because it would run as root.").format(name=name)
+        )
     return Person(name, Path(found.pw_dir), found.pw_uid, found.pw_gid)
 
 

@@ -50,7 +50,7 @@ async def users() -> Iterable[str]:
                 request_timeout=5,
             )
         except (HTTPClientError, OSError) as error:
-            text = _("the hub does not say who its users are: {why}").format(why=error)
+            text = _("the users of the hub cannot be read: {why}").format(why=error)
             raise BackendUnavailable(text) from None
         found = json.loads(answer.body)
         names += [user["name"] for user in found]

@@ -122,7 +122,7 @@ class Archives:
         `after` is called with what went wrong, empty if nothing did.
         """
         if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
-            raise Conflict(_("the data of {user} is being packed already").format(user=user))
+            raise Conflict(_("the data of {user} is already being packed").format(user=user))
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         made = Archive(file=f"{quote(user, safe='')}-{stamp}{SUFFIX}", user=user, at=now, state="")
@@ -220,9 +220,9 @@ def verified(path: Path, one: Archive) -> Archive:
                     sha256.update(block)
                 seen[entry.name] = sha256.hexdigest()
         if told is None or {each["path"]: each["sha256"] for each in told["files"]} != seen:
-            raise ValueError(_("its files are not those of its manifest"))
+            raise ValueError(_("its files do not match its manifest"))
     except (tarfile.TarError, OSError, EOFError, ValueError, LookupError, TypeError) as error:
-        text = _("what was packed of {name} cannot be read again, and does not count: {why}")
+        text = _("the archive of {name} could not be verified and was discarded: {why}")
         raise BackendUnavailable(text.format(name=one.user, why=error)) from None
     return msgspec.structs.replace(
         one,
@@ -235,7 +235,9 @@ def verified(path: Path, one: Archive) -> Archive:
 
 def _told(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _("there is no room for the archive: delete archives, or make their volume larger")
+        return _(
+            "there is no space for the archive: delete other archives, or enlarge their volume"
+        )
     return str(error)
 
 

@@ -179,8 +179,8 @@ class RunCache:
 
 def _note(seconds: int) -> str:
     text = ngettext(
-        "as of {seconds} second ago; looking again…",
-        "as of {seconds} seconds ago; looking again…",
+        "from {seconds} second ago; updating…",
+        "from {seconds} seconds ago; updating…",
         seconds,
     )
     return text.format(seconds=seconds)

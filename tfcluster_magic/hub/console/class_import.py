@@ -53,13 +53,13 @@ def read_class(text: str, group: str = "") -> list[ClassLine]:
         head = [cell.strip().casefold() for cell in next(rows, [])]
         column = next((head.index(word) for word in _NAMES if word in head), None)
         if column is None:
-            rule = _("the first line names the columns, and one of them is `name`: name,group")
+            rule = _("begin with a line of column names, one of which is `name`: name,group")
             raise _refused(_("line {number}").format(number=1), ",".join(head), rule)
         of_group = head.index("group") if "group" in head else None
         found = list(_lines(rows, column, of_group, group))
     except csv.Error as error:
         where = _("line {number}").format(number=rows.line_num)
-        raise _refused(where, str(error), _("write it as CSV")) from None
+        raise _refused(where, str(error), _("use valid CSV")) from None
     if not 0 < len(found) <= MOST_USERS:
         rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_USERS)
         raise _refused(_("lines with users"), len(found), rule)
@@ -88,9 +88,7 @@ def _lines(
             problem = str(Problem("group", theirs, group_rule()))
             yield ClassLine(number=number, name=name, problem=problem)
         elif name in seen:
-            text = _(
-                "name: got {name!r}; line {number} has it already: each user stands there once"
-            )
+            text = _("name: got {name!r}; line {number} already has this user: list each user once")
             yield ClassLine(
                 number=number, name=name, problem=text.format(name=said, number=seen[name])
             )
@@ -101,7 +99,7 @@ def _lines(
 
 def group_rule() -> str:
     """Return the rule for names of groups."""
-    return _("a group has no spaces, slashes, commas or semicolons")
+    return _("use a group name without spaces, slashes, commas and semicolons")
 
 
 def _refused(field: str, value: object, rule: str) -> InvalidRequest:
@@ -188,8 +186,8 @@ class ClassImport:
         self._unprepared = await self._policy.unprepared({line.name for line in lines})
         if self._accounts is None and (named := [line.group for line in lines if line.group]):
             rule = _(
-                "the provider that people sign in with says who is in which group: put them into "
-                "it there, and import them without a group"
+                "the sign-in provider decides who is in which group: add them to "
+                "the group there, and import them without a group"
             )
             raise InvalidRequest([Problem("group", named[0], rule)], _("nothing was imported"))
 

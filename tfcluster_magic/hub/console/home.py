@@ -43,7 +43,9 @@ class ClustersOfUser(BaseHandler):
             found = await self._ask(user.name)
         except BackendUnavailable as error:
             found, trouble = UserRuns(), str(error)
-            self.log.warning("The clusters of %s on the home page: %s", user.name, error)
+            self.log.warning(
+                "Cannot show the clusters of %s on the home page: %s", user.name, error
+            )
         if found.missed:
             trouble = _("Not all of your clusters can be read now: {why}.").format(
                 why="; ".join(found.missed)
@@ -73,12 +75,9 @@ class ClustersOfUser(BaseHandler):
             )
             return msgspec.json.decode(answer.body, type=UserRuns)
         except (HTTPClientError, OSError, msgspec.MsgspecError) as error:
-            self.log.warning("The console: %s", error)
+            self.log.warning("The console does not answer: %s", error)
             raise BackendUnavailable(
-                _(
-                    "Your clusters cannot be read now. They go on, and are in the sidebar of the "
-                    "notebook."
-                )
+                _("Your clusters cannot be read now. They go on; see the sidebar of the notebook.")
             ) from None
 
 

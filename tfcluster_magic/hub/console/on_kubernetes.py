@@ -114,7 +114,7 @@ class KubernetesSitePolicy:
             text = _("the API server says: {why}")
             raise BackendUnavailable(text.format(why=error.message or error.reason)) from None
         except PolicyMistake as mistake:
-            text = _("the policy that counts cannot be read here: {why}")
+            text = _("the policy in force cannot be read here: {why}")
             raise TFClusterError(text.format(why=mistake)) from None
         except ValueError as error:
             text = _("the overrides in {file} cannot be read: {why}")

@@ -117,7 +117,7 @@ def _every(folders: dict[str, Path], missed: list[dict[str, str]]) -> Iterator[t
                 if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
                     yield shown, path
                 else:
-                    missed.append({"path": shown, "why": "no file, folder or link"})
+                    missed.append({"path": shown, "why": "not a file, folder or link"})
 
 
 def _note(missed: list[dict[str, str]], error: OSError) -> None:

@@ -59,7 +59,7 @@ class Giver(HTTPServer):
         self.socket = listening
         self.token, self.mount = token, mount
         self.timeout = UNUSED
-        self.asked, self.given, self.why = False, False, "nobody came for the data"
+        self.asked, self.given, self.why = False, False, "no client came for the data"
 
     def handle_timeout(self) -> None:
         """Raise TimeoutError, because no client came."""
@@ -94,7 +94,7 @@ class _ArchiveHandler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.send_header("Connection", "close")
         self.end_headers()
-        self.server.why = "the data was not given away whole"
+        self.server.why = "the data was not sent completely"
         self.server.asked = True
         mount = self.server.mount
         folders = {path.name: path for path in sorted(mount.iterdir()) if path.is_dir()}

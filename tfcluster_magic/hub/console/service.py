@@ -182,5 +182,7 @@ def _token(file: Path) -> str:
         raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
     if len(token) != 64:  # a full disk cut it off
         file.unlink()
-        raise OSError(_("{file} was not whole and is removed: start again").format(file=file))
+        raise OSError(
+            _("{file} was incomplete and has been deleted: start the hub again").format(file=file)
+        )
     return token

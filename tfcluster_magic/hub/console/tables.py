@@ -146,7 +146,7 @@ class Table(Generic[R]):
         limit = _count("limit", last.get("limit", "100"), 1, MOST, wrong)
         offset = _count("offset", last.get("offset", "0"), 0, 10**9, wrong)
         if wrong:
-            raise InvalidRequest(wrong, _("that cannot be asked"))
+            raise InvalidRequest(wrong, _("the request is invalid"))
         return Query(
             text=last.get("q", "").strip().casefold(),
             chosen=chosen,
@@ -189,7 +189,7 @@ def row_limit(text: str) -> int:
     wrong: list[Problem] = []
     limit = _count("limit", text, 1, MOST, wrong)
     if wrong:
-        raise InvalidRequest(wrong, _("that cannot be asked"))
+        raise InvalidRequest(wrong, _("the request is invalid"))
     return limit
 
 

@@ -140,7 +140,7 @@ class Tenant:
         head = found["metadata"]
         labels, annotations = head.get("labels") or {}, head.get("annotations") or {}
         if labels.get(TENANT) != "true" or HUB not in labels:
-            return _("it was not made by this hub")
+            return _("it was not created by this hub")
         if labels[HUB] != self.hub:
             return _("it belongs to the hub in the namespace {hub}").format(hub=labels[HUB])
         if annotations.get(USER) != self.user:
@@ -164,25 +164,29 @@ async def ensure_namespace(
         found = await reader.namespace(tenant.name)
         now = time.monotonic()
         if found is None:
-            tell(_("Making your namespace {name}.").format(name=tenant.name))
+            tell(_("Creating your namespace {name}.").format(name=tenant.name))
             await reader.make_namespace(tenant.name, tenant.labels, tenant.annotations)
             until, made = now + seconds, True
             continue
         if why := tenant.whose(found):
             text = _(
-                "The namespace {name} exists and is not yours: {why}. Nothing was changed in it; "
-                "ask the administrator to rename or delete it, or for another user name."
+                "The namespace {name} exists, but is not yours: {why}. Nothing was "
+                "changed in it. Ask the administrator to rename or delete it, or to"
+                " give you another user name."
             )
             raise NotProvisioned(text.format(name=tenant.name, why=why))
         said = found["metadata"].get("annotations") or {}
         if _is_going(found, said):
             if now > gone_by:
                 text = _(
-                    "The namespace {name} is still being deleted after {seconds:.0f} seconds. "
-                    "Ask the administrator what holds it up, or try again later."
+                    "The namespace {name} is still being deleted after "
+                    "{seconds:.0f} seconds. Ask the administrator what delays it, "
+                    "or try again later."
                 )
                 raise NotProvisioned(text.format(name=tenant.name, seconds=TERMINATING_SECONDS))
-            text = _("Your namespace {name} is being deleted; a new one follows when it is gone.")
+            text = _(
+                "Your namespace {name} is being deleted. A new one is created when it is gone."
+            )
             tell(text.format(name=tenant.name))
         elif REMOVED in said:  # an earlier user of this name was deleted, and the data kept
             await reader.annotate(tenant.name, {REMOVED: None})
@@ -205,7 +209,7 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
     if found is None:
         await reader.make_namespace(tenant.name, tenant.labels, tenant.annotations)
     elif why := tenant.whose(found):
-        text = _("the namespace {name} exists and is not of {user}: {why}")
+        text = _("the namespace {name} exists, but does not belong to {user}: {why}")
         raise NotProvisioned(text.format(name=tenant.name, user=tenant.user, why=why))
 
 
@@ -229,8 +233,8 @@ def _preparing(said: Mapping[str, str], made: bool) -> str:
     if trouble := said.get(TROUBLE):
         return _("Your namespace is not ready: {why}").format(why=trouble)
     if made:
-        return _("Your namespace is being furnished: rights, quotas and volumes.")
-    return _("Your namespace is being brought up to date.")
+        return _("Your namespace is being prepared: rights, quotas and volumes.")
+    return _("Your namespace is being updated.")
 
 
 def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
@@ -238,8 +242,9 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
         text = _("Your namespace {name} is not ready: {why} Ask the administrator.")
         return text.format(name=tenant.name, why=trouble)
     text = _(
-        "Your namespace {name} was not furnished within {seconds:.0f} seconds. Ask the "
-        "administrator whether the hub's tenancy service runs, or try again later."
+        "Your namespace {name} was not prepared within {seconds:.0f} seconds. Ask "
+        "the administrator whether the hub's tenancy service is running, or try "
+        "again later."
     )
     return text.format(name=tenant.name, seconds=seconds)
 

@@ -68,7 +68,7 @@ def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> 
     for word, (what, names) in offered.items():
         chosen = options.get(word)
         if chosen and chosen not in names:
-            text = _("There is no {what} {name!r} for you. Choose one of: {names}.")
+            text = _("You may not use the {what} {name!r}. Choose one of: {names}.")
             return text.format(what=what, name=chosen, names=", ".join(names) or _("none"))
     return ""
 
@@ -80,8 +80,10 @@ def too_many(name: str, others: int, grant: Grant) -> str:
     if not name or others < grant.named_servers:
         return ""
     if not grant.named_servers:
-        return _("You may have one server, without a name. An administrator can allow more.")
-    text = _("You may have {count} servers with names, and they run. Stop one of them first.")
+        return _("You may have only the default server. Ask an administrator to allow more.")
+    text = _(
+        "You may run {count} named servers at a time, and you already do. Stop one of them first."
+    )
     return text.format(count=grant.named_servers)
 
 

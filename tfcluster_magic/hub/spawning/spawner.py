@@ -64,9 +64,9 @@ def node_of(pod: PodObject) -> str:
 def loss_message(pod: PodObject) -> str:
     """Return the message for the user of a notebook that was given up."""
     text = _(
-        "The node {node}, on which your notebook ran, does not answer any more, so the notebook "
-        "was given up. Your files are where they were, and your clusters go on; what its kernels "
-        "had in memory is lost. Started again, it runs on another node."
+        "Your notebook was stopped, because its node {node} does not answer any "
+        "more. Your files are safe and your clusters go on, but what its kernels "
+        "had in memory is lost. Start it again: it runs on another node."
     )
     return text.format(node=node_of(pod))
 
@@ -82,8 +82,8 @@ class LostNodeSpawner(KubeSpawner):
     lost_seconds = Float(
         30.0,
         config=True,
-        help="After so many seconds a notebook is given up whose node does not answer, or which "
-        "does not end although it should.",
+        help="Seconds after which a notebook is given up if its node does not answer, or if it "
+        "does not end when stopped.",
     )
     _given_up: dict[str, str] = {}
     """Messages about notebooks on lost nodes, by pod, until they start again."""
@@ -112,7 +112,7 @@ class LostNodeSpawner(KubeSpawner):
             ends = self.delete_grace_period + self.lost_seconds
             await asyncio.wait_for(super().stop(now), ends)
         except (asyncio.TimeoutError, TimeoutError):
-            self.log.warning("%s does not end; it is given up", self.pod_name)
+            self.log.warning("%s does not end; deleting it by force", self.pod_name)
             await super().stop(now=True)
 
     @property
@@ -142,17 +142,15 @@ class TenantSpawner(LostNodeSpawner):
         "tfcluster-hub-accepted", config=True, help="The ConfigMap that tenancy publishes."
     )
     hub_namespace = Unicode(config=True, help="The namespace of the hub.")
-    notebook_image = Unicode(
-        config=True, help="The image of notebooks where the policy offers none."
-    )
+    notebook_image = Unicode(config=True, help="The image of notebooks if the policy offers none.")
     furnishing_seconds = Float(
-        60.0, config=True, help="How long tenancy may take for a namespace, in seconds."
+        60.0, config=True, help="Timeout for the provisioning of a namespace, in seconds."
     )
     patience_seconds = Float(
         30.0,
         config=True,
-        help="After so many seconds a pod is given up that cannot come up by waiting, such as one "
-        "whose image does not exist.",
+        help="Seconds after which a pod is given up if waiting cannot help, such as for an image "
+        "that does not exist.",
     )
 
     _policy = HubPolicy()
@@ -184,14 +182,16 @@ class TenantSpawner(LostNodeSpawner):
         """Return what this user may have now, by the policy that tenancy accepted last."""
         found = await self._reader.config_map(self.hub_namespace, self.accepted_policy)
         if found is None:
-            self.log.warning("There is no ConfigMap %s: does tenancy run?", self.accepted_policy)
+            self.log.warning(
+                "There is no ConfigMap %s; check that tenancy is running", self.accepted_policy
+            )
         else:
             try:
                 TenantSpawner._policy = parse_policy(
                     (found.get("data") or {}).get("policy.yaml", "")
                 )
             except PolicyMistake as error:  # a tenancy newer than this hub accepted it
-                self.log.warning("The accepted policy is not understood: %s", error)
+                self.log.warning("The accepted policy is not valid for this hub: %s", error)
         return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 
     async def get_options_form(self) -> str:
@@ -245,7 +245,7 @@ class TenantSpawner(LostNodeSpawner):
             )
             if starting.done():
                 self._trouble = None
-                self._say(_("Your notebook runs; it is asked until it answers."))
+                self._say(_("Your notebook is running; waiting for it to answer."))
                 return str(starting.result())
         except SpawnException:
             raise
@@ -270,12 +270,12 @@ class TenantSpawner(LostNodeSpawner):
         )
         if await self._reader.pod(self.namespace, self.pod_name):
             # An earlier pod: it counts against quotas until it is gone.
-            self._say(_("Your earlier notebook is being ended."))
+            self._say(_("Stopping your earlier notebook."))
             await self.stop()
         # If the hub is killed from here on, the next one finds the pod and its token by this state.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
-        self._say(_("Your notebook's pod is being made."))
+        self._say(_("Creating the pod of your notebook."))
 
     async def _look(self) -> None:
         """Update `_trouble` while the pod starts; return when waiting does not help."""
@@ -288,7 +288,7 @@ class TenantSpawner(LostNodeSpawner):
             try:
                 self._trouble = await self._why(pod)
             except UNANSWERED as error:
-                self.log.warning("Why %s waits is not known: %s", self.pod_name, error)
+                self.log.warning("Cannot find out why %s waits: %s", self.pod_name, error)
                 continue
             if not self._trouble or not self._trouble.for_good:
                 since = None
@@ -300,7 +300,7 @@ class TenantSpawner(LostNodeSpawner):
     async def _why(self, pod: Object) -> StartupProblem | None:
         node = pod["spec"].get("nodeName")
         if node:
-            self._say(_("Your notebook starts on the node {node}.").format(node=node))
+            self._say(_("Starting your notebook on the node {node}.").format(node=node))
         claims: dict[str, Object] = {}
         if startup_problems.needs_claims(pod):
             for name in claims_of(pod):
@@ -365,7 +365,7 @@ class TenantSpawner(LostNodeSpawner):
                     lambda: self.is_pod_running(self._pod), "", timeout=self.start_timeout
                 )
             except TimeoutError:
-                self.log.warning("%s does not come up; it is ended", self.pod_name)
+                self.log.warning("%s did not start; stopping it", self.pod_name)
             if pod := self._pod:
                 return str(self._get_pod_url(pod))
         return str(await super().get_url())

@@ -55,7 +55,7 @@ class StartupProblem:
     @property
     def waits(self) -> str:
         """The message while it may still start."""
-        return self._with(_("Your server waits: {why}."))
+        return self._with(_("Your server is waiting: {why}."))
 
     @property
     def failed(self) -> str:
@@ -163,11 +163,11 @@ def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
         for claim in waiting.values()
     ]
     if now - min(born) < NEW_SECONDS:
-        text = _("its volumes are being made: {names}").format(names=", ".join(waiting))
+        text = _("its volumes are being created: {names}").format(names=", ".join(waiting))
         return StartupProblem(text, reason=PENDING)
     text = str(pod_problems.unbound_claim(waiting[first_one]))
     if others:
-        text += _("; the same of {names}").format(names=", ".join(others))
+        text += _("; the same applies to {names}").format(names=", ".join(others))
     advice = "" if "administrator" in text else _("Ask the administrator.")
     return StartupProblem(text, advice, reason=PENDING)
 
@@ -182,20 +182,22 @@ def _missing_class(waiting: Mapping[str, Object]) -> StartupProblem | None:
         return None
     class_, names = min(missing.items())
     text = ngettext(
-        "the claim {claims} asks for the storage class {name}, which does not exist: an "
-        "administrator makes that class, or names another in the hub's policy (storage.class)",
-        "the claims {claims} ask for the storage class {name}, which does not exist: an "
-        "administrator makes that class, or names another in the hub's policy (storage.class)",
+        "the claim {claims} requests the storage class {name}, which does not "
+        "exist: an administrator has to create it, or to set another one in the "
+        "hub's policy (storage.class)",
+        "the claims {claims} request the storage class {name}, which does not "
+        "exist: an administrator has to create it, or to set another one in the "
+        "hub's policy (storage.class)",
         len(names),
     )
     return StartupProblem(text.format(claims=", ".join(names), name=class_), reason=PENDING)
 
 
 def _ended(state: Object) -> StartupProblem:
-    text = _("its program ended by itself with code {code}").format(code=state.get("exitCode"))
+    text = _("its program exited with code {code}").format(code=state.get("exitCode"))
     if state.get("reason") == "OOMKilled":
-        text = _("its program was ended, because it used more memory than its size allows")
-    advice = _("Choose another size or image; if it stays so, ask the administrator.")
+        text = _("its program was killed, because it used more memory than its size allows")
+    advice = _("Choose another size or image. If it fails again, ask the administrator.")
     return StartupProblem(text, advice, True, state.get("reason") or ENDED)
 
 
@@ -217,7 +219,7 @@ def _advice(clause: PodProblem, words: str) -> str:
         told = "administrator" in words
         return "" if told else _("Choose a smaller size, or try again later.")
     if clause.reason == pod_problems.FAILED_CREATE and clause.rank == BY_ITSELF:
-        return _("Choose a smaller size, or end what uses the quota.")
+        return _("Choose a smaller size, or stop what uses the quota.")
     if clause.reason == pod_problems.FAILED_CREATE and "size" in words:
         return _("Choose another size.")
     return _("Ask the administrator.")

@@ -29,16 +29,21 @@ def options(words: list[str]) -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tfcluster_magic.hub.tenancy",
-        description="Furnishes the namespaces of the hub's users, and keeps them right.",
+        description="Provision the namespaces of the hub's users, and keep them up to date.",
     )
-    parser.add_argument("--home", default="", help=f"the hub's namespace; else its own, {HOME}")
     parser.add_argument(
-        "--prefix", default="", help=f"of namespaces; else {namespace_objects.PREFIX_VARIABLE}"
+        "--home", default="", help=f"the hub's namespace; by default, the pod's own, or {HOME}"
+    )
+    parser.add_argument(
+        "--prefix",
+        default="",
+        help=f"of namespaces; by default, {namespace_objects.PREFIX_VARIABLE}",
     )
     parser.add_argument(
         "--hub-url",
         default=os.environ.get("TFCLUSTER_HUB_API", ""),
-        help=f"of the hub's API, its token in {TOKEN}; else TFCLUSTER_HUB_API; empty: no groups",
+        help=f"of the hub's API, with its token in {TOKEN}; by default, TFCLUSTER_HUB_API; "
+        "without it there are no groups",
     )
     process.add_options(parser)
     return parser.parse_args(words)
@@ -73,14 +78,14 @@ def service(asked: argparse.Namespace) -> ControllerProcess:
 
 
 METRICS = {
-    "tenancy_turns_total": "Turns taken; in a turn tenancy reads one namespace and acts.",
-    "tenancy_failed_turns_total": "Turns that failed, and are tried again.",
-    "tenancy_waiting_turns": "Namespaces that wait for a turn.",
+    "tenancy_turns_total": "Reconciliations of a namespace.",
+    "tenancy_failed_turns_total": "Reconciliations that failed and are retried.",
+    "tenancy_waiting_turns": "Namespaces that wait for reconciliation.",
     "tenancy_tenants": "Namespaces of users.",
     "tenancy_leads": "1 for the process that holds the Lease.",
     "tenancy_groups_known": "1 once the groups of the hub's users are known.",
     "tenancy_records_most_bytes": "Bytes that the TFClusters of all users may take of etcd.",
-    "tenancy_records_unbounded_users": "Users whose number of TFClusters has no bound.",
+    "tenancy_records_unbounded_users": "Users without a limit on their number of TFClusters.",
     "tenancy_etcd_budget_bytes": "Bytes that the policy's `etcdBudget` allows.",
 }
 """Metrics and their help texts."""

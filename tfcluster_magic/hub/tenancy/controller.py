@@ -302,10 +302,10 @@ class Tenancy:
 
     def _not_its_name(self, user: str) -> str:
         if not user:
-            return _("the namespace does not say whose it is (annotation {key})").format(
+            return _("the namespace does not name its user (annotation {key})").format(
                 key=labels.USER
             )
-        text = _("the namespace says that it is of {user}, whose namespace is {name}")
+        text = _("the namespace names {user} as its user, but the namespace of {user} is {name}")
         return text.format(user=user, name=namespace_objects.namespace_of_user(user, self._prefix))
 
     def _mark(

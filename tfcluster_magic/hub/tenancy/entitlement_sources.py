@@ -60,7 +60,7 @@ class AcceptedPolicy:
         try:
             self.policy, self._text = parse_policy(text), text
         except PolicyMistake as mistake:  # written by a newer or an older release
-            log.warning("%s cannot be used any more: %s", ACCEPTED_POLICY_MAP, mistake)
+            log.warning("%s is not valid for this release: %s", ACCEPTED_POLICY_MAP, mistake)
 
     def publish(self) -> None:
         """Publish the policy in force, and the mistake in the newest file. Raises ApiError."""
@@ -85,7 +85,8 @@ class AcceptedPolicy:
         """Put what was written into force and return an empty text, or return its mistake."""
         if written is None:
             return (
-                f"there is no ConfigMap {POLICY_MAP}: what counted before, or the defaults, counts"
+                f"there is no ConfigMap {POLICY_MAP}: the last policy, or the defaults, stay in "
+                "force"
             )
         text = (written.get("data") or {}).get(POLICY_KEY)
         if text is None:
@@ -115,9 +116,11 @@ class AcceptedPolicy:
                 raise
             self._api.create(where, body)
         if data["error"]:
-            log.warning("the policy keeps what it was: %s", data["error"])
+            log.warning(
+                "the new policy is invalid, and the last one stays in force: %s", data["error"]
+            )
         else:
-            log.info("the policy %s counts", data["digest"][:12])
+            log.info("the policy %s is in force", data["digest"][:12])
 
 
 # -- overrides: the ConfigMap that the admin console writes.
@@ -167,7 +170,7 @@ class OverridesFollower:
             found = _of_config_map(update.new)
         except ValueError as error:
             log.warning(
-                "%s cannot be read, and what counted before counts: %s", OVERRIDES_MAP, error
+                "%s cannot be read, and its last content stays in force: %s", OVERRIDES_MAP, error
             )
             return
         with self._lock:
@@ -291,7 +294,7 @@ class Membership(BackgroundThread):
             found = self._read()
         except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
             if not self.problem:
-                log.warning("the hub tells no groups: %s", error)
+                log.warning("the groups of the hub cannot be read: %s", error)
             self.problem = str(error) or type(error).__name__
             return
         before, self._groups = self._groups, found

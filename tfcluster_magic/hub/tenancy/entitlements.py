@@ -21,7 +21,7 @@ Name = Annotated[
     str,
     Meta(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$",
-        description="small letters, digits and hyphens, at most 40",
+        description="at most 40 lower-case letters, digits and hyphens",
     ),
 ]
 Amount = Annotated[
@@ -39,7 +39,7 @@ PriorityClass = Annotated[
     str,
     Meta(
         pattern=r"^((?!system-|tfcluster-notebook$)[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
-        description="a PriorityClass, none of Kubernetes' own and not tfcluster-notebook",
+        description="a PriorityClass other than Kubernetes' own and tfcluster-notebook",
     ),
 ]
 Queue = Annotated[
@@ -99,7 +99,7 @@ class StorageSizes(Model, frozen=True):
     """
 
     class_: Annotated[
-        str, Meta(description='a StorageClass with ReadWriteMany; "": the cluster\'s default')
+        str, Meta(description='a StorageClass with ReadWriteMany; "" for the cluster\'s default')
     ] = msgspec.field(default="", name="class")
     workspace: Amount | None = None
     data: Amount | None = None

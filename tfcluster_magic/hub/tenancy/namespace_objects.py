@@ -49,9 +49,9 @@ def namespace_prefix(asked: str = "") -> str:
     said = asked or os.environ.get(PREFIX_VARIABLE) or DEFAULT_PREFIX
     if not _PREFIX.fullmatch(said):
         text = _(
-            "the prefix of namespaces ({variable}) is {said!r}; it may have at most 15 small "
-            "letters, digits and hyphens, begins with a letter and ends with a hyphen, such as "
-            "{default}"
+            "the prefix of namespaces ({variable}) is {said!r}: use at most 15 "
+            "lower-case letters, digits and hyphens that begin with a letter and "
+            "end with a hyphen, such as {default}"
         )
         raise UsageError(text.format(variable=PREFIX_VARIABLE, said=said, default=DEFAULT_PREFIX))
     return said

@@ -147,12 +147,12 @@ def parse_policy(text: str) -> HubPolicy:
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error)
         line = mark.line + 1 if mark else 1
-        raise PolicyMistake(line, _("it is no YAML: {why}").format(why=why)) from None
+        raise PolicyMistake(line, _("it is not valid YAML: {why}").format(why=why)) from None
     except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
-        raise PolicyMistake(1, _("it is no YAML: {why}").format(why=error)) from None
+        raise PolicyMistake(1, _("it is not valid YAML: {why}").format(why=error)) from None
     if twice:
         line, key = twice
-        raise PolicyMistake(line, _("{word} stands here a second time").format(word=key))
+        raise PolicyMistake(line, _("{word} is repeated").format(word=key))
     return _PolicyReader(text).policy({} if said is None else said)
 
 
@@ -201,7 +201,7 @@ class _PolicyReader:
             what, inside = found["said"], said
             if unknown := _UNKNOWN.search(what):
                 path = (*path, unknown[1])
-                what = _("there is no such word; there are: {words}").format(
+                what = _("there is no such field; the fields are {words}").format(
                     words=", ".join(sorted(_words(kind, path[len(where) : -1])))
                 )
             else:
@@ -218,7 +218,7 @@ class _PolicyReader:
             if why := network_policy.network_mistake(network):
                 raise self._mistake((*where, "egress", place), why)
         if not grant.sizes:
-            raise self._mistake((*where, "sizes"), _("there must be one size at least"))
+            raise self._mistake((*where, "sizes"), _("there must be at least one size"))
         self._unique("sizes", (each.name for each in grant.sizes), where)
         names = [*CLAIMS, *(each.name for each in grant.shared_data)]
         self._unique("sharedData", names, where)
@@ -230,7 +230,7 @@ class _PolicyReader:
             self._most(size.memory, size.memory_limit, (*at, "memoryLimit"))
         for place, shared in enumerate(grant.shared_data):
             if bool(shared.volume) == bool(shared.class_):
-                why = _("it needs either a volume or a class, and not both")
+                why = _("set either volume or class, and not both")
                 raise self._mistake((*where, "sharedData", place), why)
         self._limits(grant, (*where, "limits"))
         return grant
@@ -244,7 +244,7 @@ class _PolicyReader:
                 why = str(error)
             else:
                 if need_digest and not found.digest:
-                    why = _("a group requires a digest: find it with {command}").format(
+                    why = _("a group requires a digest; to find it: {command}").format(
                         command=f"`docker buildx imagetools inspect {each.image}`"
                     )
             if why:
@@ -272,7 +272,7 @@ class _PolicyReader:
         seen: set[str] = set()
         for name in names:
             if name in seen:
-                why = _("{name} stands there twice").format(name=name)
+                why = _("{name} occurs twice").format(name=name)
                 raise self._mistake((*where, word) if where[-1:] != (word,) else where, why)
             seen.add(name)
 
@@ -323,7 +323,7 @@ def _description(info: Any) -> str:
     if isinstance(info, msgspec.inspect.Metadata):
         return str((info.extra_json_schema or {}).get("description", ""))
     if isinstance(info, msgspec.inspect.LiteralType):
-        return _("it is one of {words}").format(words=", ".join(map(str, info.values)))
+        return _("use one of {words}").format(words=", ".join(map(str, info.values)))
     if isinstance(info, msgspec.inspect.UnionType):
         return next((said for each in info.types if (said := _description(each))), "")
     return ""
@@ -387,14 +387,14 @@ def checked_override(override: Override, now: float) -> Override:
     wrong = []
     reason = one_line(" ".join(override.reason.split())).strip()
     if not reason or len(reason) > MOST_REASON:
-        rule = _("say why, in at most {most} characters: the user reads it")
+        rule = _("give a reason of at most {most} characters; the user sees it")
         wrong.append(Problem("reason", override.reason, rule.format(most=MOST_REASON)))
     if not now < override.until <= now + LONGEST:
-        rule = _("a time within the next 366 days; what is for longer belongs in the policy")
+        rule = _("use a time within the next 366 days; put longer changes into the policy")
         wrong.append(Problem("until", override.until, rule))
     parts = _parts(override)
     if not parts:
-        rule = _("say what is allowed: words of quota, storage or budget")
+        rule = _("set at least one field of quota, storage or budget")
         wrong.append(Problem("quota", None, rule))
     unknown = sorted(override.storage.keys() - set(_STORAGE))
     if unknown:
@@ -406,7 +406,7 @@ def checked_override(override: Override, now: float) -> Override:
         field, _colon, why = mistake.what.removeprefix("default.").partition(": ")
         wrong.append(Problem(field, None, why or field))
     if wrong:
-        raise InvalidRequest(wrong, _("nothing was overridden"))
+        raise InvalidRequest(wrong, _("no override was set"))
     return msgspec.structs.replace(override, reason=reason)
 
 

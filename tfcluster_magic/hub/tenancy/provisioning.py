@@ -133,7 +133,7 @@ def _tried(act: Any, key: tuple[str, str]) -> list[str]:
     except ApiError as error:
         if error.unanswered:
             raise
-        text = _("{kind} {name} cannot be made right: {why}")
+        text = _("{kind} {name} cannot be updated: {why}")
         return [text.format(kind=key[0], name=key[1], why=error.message or error.reason)]
     return []
 
@@ -207,18 +207,19 @@ def _claim_problem(
     spec = claim["spec"]
     wanted = spec.get("storageClassName")
     if spec.get("volumeName") or wanted == "":
-        text = _("claim {name} waits for the volume {volume}, which is not there or is not free")
+        text = _("claim {name} waits for the volume {volume}, which does not exist or is in use")
         why = text.format(name=name, volume=spec.get("volumeName") or "-")
     elif wanted is None:
         text = _(
-            "claim {name} names no StorageClass, and the cluster has no default: "
-            "an administrator says storage.class in the policy of the hub"
+            "claim {name} names no StorageClass, and the cluster has no default "
+            "one: an administrator has to set storage.class in the hub's policy"
         )
         why = text.format(name=name)
     elif wanted not in classes:
         text = _(
-            "claim {name} waits for the StorageClass {class_}, which is not there: an "
-            "administrator makes it, or says another in the policy of the hub (storage.class)"
+            "claim {name} waits for the StorageClass {class_}, which does not "
+            "exist: an administrator has to create it, or to set another one in the"
+            " hub's policy (storage.class)"
         )
         return text.format(name=name, class_=wanted)
     elif classes[wanted]["waits"]:
@@ -237,8 +238,8 @@ def _pending_message(api: Api, namespace: str, name: str, age: float) -> str:
     events = api.every(path("events", namespace), fieldSelector=chosen).items
     own = [each for each in events if (each.get("involvedObject") or {}).get("name") == name]
     newest = max(own, key=lambda each: str(each.get("lastTimestamp") or ""), default={})
-    text = _("claim {name} is Pending for {seconds} s: {why}")
-    why = str(newest.get("message") or _("nobody says why"))
+    text = _("claim {name} has been pending for {seconds} s: {why}")
+    why = str(newest.get("message") or _("Kubernetes gives no reason"))
     return text.format(name=name, seconds=round(age), why=why)
 
 
@@ -366,7 +367,7 @@ def deletion_message(namespace: Object) -> str:
     told = condition(namespace, "NamespaceFinalizersRemaining")
     if told.get("status") != "True":
         return _("the namespace is being deleted")
-    text = _("the namespace is being deleted, and finalizers keep it. Kubernetes says: {why}")
+    text = _("the namespace is being deleted, but finalizers delay it. Kubernetes says: {why}")
     return text.format(why=told.get("message", ""))
 
 
@@ -406,7 +407,7 @@ def _release(api: Api, where: str, run: Object) -> None:
     head = run["metadata"]
     left = [each for each in head["finalizers"] if each in COLLECTOR_FINALIZERS]
     log.info(
-        "%s/%s: released from %s",
+        "%s/%s: removed the finalizers %s",
         head["namespace"],
         head["name"],
         ", ".join(foreign_finalizers(run)),

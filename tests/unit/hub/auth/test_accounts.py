@@ -183,7 +183,7 @@ def test_a_file_that_nobody_could_read_is_not_written(
     """An account is refused if the file would exceed the size that is read."""
     store.invite("ada")
     monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
-    with pytest.raises(TFClusterError, match="no room for more accounts"):
+    with pytest.raises(TFClusterError, match="is full"):
         store.invite("bob")
     assert store.read().keys() == {"ada"}
 
@@ -402,9 +402,11 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert done.stdout.startswith("https://hub.example/tf/hub/set-password?code=")
-    assert "ada sets a password here, once, within 24 hours:" in done.stderr
+    assert (
+        "Open this link to set the password of ada. It works once, within 24 hours:" in done.stderr
+    )
     assert _accounts(tmp_path, "list").stdout.startswith("ada\tlink until ")
-    said = "ada cannot sign in any more; the hub removes its user at its next start.\n"
+    said = "ada cannot sign in any more. The hub will remove its user at its next start.\n"
     assert _accounts(tmp_path, "remove", "ADA").stdout == said
     assert _accounts(tmp_path, "list").stdout == ""
     gone = _accounts(tmp_path, "remove", "bob")
@@ -420,8 +422,8 @@ def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None
     kept = _accounts(tmp_path, "invite", "Ada", "--admin")
 
     assert kept.returncode == 1 and kept.stdout == ""
-    assert "ada has a password, and keeps it" in kept.stderr
-    assert "`accounts invite ada --reset`" in kept.stderr
+    assert "ada already has a password" in kept.stderr
+    assert "accounts invite ada --reset`" in kept.stderr
     assert store.password("ada") == STORED and state_of(store.read()["ada"]).link_until is None
 
     reset = _accounts(tmp_path, "invite", "ada", "--reset")

@@ -90,18 +90,18 @@ def test_accounts_are_the_default(tmp_path: Path) -> None:
     [
         ({"OIDC_ISSUER": ""}, "OIDC_ISSUER: got nothing"),
         ({"OIDC_CLIENT_SECRET": ""}, "OIDC_CLIENT_SECRET: got nothing"),
-        ({"OIDC_ISSUER": "http://login.example.org"}, "https://… is allowed"),
-        ({"OIDC_ISSUER": "login.example.org"}, "an address https://… is allowed"),
+        ({"OIDC_ISSUER": "http://login.example.org"}, "use https://…"),
+        ({"OIDC_ISSUER": "login.example.org"}, "use an https://… address"),
         ({"OIDC_ISSUER": "https://login.example.org?a=b"}, "without ? and #"),
         ({"OIDC_CALLBACK_URL": "http://hub.example.org/"}, "OIDC_CALLBACK_URL"),
-        ({"OIDC_ALLOWED_GROUPS": " , "}, "name groups whose members may sign in"),
-        ({"OIDC_ALLOWED_GROUPS": "*,ml"}, "name groups, or * alone"),
-        ({"OIDC_ADMIN_GROUPS": "*"}, "not everybody is an admin"),
+        ({"OIDC_ALLOWED_GROUPS": " , "}, "list the groups whose members may sign in"),
+        ({"OIDC_ALLOWED_GROUPS": "*,ml"}, "use group names, or * alone"),
+        ({"OIDC_ADMIN_GROUPS": "*"}, "make everybody an administrator"),
         ({"OIDC_CA_FILE": "/no/such/file"}, "OIDC_CA_FILE"),
-        ({"OIDC_ALLOW_HTTP": "yes"}, "0 or 1 is allowed"),
-        ({"TFCLUSTER_HUB_SIGN_IN": "ldap"}, "accounts or oidc is allowed"),
-        ({"TFCLUSTER_HUB_SIGN_IN": "accounts"}, "set it to oidc, or do not set OIDC_ISSUER"),
-        ({"TFCLUSTER_HUB_SIGN_IN": ""}, "set it to oidc, or do not set OIDC_ISSUER"),
+        ({"OIDC_ALLOW_HTTP": "yes"}, "use 0 or 1"),
+        ({"TFCLUSTER_HUB_SIGN_IN": "ldap"}, "use accounts or oidc"),
+        ({"TFCLUSTER_HUB_SIGN_IN": "accounts"}, "set it to oidc, or unset OIDC_ISSUER"),
+        ({"TFCLUSTER_HUB_SIGN_IN": ""}, "set it to oidc, or unset OIDC_ISSUER"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, changes: dict[str, str], said: str) -> None:
@@ -163,16 +163,16 @@ def test_everybody(tmp_path: Path, described: Described) -> None:
 def test_other_issuer(described: Described) -> None:
     """A description of another issuer is refused, even if only a slash differs."""
     described.describe(issuer=f"{described.issuer}/")
-    with pytest.raises(BackendUnavailable, match="speaks for the issuer"):
+    with pytest.raises(BackendUnavailable, match="has the issuer"):
         sign_in.discover(described.issuer)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"token_endpoint": None}, "names no token_endpoint"),
-        ({"token_endpoint": "http://other.example.org/t"}, "everybody on the way"),
-        ({"userinfo_endpoint": "ftp://other.example.org/"}, "an address https://"),
+        ({"token_endpoint": None}, "has no token_endpoint"),
+        ({"token_endpoint": "http://other.example.org/t"}, "others on the network"),
+        ({"userinfo_endpoint": "ftp://other.example.org/"}, "use an https://… address"),
     ],
 )
 def test_endpoints(described: Described, changes: dict[str, Any], said: str) -> None:

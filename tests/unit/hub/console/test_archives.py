@@ -83,13 +83,13 @@ def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
     """
 
     async def refuses(_detail: str) -> None:
-        raise Conflict("packed, and not removed: the hub is away")
+        raise Conflict("the data was packed, but the user was not removed: the hub is away")
 
     folder = tmp_path / "archives"
     archived(Archives(folder, of_folder(workspace)), refuses)
     (one,) = Archives(folder, of_folder(workspace)).list()
     assert (one.state, one.files) == ("done", 2)
-    assert one.detail == "packed, and not removed: the hub is away"
+    assert one.detail == "the data was packed, but the user was not removed: the hub is away"
 
 
 def test_a_full_volume_is_told_and_leaves_nothing(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_full_volume_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
     archives = Archives(tmp_path / "a", full)
     one, _seen = archived(archives)
-    assert one.state == "failed" and "delete archives" in one.detail
+    assert one.state == "failed" and "delete other archives" in one.detail
     assert list((tmp_path / "a").iterdir()) == []
 
 

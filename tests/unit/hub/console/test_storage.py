@@ -162,4 +162,4 @@ def test_without_the_right_to_ask_kubelets_claims_are_shown_all_the_same(
     filled = kubernetes.site_storage(server.api(), {"u-ada": "ada"})
     notes = {each.note for each in filled.users["ada"]}
     assert len(notes) == 1
-    assert "may not ask kubelets" in notes.pop()
+    assert "may not read the kubelets" in notes.pop()

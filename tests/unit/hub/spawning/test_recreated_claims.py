@@ -43,6 +43,6 @@ def test_a_claim_that_was_made_again_is_not_missed(gone: str) -> None:
     assert leaving.for_good
     new = why(words, claim("data", "Pending"), claim("log", "Bound"))
     assert new
-    assert new.waits == "Your server waits: its volumes are being made: data."
+    assert new.waits == "Your server is waiting: its volumes are being created: data."
     assert not new.for_good
     assert why(words, claim("data", "Bound")) is None

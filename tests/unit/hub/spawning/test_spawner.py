@@ -79,7 +79,7 @@ def test_a_namespace_can_be_made_beforehand() -> None:
 
     assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
     theirs = Answers(found(annotations={namespace_creation.USER: "Anna"}))
-    with pytest.raises(NotProvisioned, match="is not of Ann"):
+    with pytest.raises(NotProvisioned, match="does not belong to Ann"):
         asyncio.run(namespace_creation.prepare_namespace(theirs, TENANT))  # type: ignore[arg-type]
 
 
@@ -88,15 +88,15 @@ def test_a_new_namespace_is_marked_and_waited_for() -> None:
     answers, told = ensure(None, found(), READY)
     assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
     assert told == [
-        "Making your namespace tfcluster-u-ann.",
-        "Your namespace is being furnished: rights, quotas and volumes.",
+        "Creating your namespace tfcluster-u-ann.",
+        "Your namespace is being prepared: rights, quotas and volumes.",
     ]
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (found(labels={}), "it was not made by this hub"),
+        (found(labels={}), "it was not created by this hub"),
         (
             found(labels={**TENANT.labels, namespace_creation.HUB: "theirs"}),
             "the hub in the namespace theirs",
@@ -116,7 +116,7 @@ def test_a_foreign_namespace_is_refused(other: Any, why: str) -> None:
 def test_a_namespace_that_is_going_is_waited_for() -> None:
     """A namespace that is being deleted is waited for, and then made again."""
     answers, told = ensure(found(deletionTimestamp="2026-11-22T00:00:00Z"), None, READY)
-    assert "is being deleted; a new one follows" in told[0]
+    assert "is being deleted. A new one is created" in told[0]
     assert len(answers.written) == 1
 
 
@@ -130,7 +130,7 @@ def test_tenancy_that_is_late_is_told_with_its_trouble() -> None:
     """If a namespace is not set up in time, the error has tenancy's reason and a remedy."""
     with pytest.raises(NotProvisioned, match=r"There is no class x\. Ask the administrator"):
         ensure(found(annotations={namespace_creation.TROUBLE: "There is no class x."}), seconds=0)
-    with pytest.raises(NotProvisioned, match="whether the hub's tenancy service runs"):
+    with pytest.raises(NotProvisioned, match="whether the hub's tenancy service is running"):
         ensure(found(), seconds=0)
 
 
@@ -154,9 +154,9 @@ def test_servers_with_names_are_granted_by_number() -> None:
     """The number of named servers is limited, with advice; the default server is always allowed."""
     none, two = Grant(), Grant(named_servers=2)
     assert not pod_settings.too_many("", 5, none)
-    assert "without a name" in pod_settings.too_many("second", 0, none)
+    assert "only the default server" in pod_settings.too_many("second", 0, none)
     assert not pod_settings.too_many("second", 1, two)
-    assert "2 servers with names" in pod_settings.too_many("third", 2, two)
+    assert "2 named servers" in pod_settings.too_many("third", 2, two)
 
 
 def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> None:

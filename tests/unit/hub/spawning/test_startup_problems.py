@@ -68,13 +68,13 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
     claim = {"metadata": {"name": "data", "creationTimestamp": made}, "spec": {}, "said": ""}
     young = why(pod, {"data": claim})
     assert young
-    assert young.waits == "Your server waits: its volumes are being made: data."
+    assert young.waits == "Your server is waiting: its volumes are being created: data."
     missing = {**claim, "said": 'storageclass.storage.k8s.io "fast" not found'}
     told = why(pod, {"data": missing, "log": missing})
     assert told
     assert told.waits == (
-        "Your server waits: the claims data, log ask for the storage class fast, which does not "
-        "exist: an administrator makes that class, or names another in the hub's policy "
+        "Your server is waiting: the claims data, log request the storage class fast, which does "
+        "not exist: an administrator has to create it, or to set another one in the hub's policy "
         "(storage.class)."
     )
     assert not told.for_good
@@ -146,7 +146,7 @@ def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
     for other in (pod("True", True), pod("False", False), POD, None):
         assert not spawner.is_on_lost_node(other, NOW, 0)
     assert spawner.loss_message(silent).startswith(
-        "The node node-2, on which your notebook ran, does not"
+        "Your notebook was stopped, because its node node-2 does not answer"
     )
 
 
@@ -157,7 +157,8 @@ def test_a_node_that_goes_away_under_a_start_is_tried_again() -> None:
     assert told
     assert told.for_good
     assert told.waits == (
-        "Your server waits: its node node-1 does not answer. Try again: it starts on another node."
+        "Your server is waiting: its node node-1 does not answer. "
+        "Try again: it starts on another node."
     )
 
 

@@ -147,7 +147,8 @@ def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> N
     wrong = {"metadata": {"labels": labels, "annotations": {"tfcluster.dev/user": "mallory"}}}
     world.server.put(path("namespaces", "", "tfcluster-u-eve"), wrong)
     assert world.trouble("tfcluster-u-eve") == (
-        "the namespace says that it is of mallory, whose namespace is tfcluster-u-mallory"
+        "the namespace names mallory as its user, but the namespace of mallory is "
+        "tfcluster-u-mallory"
     )
     world.user("alice")
     world.furnished(ALICE)
@@ -161,7 +162,7 @@ def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -
     world.server.remove(CLASS)
     world.begin()
     world.user("alice")
-    assert "waits for the StorageClass fast, which is not there" in world.trouble(ALICE)
+    assert "waits for the StorageClass fast, which does not exist" in world.trouble(ALICE)
     world.server.binds = True
     for claim in ("data", "log", "workspace"):
         where = path("persistentvolumeclaims", ALICE, claim)
@@ -205,7 +206,7 @@ def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) 
     world.begin()
     world.user("alice")
     assert world.trouble(ALICE) == (
-        "PersistentVolumeClaim workspace cannot be made right: exceeded quota: storage"
+        "PersistentVolumeClaim workspace cannot be updated: exceeded quota: storage"
     )
     assert PROVISIONED not in world.marks(ALICE)
     assert world.get("networkpolicies", ALICE, "default-deny")

@@ -56,5 +56,5 @@ def test_a_prefix_that_no_namespace_can_begin_with_is_refused(
     assert namespace_objects.namespace_prefix() == "team-a-"
     for wrong in ("Team-", "team", "-", "x" * 20 + "-"):
         monkeypatch.setenv(namespace_objects.PREFIX_VARIABLE, wrong)
-        with pytest.raises(UsageError, match="ends with a hyphen"):
+        with pytest.raises(UsageError, match="end with a hyphen"):
             namespace_objects.namespace_prefix()

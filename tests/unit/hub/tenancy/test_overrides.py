@@ -97,9 +97,9 @@ def test_an_override_of_another_release_does_not_count() -> None:
         ({"reason": " "}, "reason"),
         ({"until": NOW}, "366 days"),
         ({"until": NOW + LONGEST + 1}, "366 days"),
-        ({}, "words of quota, storage or budget"),
+        ({}, "at least one field of quota, storage or budget"),
         ({"quota": {"cpu": "two"}}, "quota.cpu: .*a number of cores above 0"),
-        ({"quota": {"qpu": 1}}, "quota.qpu: .*there is no such word; there are: cpu"),
+        ({"quota": {"qpu": 1}}, "quota.qpu: .*there is no such field; the fields are cpu"),
         ({"storage": {"class": "fast"}}, "use workspace, data, log"),
     ],
 )

@@ -54,7 +54,7 @@ async function archive(event) {
   event.preventDefault();
   const reason = at('archive-reason').value.trim();
   if (!reason) {
-    at('archive-said').textContent = t('Say why: the users read it.');
+    at('archive-said').textContent = t('Give a reason; the users see it.');
     at('archive-reason').focus();
     return;
   }

@@ -67,7 +67,7 @@ export function drawPlace(shown, offset, limit) {
   const place = { first: offset + 1, last, total, all };
   const text =
     total < all
-      ? t('{first}–{last} of {total} that fit, of {all}', place)
+      ? t('{first}–{last} of {total} matches, of {all}', place)
       : t('{first}–{last} of {total}', place);
   at('count').textContent = total ? text : '';
   at('empty').hidden = total > 0;

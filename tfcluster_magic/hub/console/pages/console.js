@@ -36,7 +36,7 @@ function drawRow(row) {
   const box = make('input', '', {
     type: 'checkbox',
     class: 'form-check-input',
-    'aria-label': t('Choose {name} of {owner}', row)
+    'aria-label': t('Select {name} of {owner}', row)
   });
   box.disabled = !row.active;
   box.checked = chosen.has(row.uid);
@@ -134,7 +134,7 @@ function draw() {
   drawPlace(shown, view.offset, LIMIT);
   at('empty').textContent = shown.all
     ? view.ended || view.text || view.phases.size
-      ? t('No cluster fits. Empty the filter, or choose other phases.')
+      ? t('No cluster matches. Clear the filter, or choose other phases.')
       : t('No cluster is active. Show ended ones to see the others.')
     : t(
         'There are no clusters yet. A user starts one in a notebook: `%tfcluster launch train.py`'
@@ -181,7 +181,7 @@ async function stop(event) {
   event.preventDefault();
   const reason = at('reason').value.trim();
   if (!reason) {
-    at('stop-said').textContent = t('Say why: the owner reads it.');
+    at('stop-said').textContent = t('Give a reason; the owner sees it.');
     at('reason').focus();
     return;
   }

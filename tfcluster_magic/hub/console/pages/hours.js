@@ -46,7 +46,7 @@ async function show() {
   at('rows').replaceChildren(
     ...told.items.map(row => line(row, row.key || t('(others)')))
   );
-  at('total').replaceChildren(line(told.total, t('In total')));
+  at('total').replaceChildren(line(told.total, t('Total')));
   at('from').value = told.from;
   at('to').value = told.to;
   at('count').textContent = told.items.length

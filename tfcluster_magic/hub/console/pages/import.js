@@ -7,7 +7,7 @@ const EVERY = 500;
 
 const MOST_BYTES = Number(document.body.dataset.mostBytes);
 const TOO_LARGE = t(
-  'The class is too large: at most {most} MiB are taken. Nothing was uploaded. Import it in parts.',
+  'The class is larger than {most} MiB, so nothing was uploaded. Import it in parts.',
   { most: MOST_BYTES / 2 ** 20 }
 );
 

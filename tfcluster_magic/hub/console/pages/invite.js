@@ -3,10 +3,10 @@
 import { ask, at, copy, t } from './shared.js';
 
 const NEW = t(
-  'The account is made with the link. The link sets a password, once.'
+  'The account is created with the link. The link sets a password once.'
 );
 const RESET = t(
-  'The password stops working, and all sessions and tokens end at once. An open notebook asks for a new sign-in. Running clusters go on.'
+  'The password, all sessions and all tokens stop working at once. An open notebook asks for a new sign-in. Running clusters go on.'
 );
 
 let done = () => {};

@@ -18,7 +18,7 @@ export async function openLog(row) {
   );
   const read = async () => {
     at('log').textContent = '';
-    at('log-said').textContent = t('This look is in the audit log.');
+    at('log-said').textContent = t('That you read these lines is in the audit log.');
     const task = encodeURIComponent(at('task').value);
     const path = `${encodeURIComponent(row.owner)}/${encodeURIComponent(row.name)}`;
     try {
@@ -26,7 +26,7 @@ export async function openLog(row) {
         `api/clusters/${path}/logs?task=${task}&lines=100`
       );
       at('log').textContent =
-        told.lines.join('\n') || t('It has printed nothing.');
+        told.lines.join('\n') || t('The task has printed nothing.');
     } catch (error) {
       at('log-said').textContent = error.message;
     }

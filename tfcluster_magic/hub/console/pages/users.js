@@ -14,9 +14,9 @@ const COLUMNS = [
   ['seen', t('Last seen')],
   ['server', t('Server')],
   ['clusters', t('Clusters')],
-  ['cpu', t('CPU asked for')],
-  ['memory', t('Memory asked for')],
-  ['gpu', t('GPU asked for')],
+  ['cpu', t('CPU requested')],
+  ['memory', t('Memory requested')],
+  ['gpu', t('GPU requested')],
   ['storage', t('Storage')]
 ];
 
@@ -39,7 +39,7 @@ function signIn({ state, linkUntil }) {
   const until = linkUntil && new Date(linkUntil * 1000).toLocaleString();
   if (state === 'password') {
     return until
-      ? t('has a password; link for another until {time}', { time: until })
+      ? t('has a password; reset link until {time}', { time: until })
       : t('has a password');
   }
   return state === 'link'
@@ -52,7 +52,7 @@ function drawRow(row) {
   const box = make('input', '', {
     type: 'checkbox',
     class: 'form-check-input',
-    'aria-label': t('Choose {name}', row)
+    'aria-label': t('Select {name}', row)
   });
   box.checked = chosen.has(row.name);
   box.addEventListener('change', () => {

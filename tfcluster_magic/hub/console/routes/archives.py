@@ -41,7 +41,7 @@ class _ArchivesRoute(ConsoleHandler):
     def archives(self) -> Archives:
         """The archives of this site. Raises NotFound if it has none."""
         if self.console.archives is None:
-            raise NotFound(_("this site packs no data"))
+            raise NotFound(_("this site has no archives"))
         return self.console.archives
 
 
@@ -64,14 +64,14 @@ class AllArchives(_ArchivesRoute):
         asked = validation.read_model(self.body(), ArchiveRequest)
         reason, name = one_line(" ".join(asked.reason.split())).strip(), normalized_name(asked.user)
         if not reason or len(reason) > MOST_REASON:
-            rule = _("say why, in at most {most} characters: the owner reads it")
+            rule = _("give a reason of at most {most} characters; the owner sees it")
             wrong = Problem("reason", asked.reason, rule.format(most=MOST_REASON))
             raise InvalidRequest([wrong], _("nothing was packed"))
         users = {one.name: one for one in await self.console.people.all()}
         if name not in users:
             raise NotFound(_("the hub has no user {name}").format(name=name))
         if asked.remove and name == self.who:
-            raise Conflict(_("an administrator does not remove themselves"))
+            raise Conflict(_("you cannot remove yourself"))
         what = "archive and remove" if asked.remove else "archive"
         archives = self.archives
         entries = await write_audit(self, what, [(name, "")], reason)
@@ -100,7 +100,7 @@ class AllArchives(_ArchivesRoute):
                 await self._refuse_who_runs(name)
                 await self.console.people.forget(name)
         except TFClusterError as error:
-            result = _("packed, and not removed: {why}").format(why=error)
+            result = _("the data was packed, but the user was not removed: {why}").format(why=error)
             raise TFClusterError(result) from None
         finally:
             await asyncio.to_thread(self.console.audit.ended, entries, [result])
@@ -126,10 +126,10 @@ class AllArchives(_ArchivesRoute):
                 return
             if time.monotonic() > deadline:
                 if unsure and not left:
-                    text = _("it is not known what {name} runs, and nothing was packed: {why}")
+                    text = _("nothing was packed, because it is not known what {name} runs: {why}")
                     raise Conflict(text.format(name=user.name, why=unsure))
                 names = ", ".join(row.name for row in left) or _("a server")
-                text = _("{names} still runs, and nothing was packed")
+                text = _("nothing was packed, because {names} is still running")
                 raise Conflict(text.format(names=names))
             await asyncio.sleep(0.5)
 
@@ -151,7 +151,7 @@ class AllArchives(_ArchivesRoute):
             raise Conflict(unsure)
         if left or up:
             names = ", ".join(row.name for row in left) or _("a server")
-            text = _("{names} was started meanwhile, so that the archive is older: archive again")
+            text = _("{names} was started after the data was packed: archive it again")
             raise Conflict(text.format(names=names))
 
 

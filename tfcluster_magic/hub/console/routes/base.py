@@ -146,7 +146,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
             try:
                 self.check_xsrf_cookie()
             except HTTPError:
-                text = _("this request is not of the page that is open: load the page again")
+                text = _("this request does not belong to the open page: reload the page")
                 raise NotAllowed(text) from None
         if user is None:
             self._sign_in()
@@ -155,12 +155,12 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
             self._hub_auth_user_cache = self.check_hub_user(user)
         except UserNotAllowed:
             self._hub_auth_user_cache = None
-            text = _("this is for administrators of the hub, and {name} is none")
+            text = _("only administrators of the hub may do this, and {name} is not one")
             raise NotAllowed(text.format(name=user.get("name", ""))) from None
 
     def _sign_in(self) -> None:
         if not self.is_page:
-            raise SignInNeeded(_("sign in to the hub, or send a token that it knows"))
+            raise SignInNeeded(_("sign in to the hub, or send a valid token"))
         self.redirect(self.get_login_url())
 
     @property
@@ -187,7 +187,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     def internal_error(self) -> str:
         """Return the message for an error inside the console."""
-        return _("something went wrong inside the console; the hub's log has the cause")
+        return _("an error occurred inside the console; see the hub's log for the cause")
 
 
 class NoSuchPath(ConsoleHandler):

@@ -96,7 +96,7 @@ class StopClusters(ConsoleHandler):
         asked = validation.read_model(self.body(), StopRequest)
         reason = one_line(" ".join(asked.reason.split())).strip()
         if not reason or len(reason) > MOST_REASON:
-            rule = _("say why, in at most {most} characters: the owner reads it")
+            rule = _("give a reason of at most {most} characters; the owner sees it")
             raise InvalidRequest(
                 [Problem("reason", asked.reason, rule.format(most=MOST_REASON))],
                 _("nothing was stopped"),
@@ -176,7 +176,7 @@ class UserClusters(ConsoleHandler):
         """Admit only the hub, by its key. Raises HTTPError 403."""
         key = home_key(os.environ["JUPYTERHUB_API_TOKEN"])
         if not hmac.compare_digest(self.request.headers.get(KEY, "").encode(), key.encode()):
-            raise HTTPError(403, "this is for the hub's own home page")
+            raise HTTPError(403, "only the hub's home page may use this")
         self.expect_body()
 
     async def get(self, name: str) -> None:

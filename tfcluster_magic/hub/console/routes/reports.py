@@ -57,7 +57,7 @@ class HoursRoute(ConsoleHandler):
             rule = _("use {words}").format(words=", ".join(ledger.GROUPINGS))
             wrong.append(Problem("by", by, rule))
         if wrong:
-            raise InvalidRequest(wrong, _("that cannot be asked"))
+            raise InvalidRequest(wrong, _("the request is invalid"))
         start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
         first, last = budgets.requested_window(start, end, WEEK, time.time())
         held = await self.console.site.hours()

@@ -165,7 +165,7 @@ class Links(ConsoleHandler):
         people = self.console.people
         people.expire()
         if (there := await people.accounts()) is None:
-            raise NotFound(_("people sign in at a provider here: nobody has a password of the hub"))
+            raise NotFound(_("this hub has no passwords, because users sign in at a provider"))
         new = [name for name in names if name not in there]
         for name in () if asked.without_notebook else new:
             if why := self.console.site.why_no_notebook(name):
@@ -206,10 +206,10 @@ def _has_password(account: AccountState | None) -> bool:
 
 def _kept(names: Sequence[str]) -> str:
     text = ngettext(
-        "{names} has a password, and keeps it. To replace it: New link… on the page Users, or "
-        "`tfcluster admin users invite {names} --reset`",
-        "{names} have passwords, and keep them. To replace them: New link… on the page Users, or "
-        "`tfcluster admin users invite --reset NAME…`",
+        "{names} already has a password. To replace it: New link… on the page "
+        "Users, or `tfcluster admin users invite {names} --reset`",
+        "{names} already have passwords. To replace them: New link… on the page "
+        "Users, or `tfcluster admin users invite --reset NAME…`",
         len(names),
     )
     return text.format(names=", ".join(names))
@@ -233,7 +233,7 @@ class Servers(ConsoleHandler):
             rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
             raise InvalidRequest([Problem("users", len(asked.users), rule)], _("nothing was done"))
         if asked.do == "delete" and not asked.server:
-            rule = _("name one: the first server of a user cannot be deleted, stop it")
+            rule = _("name a server: the default server cannot be deleted, only stopped")
             raise InvalidRequest([Problem("server", "", rule)], _("nothing was done"))
         whom = [(user, asked.server) for user in asked.users]
         entries = await write_audit(self, f"{asked.do} server", whom)

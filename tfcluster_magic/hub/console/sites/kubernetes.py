@@ -88,7 +88,7 @@ def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
     """Return everyone's claims; `users` are by namespace. Raises ApiError."""
     missed: list[Missed] = []
     told: dict[tuple[str, str], Object] = {}
-    unknown = _("not measured: no pod mounts it now, or its storage class tells nothing of it")
+    unknown = _("not measured: no pod mounts it now, or its storage class reports no usage")
     try:
         for node in api.every(path("nodes")).items:
             told |= _of_node(api, node["metadata"]["name"], missed)
@@ -96,7 +96,8 @@ def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
         if error.status != 403:
             raise
         unknown = _(
-            "not measured: the console may not ask kubelets (see Storage in docs/how-to/admin.md)"
+            "not measured: the console may not read the kubelets' statistics (see "
+            "Storage in docs/how-to/admin.md)"
         )
     found: dict[str, tuple[FolderUsage, ...]] = {}
     for claim in api.every(path("persistentvolumeclaims")).items:
@@ -376,7 +377,7 @@ class KubernetesSite:
         except NotFound:
             if not (kept := kubernetes_runs.last_lines(cluster, task)):
                 raise
-            texts = [_("Its pods are gone; of what it printed the record keeps:"), *kept]
+            texts = [_("Its pods are gone. The record keeps its last lines:"), *kept]
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
@@ -389,7 +390,7 @@ class KubernetesSite:
                 raise _unknown(name)
             found = kubernetes_runs.trim_run(told)
         if uid and uid != found["row"].uid:
-            text = _("{name} is another run by now, and nothing was done to it")
+            text = _("nothing was done, because {name} is another run now")
             raise Conflict(text.format(name=name))
         return found
 
@@ -415,7 +416,7 @@ class KubernetesSite:
             other = owner.removeprefix(kubernetes_runs.OTHERS)
             mine = [] if self._owner(other) != owner else [other]
         if len(mine) != 1:
-            raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
+            raise NotFound(_("no user {owner} has runs here").format(owner=owner))
         return mine[0]
 
     def _wait(self) -> None:
@@ -428,7 +429,7 @@ class KubernetesSite:
         for each in self.all:
             while not each.synced.wait(0.05):
                 if each.problem is not None or time.monotonic() > deadline:
-                    why = self.problems or [_("the API server has not listed yet what there is")]
+                    why = self.problems or [_("the API server has not sent its first lists yet")]
                     raise BackendUnavailable(why[0])
 
     def _told(self, problem: ApiError) -> str:

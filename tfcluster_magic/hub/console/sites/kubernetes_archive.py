@@ -114,7 +114,7 @@ def bound_claims(
         elif phase == "Lost":
             missed[name] = _("the claim has lost its volume")
         elif name in there:
-            missed[name] = _("the claim has no volume yet, and so holds nothing")
+            missed[name] = _("the claim has no volume yet, so it is empty")
         else:
             missed[name] = _("there is no claim of this name")
     return found, missed
@@ -141,7 +141,7 @@ def end_message(pod: Object) -> str | None:
                 return said
             text = _("its program ended with code {code} ({reason})")
             return text.format(code=state.get("exitCode"), reason=state.get("reason") or "-")
-    return str(status.get("message") or status.get("reason") or _("nobody knows why"))
+    return str(status.get("message") or status.get("reason") or _("the reason is unknown"))
 
 
 def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
@@ -213,7 +213,7 @@ def pack_claims(
             _fetch(pod, port, token, asked, out)
         except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
             why = _last_words(api, namespace, job) or str(error) or type(error).__name__
-            text = _("the pod that packs the data did not give all of it: {why}")
+            text = _("the pod that packs the data did not send all of it: {why}")
             raise BackendUnavailable(text.format(why=why)) from None
     finally:
         with suppress(ApiError):  # Kubernetes deletes it later by itself
@@ -226,7 +226,7 @@ def image(api: Api, home: str) -> str:
     pods.sort(key=lambda pod: pod["metadata"]["name"] != os.environ.get("HOSTNAME"))
     for pod in pods:
         return str(pod["spec"]["containers"][0]["image"])
-    raise TFClusterError(_("the console's own pod is not found, so its image is not known"))
+    raise TFClusterError(_("the console's own pod was not found, so its image is unknown"))
 
 
 def _clear(api: Api, namespace: str) -> None:
@@ -241,7 +241,7 @@ def _clear(api: Api, namespace: str) -> None:
         if not jobs and not api.every(path("pods", namespace), labelSelector=OURS).items:
             return
         if time.monotonic() > deadline:
-            raise Conflict(_("the pod of an earlier archive does not end: look at its node"))
+            raise Conflict(_("the pod of an earlier archive does not end: check its node"))
         time.sleep(EVERY)
 
 
@@ -264,8 +264,8 @@ def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
             told, patience = waiting_message(pod, events, time.time()) or told, PATIENCE
         tell(told)
         if late > patience:
-            text = _("the pod that packs the data does not come up: {why}")
-            raise Conflict(text.format(why=told or _("Kubernetes does not say why")))
+            text = _("the pod that packs the data did not start: {why}")
+            raise Conflict(text.format(why=told or _("Kubernetes gives no reason")))
         time.sleep(EVERY)
 
 

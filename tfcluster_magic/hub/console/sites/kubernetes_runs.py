@@ -174,11 +174,11 @@ def last_lines(cluster: TFCluster, task: str) -> list[str]:
 def refuse_to_stop(name: str, found: Object) -> None:
     """Raise Conflict if a run has ended or is already being stopped."""
     if found["released"]:
-        text = _("{name} has ended already: {message}")
+        text = _("{name} has already ended: {message}")
         raise Conflict(text.format(name=name, message=shown(found["row"])))
     if found["stop"] is not None:
         by = found["stop"] or _("its owner")
-        raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
+        raise Conflict(_("{name} is already being stopped by {by}").format(name=name, by=by))
 
 
 # -- leaks
@@ -249,7 +249,7 @@ class LeakFinder:
             if error.gone:
                 raise no_such_leak() from None
             if error.status == 409:
-                raise Conflict(_("{what} is another one by now").format(what=leak)) from None
+                raise Conflict(_("{what} is another object now").format(what=leak)) from None
             raise
 
     def mark(self, found: Object) -> None:
@@ -268,7 +268,7 @@ class LeakFinder:
             if error.gone:
                 raise no_such_leak() from None
             if error.status == 409:
-                text = _("{name} was changed just now: look again")
+                text = _("{name} has just changed: reload the page")
                 raise Conflict(text.format(name=head["name"])) from None
             raise
 
@@ -290,7 +290,7 @@ class LeakFinder:
 
     def _leak(self, kind: str, found: Object) -> Leak:
         head = found["metadata"]
-        text = _("{kind} {name} in the namespace {namespace}, of the run {run} that is gone")
+        text = _("{kind} {name} in the namespace {namespace}, left by the run {run}, which is gone")
         if kind == "PersistentVolumeClaim":
             text = _("{kind} {name} in the namespace {namespace}, with data of the run {run}")
         words = {"kind": kind, "name": head["name"], "namespace": head["namespace"]}
@@ -309,7 +309,7 @@ def is_left(namespace: Object) -> bool:
 
 def no_such_leak() -> NotFound:
     """Return the error for a leak that does not exist (any more)."""
-    return NotFound(_("there is no such leak any more"))
+    return NotFound(_("this leak is already gone"))
 
 
 def _may_be(found: Object) -> bool:

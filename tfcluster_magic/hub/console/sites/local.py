@@ -288,7 +288,9 @@ class LocalSite:
             await asyncio.wait(waited_for, timeout=LISTING_SECONDS)
         for reader, task in tasks.items():
             if not task.done() and not reader.why:
-                reader.why = _("the files of {name} do not answer").format(name=reader.name)
+                reader.why = _("reading the files of {name} takes too long").format(
+                    name=reader.name
+                )
         missed += [Missed(owner=r.name, detail=r.why) for r in readers if r.why]
         return SiteRuns(rows=tuple(row for r in readers for row in r.rows), missed=tuple(missed))
 
@@ -315,7 +317,7 @@ class LocalSite:
         await asyncio.wait([task], timeout=LISTING_SECONDS)
         why = reader.why
         if not task.done():
-            why = why or _("the files of {name} do not answer").format(name=owner)
+            why = why or _("reading the files of {name} takes too long").format(name=owner)
         missed = (Missed(owner=owner, detail=why),) if why else ()
         return SiteRuns(rows=reader.rows, missed=missed)
 
@@ -414,7 +416,7 @@ class LocalSite:
         """Return the reader of a current user. Raises NotFound."""
         await self._people()
         if owner not in self._readers:
-            raise NotFound(_("nobody called {owner} has runs here").format(owner=owner))
+            raise NotFound(_("no user {owner} has runs here").format(owner=owner))
         return self._readers[owner]
 
     async def _people(self) -> None:

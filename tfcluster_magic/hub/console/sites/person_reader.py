@@ -126,11 +126,11 @@ class RunsReader:
         cluster = self._meant(ask)
         name = cluster.metadata.name
         if cluster.status.released_at is not None:
-            text = _("{name} has ended already: {message}")
+            text = _("{name} has already ended: {message}")
             raise Conflict(text.format(name=name, message=shown(cluster.status)))
         if (stop := cluster.spec.stop) is not None:
             by = stop.by or _("its owner")
-            raise Conflict(_("{name} is being stopped already, by {by}").format(name=name, by=by))
+            raise Conflict(_("{name} is already being stopped by {by}").format(name=name, by=by))
         self.backend.stop(name, ask.stop)
         return ReaderAnswer()
 
@@ -144,7 +144,7 @@ class RunsReader:
     def _meant(self, ask: ReaderRequest) -> TFCluster:
         cluster = self.backend.get(ask.name)
         if ask.uid and ask.uid != cluster.metadata.uid:
-            text = _("{name} is another run by now, and nothing was done to it")
+            text = _("nothing was done, because {name} is another run now")
             raise Conflict(text.format(name=cluster.metadata.name))
         return cluster
 
@@ -192,11 +192,11 @@ class RunsReader:
     def _remove(self, ask: ReaderRequest) -> ReaderAnswer:
         leak = next((leak for leak in self._leaks(ask).leaks if leak.id == ask.leak), None)
         if leak is None:
-            raise NotFound(_("there is no such leak any more"))
+            raise NotFound(_("this leak is already gone"))
         kind, _colon, rest = leak.id.partition(":")
         if kind == "processes":
             if left := processes.end_all(rest):
-                text = _("these processes cannot be ended now: {pids}")
+                text = _("these processes could not be ended: {pids}")
                 raise Conflict(text.format(pids=", ".join(map(str, left))))
         else:
             with self.store.launch_lock():

@@ -181,7 +181,7 @@ def test_a_pod_that_cannot_come_up_is_given_up_with_its_reason(
 def test_half_an_answer_is_no_archive(server: KubeServer, tmp_path: Path) -> None:
     """If the pod dies while sending, the incomplete data is an error."""
     controller = Controller(server, tmp_path / "is-not-there")
-    with pytest.raises(BackendUnavailable, match=r"did not give all of it: .*is-not-there"):
+    with pytest.raises(BackendUnavailable, match=r"did not send all of it: .*is-not-there"):
         fetched(server, controller.port, tmp_path / "a")
     assert server.names("jobs") == []
 

@@ -48,7 +48,7 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
         with pytest.raises(NotFound):
             await here.stop("nobody", "digits-1", "", Stop(reason="an exam"))
         await here.stop("ada", "digits-1", row.uid, Stop(reason="an exam", by="admin eve"))
-        with pytest.raises(Conflict, match=r"admin eve|ended already"):
+        with pytest.raises(Conflict, match=r"admin eve|already ended"):
             await here.stop("ada", "digits-1", row.uid, Stop(reason="again"))
         with pytest.raises(NotFound, match="has no task"):
             await here.tail("ada", "digits-1", "worker-9", 5)

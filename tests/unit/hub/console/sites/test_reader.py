@@ -88,7 +88,7 @@ def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
         slow.rows.pop()
         last = await found.look(kept=True)
         assert owners(last.seen) == ["ada", "bob"]
-        assert last.note == "as of 61 seconds ago; looking again…"
+        assert last.note == "from 61 seconds ago; updating…"
         assert round(first.at - last.at) == 61
         waiting = asyncio.ensure_future(found.look())
         await asyncio.sleep(0)
