@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 import pytest
-from support.project import ROOT
 from support.project_tools import tool
 
 from tfcluster_magic.cli.group import Command
-from tfcluster_magic.hub.tenancy.entitlements import Grant
-from tfcluster_magic.kube.objects.policy import Policy
 
 
 def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
@@ -54,17 +49,6 @@ def test_a_reference_page_lists_what_the_code_has(name: str) -> None:
     made = tool("reference_docs")
 
     assert (made.FOLDER / name).read_text("utf-8") == made.pages()[name]
-
-
-def test_the_page_about_policies_has_every_word_of_them() -> None:
-    """Each word that a policy may have stands on docs/reference/policy.md."""
-    page = (ROOT / "docs" / "reference" / "policy.md").read_text("utf-8")
-    operators, hubs = page.split("\n## The hub's policy\n")
-    fields = {*Policy.__struct_encode_fields__}
-    groups = {*Grant.__struct_encode_fields__}
-
-    assert {field for field in fields if f"`{field}`" not in operators} == set()
-    assert {word for word in groups if not re.search(rf"`{word}[`.]", hubs)} == set()
 
 
 def test_the_exported_schema_is_the_one_of_the_models() -> None:

@@ -33,8 +33,11 @@ class Budget(Model, frozen=True):
     """The hours that all runs of a user may use within so many days; None means no limit."""
 
     cpu_hours: BudgetHours | None = None
+    """CPU-hours that all tasks of a user may hold within `days`."""
     gpu_hours: BudgetHours | None = None
+    """GPU-hours that all tasks of a user may hold within `days`."""
     days: BudgetDays = 7
+    """The length of the window in days."""
 
 
 def effective_budget(said: Budget) -> Budget | None:

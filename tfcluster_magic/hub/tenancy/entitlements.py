@@ -55,32 +55,51 @@ class Size(Model, frozen=True):
     """A notebook server that users may choose: what it reserves, and its limits."""
 
     name: Name
+    """The name by which the spawn page knows the size."""
     title: str = ""
+    """The text that users see instead of the name."""
     cpu: Cores = 0.5
+    """Cores that the notebook reserves."""
     memory: Amount = "1Gi"
+    """Memory that the notebook reserves."""
     gpu: Count = 0
+    """GPUs of the notebook."""
     cpu_limit: Cores | None = None
+    """The most cores that the notebook may use."""
     memory_limit: Amount | None = None
+    """The most memory that the notebook may use."""
 
 
 class TaskQuota(Model, frozen=True):
     """Limits of all tasks of a user together, without notebooks; None for no limit."""
 
     cpu: Cores | None = None
+    """Cores of all tasks of a user together. Notebooks do not count, so a cluster never keeps one
+    from starting."""
     memory: Amount | None = None
+    """Memory of all tasks of a user together."""
     gpu: Count | None = None
+    """GPUs of all tasks of a user together."""
     pods: Count | None = None
+    """Pods of all tasks of a user together."""
     run_claims: Count | None = 20
+    """Claims that runs may make (`--data-claim`)."""
     run_storage: Amount | None = None
+    """The size of these claims together."""
     records: Records | None = 40
+    """TFClusters that a user may have on record; null: any number. The oldest that ended go before
+    the limit is reached."""
 
 
 class ContainerAmounts(Model, frozen=True):
     """Amounts of one container; None if not set."""
 
     cpu: Cores | None = None
+    """Cores of one container."""
     memory: Amount | None = None
+    """Memory of one container."""
     ephemeral_storage: Amount | None = None
+    """Disk of one container on its node."""
 
 
 class ContainerLimits(Model, frozen=True):
@@ -101,9 +120,14 @@ class StorageSizes(Model, frozen=True):
     class_: Annotated[
         str, Meta(description='a StorageClass with ReadWriteMany; "" for the cluster\'s default')
     ] = msgspec.field(default="", name="class")
+    """A StorageClass with ReadWriteMany. Empty: the cluster's default."""
     workspace: Amount | None = None
+    """The size of the user's home; none: 10Gi. On one machine a folder without a size has no
+    limit."""
     data: Amount | None = None
+    """The size of the claim of data sets; none: 10Gi."""
     log: Amount | None = None
+    """The size of the claim of output; none: 10Gi."""
 
     @property
     def said(self) -> dict[str, str | None]:
@@ -124,33 +148,51 @@ class SharedData(Model, frozen=True):
     """
 
     name: Name
+    """The name of the claim in the user's namespace."""
     path: Path
+    """Where notebooks and tasks mount it."""
     volume: str = ""
+    """A PersistentVolume for each user, with `{namespace}` in its name."""
     class_: str = msgspec.field(default="", name="class")
+    """A StorageClass whose volumes are all the same folder. Set this or `volume`."""
     size: Amount = "1Gi"
+    """The size of the claim."""
 
 
 class Idle(Model, frozen=True):
     """When a notebook server is stopped, in seconds; None for never. Clusters are no activity."""
 
     cull: PositiveSeconds | None = 3600.0
+    """Seconds after which an unused notebook is stopped, checked once a minute; null: never. A
+    running cluster is no use of a notebook."""
     max_age: PositiveSeconds | None = None
+    """Seconds after which any notebook is stopped."""
 
 
 class Grant(Model, frozen=True):
     """Everything that users of one group may have."""
 
     sizes: tuple[Size, ...] = (Size(name="small"),)
+    """Notebooks to choose from."""
     named_servers: Count = 0
+    """Servers that a user may have beside the first, where the hub allows so many
+    (`TFCLUSTER_HUB_NAMED_SERVERS`)."""
     quota: TaskQuota = TaskQuota()
     limits: ContainerLimits = ContainerLimits()
     storage: StorageSizes = StorageSizes()
     shared_data: tuple[SharedData, ...] = ()
+    """Data that notebooks and tasks of the group may read."""
     image_pull_secrets: tuple[Name, ...] = ()
+    """Secrets of `tfcluster-hub` that are copied into the user's namespace."""
     require_digest: bool = False
+    """Images that runs name, and every image in `images`, need a digest."""
     egress: tuple[Network, ...] = ()
+    """Networks that notebooks may reach, such as `0.0.0.0/0`. `egress` of the operator's policy is
+    for tasks."""
     queue: Queue = ""
+    """Volcano's queue of tasks. Empty: the operator's."""
     priority_class: PriorityClass = ""
+    """The PriorityClass of tasks. Empty: the operator's."""
     budget: Budget = Budget()
     idle: Idle = Idle()
 
@@ -159,7 +201,9 @@ class Pool(Model, frozen=True):
     """Nodes, selected by a pod's `nodeSelector` and `tolerations`."""
 
     node_selector: dict[str, str] = {}
+    """Labels of the nodes on which notebooks run."""
     tolerations: tuple[dict[str, Any], ...] = ()
+    """Tolerations of notebook pods, as in a pod."""
 
 
 class Placement(Model, frozen=True):
@@ -172,8 +216,11 @@ class Image(Model, frozen=True):
     """A notebook image that users may choose."""
 
     name: Name
+    """The name by which the spawn page knows the image."""
     image: Annotated[str, Meta(min_length=1)]
+    """The image, as in a pod."""
     title: str = ""
+    """The text that users see instead of the name."""
 
 
 ETCD_BUDGET = "256Mi"
@@ -192,11 +239,17 @@ class HubPolicy(Model, frozen=True):
     priorities: dict[str, int] = {}
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
+    """Notebook images to choose from. An empty list: the hub's own image."""
     gpu_resource: str = "nvidia.com/gpu"
+    """The resource that counts as one GPU, as in the operator's policy."""
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
+    """The cluster's DNS servers, as in the operator's policy."""
     operator_secrets: bool = True
+    """The operator may see which secrets of a user are labelled for tasks."""
     on_removal: Literal["keep", "delete"] = "keep"
+    """`delete`: the data of a removed user is deleted without a request."""
     etcd_budget: Amount = ETCD_BUDGET
+    """The most that the TFClusters of all users may take of etcd."""
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
