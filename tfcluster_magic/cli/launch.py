@@ -1,4 +1,4 @@
-"""`launch`, `rerun` and `import`: start a run, and see it through when asked to."""
+"""The commands `launch`, `rerun` and `import`: start a run, and wait for it if asked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _wait_options(command: grammar.F) -> grammar.F:
-    """The options that say how long to stay."""
+    """Add the options that say whether and how long to wait."""
     for option in (
         grammar.backend_option,
         grammar.output_option(),
@@ -85,7 +85,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """Call fields by their options in what there is no room for; in a file they are fields."""
+    """Name options instead of fields in a refusal, unless the request came from a file."""
     try:
         yield
     except PreflightRefused as error:
@@ -141,7 +141,7 @@ def _check_wait_options(stay: dict[str, Any]) -> None:
 
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
-    """What would be created, and what stands against it."""
+    """Show what would be created. Raise the refusal if the launch would be refused."""
     for text in (*plan.preflight.told, *shown_inferred(plan.cluster.status)):
         terminal.note(text)
     for warning in plan.cluster.status.warnings:
@@ -164,7 +164,7 @@ def _report_and_wait(
     form: str,
     dry_run: bool,
 ) -> TFCluster:
-    """Report a new run; stay with it as long as the person asked."""
+    """Report a new run, and wait for it as long as the user asked."""
     assert not dry_run
     name = cluster.metadata.name
     if form == "table":
@@ -187,7 +187,7 @@ def _report_and_wait(
         return wait_and_report(terminal, name, until, left, form, quiet=follow)
 
 
-# `import`: what another operator was asked for.
+# `import`: convert the resources of another operator.
 
 _FORMS = ("yaml", "json", "name")
 
@@ -246,7 +246,7 @@ def import_command(
 def _launch_imported(
     terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
 ) -> TFCluster | None:
-    """Launch the jobs; none where a program may miss something."""
+    """Launch the jobs. Launch none if a program may need something that is not carried over."""
     from ..launch.cluster_file import ClusterFile
 
     if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:

@@ -1,4 +1,4 @@
-"""`logs`: what the tasks print, as one stream."""
+"""The command `logs`: prints the output of all tasks as one stream."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from . import grammar
 from .group import Command
 from .terminal import Terminal
 
-_LOOK_EVERY = 0.5  # seconds between looks at the run while its output goes by
+_LOOK_EVERY = 0.5  # seconds between status reads while output is printed
 
 
 def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of the run's tasks."""
+    """Return the names of the run's tasks."""
     terminal = ctx.find_object(Terminal) or Terminal()
     try:
         names = task_names(terminal.manager.status(ctx.params["ref"]))
@@ -92,12 +92,12 @@ def follow_output(
     follow: bool = True,
     deadline: float | None = None,
 ) -> None:
-    """Print the lines of a run, to its end with `follow`.
+    """Print the output of a run; with `follow`, until the run ends.
 
     TensorFlow's own log lines are shown only with `tensorflow_logs`.
 
     Raises:
-        WaitTimeout: `deadline` (monotonic seconds) came first.
+        WaitTimeout: the run did not end before `deadline` (monotonic seconds).
     """
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)

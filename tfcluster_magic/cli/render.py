@@ -1,4 +1,4 @@
-"""`render`: a run, or a launch that is only planned, as documents or Kubernetes manifests."""
+"""The command `render`: prints a run or a planned launch as documents or Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .terminal import Terminal
 
 
 def planned_cluster(*words: Any, **options: Any) -> TFCluster:
-    """The first run of its name that `ClusterManager.launch` with the same words would make.
+    """Plan the first run that `ClusterManager.launch` would make from the same arguments.
 
     Raises:
-        InvalidRequest: something is wrong with what was asked for; all of it is named.
+        InvalidRequest: the request is wrong; every problem is named.
     """
     with snapshots.scratch_folder() as folder:
         return plan_launch(request_launch(folder, *words, **options), 1, Preflight()).cluster
 
 
 def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Policy) -> str:
-    """The manifests of a run.
+    """Return the manifests of a run.
 
     Args:
-        cluster: a run, or one that is only planned.
-        layout: `native` or `per-task`; "" for native, or with a template.
-        template: a file in Jinja's language; "" for our own.
-        policy: the administrator's.
+        cluster: an existing or a planned run.
+        layout: `native` or `per-task`; "" means native, or that a template is given.
+        template: the path of a Jinja template; "" for none.
+        policy: the administrator's policy.
 
     Raises:
         InvalidRequest: a file cannot be used, or the run does not fit into a ConfigMap.
@@ -53,8 +53,8 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Po
 
 
 def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
-    """The policy for objects of `spec`: of the file, else of the namespace in which they would be
-    applied, else the defaults. What objects would lack there is said.
+    """Return the policy from `file`, else that of the target namespace, else the defaults. Print
+    what the namespace lacks for these objects.
 
     Raises:
         InvalidRequest: the file cannot be used.

@@ -1,4 +1,4 @@
-"""The commands on runs that exist, and `options` and `hours`. `launch.py` starts runs."""
+"""Commands for existing runs, and `options` and `hours`. `launch.py` starts runs."""
 
 from __future__ import annotations
 
@@ -129,9 +129,8 @@ def wait_and_report(
     *,
     quiet: bool = False,
 ) -> TFCluster:
-    """Wait for a run and report how it is then; raises as `ClusterManager.wait`.
-
-    With `quiet`, changes in between are not reported.
+    """Wait for a run and report its status. Raises as `ClusterManager.wait`. With `quiet`, changes
+    in between are not reported.
     """
     try:
         cluster = terminal.manager.wait(
@@ -193,7 +192,7 @@ def compare_command(
     A row whose values differ is marked by ≠ and stands first. `tfcluster tensorboard REF…` shows
     the curves of the same runs.
     """
-    from ..output import comparison  # imports the reading of programs, which only launches need
+    from ..output import comparison  # imports the program reader, which only launches need
 
     found = terminal.manager.compare(refs)
     if differences:
@@ -254,7 +253,7 @@ def tag_command(terminal: Terminal, ref: str, tags: tuple[str, ...], remove: boo
     terminal.say(one_line(" ".join(head.tags)) or none)
 
 
-# `stop` and `delete`: end a run, and remove what it left
+# `stop` and `delete`
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="do not ask")
 
@@ -302,7 +301,7 @@ def stop_command(
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
-    """The runs that are meant, each once, all of them known before anything is done."""
+    """Return the runs to stop, each once. All are looked up before any is stopped."""
     if bool(refs) == every:
         raise UsageError(_("stop: name the runs, or say --all"))
     if not every:
@@ -327,7 +326,7 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
 def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, yes: bool) -> None:
     """Remove the records of the runs REF…; a run that is active is stopped first."""
     clusters = _distinct_runs(terminal, refs)
-    for cluster in clusters:  # before anything is asked, stopped or deleted
+    for cluster in clusters:  # check all before asking, stopping or deleting
         terminal.manager.check_delete(cluster.metadata.name, with_logs=with_logs)
     active = [c.metadata.name for c in clusters if c.active]
     names = ", ".join(c.metadata.name for c in clusters)
@@ -351,7 +350,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
         terminal.say(_("deleted {name}").format(name=name))
 
 
-# `connect` and `tensorboard`: get at what a run offers
+# `connect` and `tensorboard`
 
 
 @click.command("connect", cls=Command)
@@ -408,9 +407,6 @@ def tensorboard_command(
     terminal.board(boards.open(view).url, what, view)
 
 
-# `options`: what can be asked for, and what fits now
-
-
 @click.command("options", cls=Command)
 @grammar.output_option(("table", "json", "yaml"))
 @grammar.backend_option
@@ -424,14 +420,14 @@ def options_command(terminal: Terminal, form: str) -> None:
         terminal.emit(document(what, form))
 
 
-# `hours`: CPU- and GPU-hours that your runs have used, and what is left of the budget
+# `hours`
 
 HOURS_FORMS = ("table", "json", "yaml", "csv")
 DEFAULT_DAYS = 7
 
 
 def window_options(command: grammar.F) -> grammar.F:
-    """`--from`, `--to`: which days."""
+    """Add `--from` and `--to`, the first and the last day."""
     for option in (
         click.option("--to", "last", metavar="DAY", default="", help="the last day [today, UTC]"),
         click.option("--from", "first", metavar="DAY", default="", help="the first [a week]"),
@@ -471,7 +467,7 @@ def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form:
 def show_hours(
     terminal: Terminal, rows: list[HoursRow], by: Grouping, form: str, about: dict[str, Any]
 ) -> None:
-    """Rows in the form that was asked for."""
+    """Print rows in the requested format."""
     if form == "csv":
         terminal.emit(documents.hours_csv(rows, by))
     elif form != "table":

@@ -1,7 +1,8 @@
-"""TensorFlow's errors as somebody who drives a cluster meets them, and what to do: one table.
+"""TensorFlow errors that a user of a cluster meets, and what to do: one table.
 
-Pure: reads an exception's type name and text, never TensorFlow. Every pattern is the text of a
-real error of TensorFlow 2.21 or Keras 3, kept true by `tests/unit/client/test_connection.py`.
+It reads the type name and text of an exception and never imports TensorFlow. Every pattern is the
+text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py` checks
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..i18n import _, mark
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an error means; `lost` says that a task may be gone, so it is worth looking which."""
+    """The meaning of an error; `lost` says that a task may be gone."""
 
     text: str
     lost: bool = False
@@ -116,7 +117,7 @@ _RULES = (
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """What `error` means on a cluster and what to do, or None when it is not one that we know."""
+    """Return what `error` means on a cluster and what to do, or None if it is unknown."""
     kind, text = type(error).__name__, str(error)
     for rule in _RULES:
         if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):

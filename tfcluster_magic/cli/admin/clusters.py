@@ -1,4 +1,4 @@
-"""`admin clusters`, `stop`, `logs`, `leaks`: the clusters of everyone."""
+"""The commands `admin clusters`, `stop`, `logs` and `leaks`, for the clusters of all users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _complete_runs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """OWNER/RUN of what is active; none when the hub does not answer."""
+    """Return OWNER/RUN of each active run; none if the hub does not answer."""
     try:
         hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
         rows = hub.ask("GET", "clusters", {"limit": 1000})["items"]

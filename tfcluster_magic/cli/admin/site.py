@@ -1,4 +1,4 @@
-"""`admin override`, `hours`, `storage` and `audit`: limits and use of the whole site."""
+"""The commands `admin override`, `hours`, `storage` and `audit`: limits and usage of the site."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def clear_override_command(
 
 
 def _parse_until(text: str) -> float:
-    """When that is, in Unix seconds; a day counts to its end."""
+    """Return the end of an override in Unix seconds. A day lasts until its end."""
     try:
         return time.time() + parse_duration(text)
     except ValueError:
@@ -144,7 +144,7 @@ def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-# `admin hours`: who used how many CPU- and GPU-hours
+# `admin hours`
 
 
 @click.command("hours", cls=Command)
@@ -176,7 +176,7 @@ def hours_command(
     note_unreadable(terminal, told)
 
 
-# `admin storage`: what lies in everyone's folders or claims
+# `admin storage`
 
 
 @click.command("storage", cls=Command)
@@ -213,7 +213,7 @@ def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-# `admin audit`: who did what
+# `admin audit`
 
 
 @click.command("audit", cls=Command)

@@ -1,4 +1,4 @@
-"""`admin users` and `admin servers`: list and import users, archive their data, run servers."""
+"""The commands `admin users` and `admin servers`: list, import and archive users, run servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .hub_api import FORMS, AdminGroup, HubAPI, document, hub_options, page_opti
 
 _WITHOUT_NOTEBOOK = "invite people even if they would get no notebook"
 EVERY = 1.0
-"""Seconds between two looks at an archive that is being made."""
+"""Seconds between two polls while an archive is packed."""
 
 
 @click.command("archive", cls=Command)
@@ -168,7 +168,7 @@ def delete_archives_command(
             terminal.say(_("Deleted {file}.").format(file=one_line(file)))
 
 
-# `admin users` and `admin servers`: list users, import a class, control servers
+# `admin users` and `admin servers`
 
 
 @click.group("users", cls=AdminGroup, invoke_without_command=True)
