@@ -92,7 +92,7 @@ async def test_the_page_is_there_before_its_board(
 async def test_a_start_that_fails_is_told(
     ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a board fails to start, a loaded page gets the reason, and its files are no longer served."""
+    """If a board fails to start, its page gets the reason, and its files are not served."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('boom')")
