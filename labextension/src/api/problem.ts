@@ -1,16 +1,16 @@
 /**
- * Errors of the server extension, as one class with the sentence for a person.
+ * Errors of the server extension, as one class with a sentence for the user.
  *
- * Whatever goes wrong on the way (network, a proxy's page, a login that expired) becomes such an
- * error, too, so that a view never shows a stack or markup.
+ * Every failure on the way (network, a proxy's page, an expired login) becomes such an error, so a
+ * view never shows a stack or markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IProblem } from './types';
 
-/** The title of the error when the person is known, and may not do it. */
+/** The title of the error if the user is known but lacks the permission. */
 const NOT_ALLOWED = 'NotAllowed';
 
-/** Why there is no answer: `status` 0 means that the server was not reached. */
+/** An error response; `status` 0 means that the server was not reached. */
 export class ServerProblem extends Error {
   constructor(readonly problem: IProblem) {
     super(problem.detail);
@@ -21,19 +21,19 @@ export class ServerProblem extends Error {
     return this.problem.status;
   }
 
-  /** Whether trying again may help: the server or its backend is away, not the request wrong. */
+  /** Whether a retry may help: the server or its backend is away, and the request was not wrong. */
   get isAway(): boolean {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
-  /** Whether the person has to sign in again: not when they may see the page, and not do this. */
+  /** Whether the user has to sign in again; false if they only lack the permission. */
   get isSignedOut(): boolean {
     const isRefused = this.status === 401 || this.status === 403;
     return isRefused && this.problem.title !== NOT_ALLOWED;
   }
 }
 
-/** The server was not reached. */
+/** Return the problem of an unreachable server. */
 export function unreachable(trans: TranslationBundle): ServerProblem {
   return new ServerProblem({
     type: 'about:blank',
@@ -43,7 +43,10 @@ export function unreachable(trans: TranslationBundle): ServerProblem {
   });
 }
 
-/** What an answer that is not 2xx says; `text` is its body. A bare "Forbidden" helps nobody. */
+/**
+ * Return the problem in a response that is not 2xx; `text` is its body. A bare "Forbidden" is
+ * replaced.
+ */
 export function problemOf(
   status: number,
   text: string,
@@ -57,7 +60,7 @@ export function problemOf(
       return new ServerProblem(told as IProblem);
     }
   } catch {
-    // not ours: a proxy's page, Jupyter's own 404
+    // not ours: a proxy's page, or Jupyter's own 404
   }
   return new ServerProblem({
     type: 'about:blank',
@@ -80,7 +83,7 @@ function explained(status: number, trans: TranslationBundle): string {
       return trans.__(
         'What was sent is larger than the server takes. Make it smaller, or name a file instead.'
       );
-    case 424: // JupyterHub's answer in place of a server that was stopped
+    case 424: // JupyterHub answers in place of a stopped server
       return trans.__(
         'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
       );

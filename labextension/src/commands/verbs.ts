@@ -1,8 +1,8 @@
 /**
- * The commands that do something with a run: stop, delete, rerun, connect, note, rename, tag, copy.
+ * The commands that act on a run: stop, delete, rerun, connect, note, rename, tag, copy.
  *
- * Each takes `{ name }`; without a name, as from the palette, it asks which run is meant. A refusal
- * of the server is told as the sentence that it is.
+ * Each takes `{ name }`; without a name, as from the palette, the user is asked. A refusal of the
+ * server is shown as its sentence.
  */
 import { Clipboard, InputDialog, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
@@ -40,7 +40,7 @@ export interface IVerbs {
 
 interface IVerb {
   readonly label: (args: Args) => string;
-  /** The label where the run is not known yet. */
+  /** The label if no run is given. */
   readonly question: string;
   readonly caption: (args: Args) => string;
   readonly icon: LabIcon;
@@ -52,12 +52,12 @@ interface IVerb {
 
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
-/** Its program has no file that a shell could name. */
+/** Return whether the program has no file that a shell could name. */
 const isWordless = (run: IRun): boolean =>
   ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
 
-/** Add all of them to JupyterLab's commands; gives their ids. */
+/** Add all commands to JupyterLab; return their ids. */
 export function addVerbs(context: IVerbs): ReadonlyArray<string> {
   const verbs = verbsOf(context);
   for (const [id, verb] of Object.entries(verbs)) {

@@ -1,15 +1,13 @@
-/**
- * Which program the workers run: a file or folder of the file browser, a cell, or an address.
- */
+/** The choice of the workers' program: a file or folder, a cell, or a URL. */
 import * as React from 'react';
 import type { ICellProgram, ProgramSource } from './draft';
 import { attributes, IFormProps, Marks, Row } from './fields';
 
-/** What the page around the form can give. */
+/** What the page around the form provides. */
 export interface IPlaces {
-  /** Ask for a file or folder; null when the person thinks better of it. */
+  /** Ask for a file or folder; null if the user cancels. */
   browse(): Promise<string | null>;
-  /** The active cell of the notebook; null where there is none. */
+  /** Return the active cell of the notebook; null if there is none. */
   cell(): ICellProgram | null;
 }
 

@@ -1,6 +1,4 @@
-/**
- * What is said around the lines: what is not shown, that the stream is lost, how the run ended.
- */
+/** The notices around the lines: hidden lines, a lost stream, the end of the run. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { shown } from '../run/messages';
@@ -16,7 +14,7 @@ export interface INoticesProps {
   readonly trans: TranslationBundle;
 }
 
-/** Above the lines: what is not shown, and the way to it. */
+/** Above the lines: which lines are hidden, and a button to show them. */
 export function Notices({
   model,
   state,
@@ -118,7 +116,7 @@ function Notice({
   );
 }
 
-/** Where no line is shown: why. */
+/** In place of the lines: why there are none. */
 export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   const { connection, hidden, problem, run, tasks } = state;
   const isFiltered = tasks.some(task => !task.isShown);
@@ -137,7 +135,7 @@ export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   return <p className="tfc-Log-empty">{text}</p>;
 }
 
-/** Below the lines: the run now, or its last sentence. */
+/** Below the lines: the run's state, or its last sentence. */
 export function Outcome({
   state,
   trans

@@ -1,6 +1,4 @@
-/**
- * What can be done with the lines: choose tasks, look for something, hide TensorFlow's remarks, wrap, follow, copy, save.
- */
+/** The toolbar of the lines: tasks, search, TensorFlow's log lines, wrap, follow, copy, save. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   caretDownIcon,
@@ -27,11 +25,11 @@ export interface IToolbarProps {
   readonly onQuery: (query: IQuery) => void;
   readonly onCopy: () => void;
   readonly onDownload: () => void;
-  /** Begin to search from what is in view. */
+  /** Start a search from the visible lines. */
   readonly onEnter: () => void;
-  /** Leave the search for the lines. */
+  /** Return from the search to the lines. */
   readonly onLeave: () => void;
-  /** Whether the matches in older lines are listed. */
+  /** Whether the list of older matches is open. */
   readonly isOlderOpen: boolean;
   readonly onOlder: () => void;
 }
@@ -112,7 +110,7 @@ function Search({
 }: IToolbarProps): React.JSX.Element {
   const { searcher } = model;
   const { query, wrong } = searcher;
-  // what is typed is here at once; the model tells its state a moment later
+  // the input updates at once; the model's state follows a moment later
   const [text, setText] = React.useState(query.text);
   const change = (change: Partial<IQuery>): void =>
     onQuery({ ...searcher.query, ...change });

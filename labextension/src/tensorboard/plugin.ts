@@ -1,5 +1,5 @@
 /**
- * `tfcluster:tensorboard`: a TensorBoard as a tab, one for each board, restored with the layout.
+ * `tfcluster:tensorboard`: a TensorBoard in a tab, one for each board, restored with the layout.
  */
 import {
   ILayoutRestorer,
@@ -106,7 +106,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             isBoard(content.model.state, state.board.id)
         );
         if (same) {
-          tab.dispose(); // two words for one board
+          tab.dispose(); // two requests for one board
           shell.activateById(same.id);
         } else {
           void tracker.save(tab);
@@ -184,6 +184,6 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Whether a tab shows this board. */
+/** Return whether a tab shows this board. */
 const isBoard = (state: BoardState, id: string): boolean =>
   state.kind === 'open' && state.board.id === id;
