@@ -89,7 +89,7 @@ def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
         "form",
         type=click.Choice(forms),
         default="table",
-        help="form of the output [table]",
+        help="output format [table]",
     )
 
 

@@ -153,40 +153,43 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("tfcluster_magic.cli.runs", mark("list the runs")),
     "status": (
         "tfcluster_magic.cli.runs",
-        mark("how a run is doing, in one sentence and task by task"),
+        mark("show the status of a run and of each task"),
     ),
     "wait": (
         "tfcluster_magic.cli.runs",
-        mark("wait for the end of a run, or until its tasks run"),
+        mark("wait until a run has ended, or until its tasks run"),
     ),
-    "compare": ("tfcluster_magic.cli.runs", mark("several runs side by side, and what differs")),
-    "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
+    "compare": ("tfcluster_magic.cli.runs", mark("compare runs side by side")),
+    "logs": ("tfcluster_magic.cli.logs", mark("show the output of the tasks")),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "tag": ("tfcluster_magic.cli.runs", mark("show, add or remove the tags of a run")),
     "rename": ("tfcluster_magic.cli.runs", mark("show or change the display name of a run")),
-    "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),
+    "stop": ("tfcluster_magic.cli.runs", mark("stop runs; their records and output stay")),
     "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),
-    "connect": ("tfcluster_magic.cli.runs", mark("how to use an in-graph cluster")),
+    "connect": ("tfcluster_magic.cli.runs", mark("show how to use an in-graph cluster")),
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
-    "render": ("tfcluster_magic.cli.render", mark("a run or a launch as documents, task by task")),
+    "render": (
+        "tfcluster_magic.cli.render",
+        mark("print a run or a launch as documents, task by task"),
+    ),
     "import": (
         "tfcluster_magic.cli.launch",
-        mark("a Kubeflow TFJob as a cluster file, or launched"),
+        mark("convert a Kubeflow TFJob to a cluster file, or launch it"),
     ),
     "options": (
         "tfcluster_magic.cli.runs",
-        mark("what a launch can ask for, and what fits now"),
+        mark("the launch options, and what fits now"),
     ),
     "hours": (
         "tfcluster_magic.cli.runs",
-        mark("CPU- and GPU-hours that runs have reserved, and what is left"),
+        mark("show the CPU- and GPU-hours that runs have reserved, and the rest"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",
-        mark("clusters of everyone, for administrators of a hub"),
+        mark("manage everyone's clusters, for administrators of a hub"),
     ),
-    "completion": ("tfcluster_magic.cli.group", mark("the completion script of a shell")),
+    "completion": ("tfcluster_magic.cli.group", mark("print the completion script of a shell")),
 }
 """The module of each verb's command and its line in `--help`, in the order of the help."""
 

@@ -199,10 +199,10 @@ class Terminal:
         if yes:
             return True
         if not self.can_ask:
-            text = _("this would {action}; to do it: `{program} {command} --yes`")
+            text = _("this would {action}; to confirm: `{program} {command} --yes`")
             raise UsageError(text.format(action=action, program=self.program, command=command))
         return click.confirm(
-            sanitize_text(_("This will {action}. Go on?").format(action=action)), err=True
+            sanitize_text(_("This will {action}. Continue?").format(action=action)), err=True
         )
 
     @contextmanager

@@ -69,8 +69,8 @@ def _free_port(host: str) -> int:
                 return port
     raise ClientUnsupported(
         _(
-            "{count} notebooks of this pod drive clusters by strategies already: restart a kernel "
-            "that needs none any more"
+            "{count} notebooks of this pod already use strategies: restart a kernel "
+            "that no longer needs one"
         ).format(count=last - first + 1)
     )
 

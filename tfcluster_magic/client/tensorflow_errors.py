@@ -30,9 +30,9 @@ class _Rule:
 
 
 _PYTHON_STAYS_HERE = mark(
-    "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the process of "
-    "the task that they are placed on, and a function of this notebook lives in this notebook's "
-    "process."
+    "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the "
+    "process of a task, but a function of this notebook exists only in the "
+    "notebook's process."
 )
 _WHAT_WORKS = mark(
     "What works: compute it here and feed the result; or cluster.strategy(), where TensorFlow "
@@ -51,11 +51,11 @@ _RULES = (
         ("InvalidArgumentError", "NotFoundError"),
         r"No OpKernel was registered to support Op '(Eager)?PyFunc(Stateless)?'",
         (
-            mark("This cluster's native servers hold no Python."),
+            mark("This cluster's native servers cannot run Python."),
             _PYTHON_STAYS_HERE,
             mark(
-                "Servers launched with `--server python` hold one, but know only functions that "
-                "their own process defined."
+                "Servers launched with `--server python` can, but they know only "
+                "functions that their own process defined."
             ),
             _WHAT_WORKS,
         ),
@@ -96,8 +96,8 @@ _RULES = (
         r"",
         (
             mark(
-                "TensorFlow gave no answer in time. If every task is there and one step simply "
-                "takes longer, give connect(..., operation_timeout=SECONDS)."
+                "TensorFlow did not answer in time. If all tasks run and one step "
+                "simply takes longer, use connect(..., operation_timeout=SECONDS)."
             ),
         ),
         lost=True,

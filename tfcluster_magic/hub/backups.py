@@ -65,7 +65,7 @@ def backup(file: str, state: Path | None) -> None:
     try:
         number = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        raise Conflict(_("{file} is there already: name another").format(file=target)) from None
+        raise Conflict(_("{file} already exists: name another file").format(file=target)) from None
     with os.fdopen(number, "wb") as out:
         out.write(packed)
         out.flush()

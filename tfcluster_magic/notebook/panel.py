@@ -103,7 +103,7 @@ class RunRow:
             if (
                 self._manager.status(self.name).metadata.uid != asked_about
             ):  # the name was given to a new run meanwhile
-                raise Conflict(_("{name} is another run now").format(name=self.name))
+                raise Conflict(_("another run is called {name} now").format(name=self.name))
             return action()
 
         self._background.on(yes, meant)

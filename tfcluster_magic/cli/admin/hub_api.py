@@ -81,8 +81,9 @@ class _OwnConnection(http.client.HTTPConnection):
             raise NotAllowed(text.format(address=where, uid=min(strangers)))
         if not found:
             text = _(
-                "this system does not say whose program answers at {address}: no token was sent "
-                "there. Name the hub and a token of yours: --hub URL --token-file FILE"
+                "this system does not say whose program listens at {address}, so no "
+                "token was sent. Name the hub and your token: `--hub URL "
+                "--token-file FILE`"
             )
             raise NotAllowed(text.format(address=where))
 
@@ -127,7 +128,7 @@ class HubAPI:
         local = _local_hub_url()
         where = (url or env.get(HUB_VARIABLE) or local).rstrip("/").removesuffix("/hub")
         if urlsplit(where).scheme not in ("http", "https"):
-            text = _("say where the hub is: --hub https://… or {variable}; none runs here")
+            text = _("no hub runs on this machine: name one with `--hub https://…` or {variable}")
             raise UsageError(text.format(variable=HUB_VARIABLE))
         token = env.get(TOKEN_VARIABLE, "")
         if token_file:
@@ -203,8 +204,8 @@ class HubAPI:
 def token_help(url: str) -> str:
     """Say how an administrator gets a token."""
     return _(
-        "A token of yours is needed: make one at {page} with the scope {scope}, and set {variable} "
-        "or --token-file"
+        "You need a token: make one at {page} with the scope {scope}, and set "
+        "{variable} or `--token-file`"
     ).format(page=f"{url}/hub/token", scope=SCOPE, variable=TOKEN_VARIABLE)
 
 
@@ -266,7 +267,9 @@ def hub_options(command: F) -> F:
     """Add `--hub` and `--token-file`."""
     options = (
         click.option(
-            "--hub", metavar="URL", help="where the hub is [TFCLUSTER_HUB_URL, else here]"
+            "--hub",
+            metavar="URL",
+            help="address of the hub [TFCLUSTER_HUB_URL, else this machine's]",
         ),
         click.option(
             "--token-file",
@@ -294,9 +297,9 @@ def page_options(first: str) -> Callable[[F], F]:
     return add
 
 
-_SORT = "by this column, -COLUMN for the other way round"
-_LIMIT = "at most so many [100]"
-_OFFSET = "leave out so many before"
+_SORT = "sort by this column; -COLUMN reverses the order"
+_LIMIT = "at most so many rows [100]"
+_OFFSET = "skip so many rows"
 
 
 def show_page(
@@ -324,7 +327,7 @@ def owner_and_run(run: str) -> tuple[str, str]:
     """Split OWNER/RUN into its two parts. Raises UsageError."""
     owner, slash, name = run.partition("/")
     if not (owner and slash and name):
-        text = _("{run} does not say whose it is: write OWNER/RUN, such as ada/digits-2")
+        text = _("{run} has no owner: write OWNER/RUN, such as ada/digits-2")
         raise UsageError(text.format(run=run))
     return owner, name
 
