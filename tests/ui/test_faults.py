@@ -136,7 +136,7 @@ def test_a_backend_that_hangs_is_named_and_waited_for(
     try:
         is_old(lab, "digits-1", "does not answer")
         form.get_by_label("Workers").fill("3")
-        expect(form.get_by_role("alert")).to_contain_text("What you typed is kept.")
+        expect(form.get_by_role("alert")).to_contain_text("Your input is kept.")
         lab.screenshot("hangs")
     finally:
         hanging.end()

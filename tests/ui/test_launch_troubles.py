@@ -74,7 +74,7 @@ def test_a_server_that_is_away_loses_nothing_that_was_typed(lab: LabPage, form: 
     lab.console.allow("tfcluster/api")
     lab.page.route("**/tfcluster/api/clusters/plan*", lambda route: route.abort())
     form.get_by_label("Path of the program").fill("hello.py")
-    expect(form.get_by_role("alert")).to_contain_text("What you typed is kept.")
+    expect(form.get_by_role("alert")).to_contain_text("Your input is kept.")
     expect(button(form)).to_have_attribute("aria-disabled", "true")
     form.get_by_role("button", name="Try again").click()
     lab.page.unroute("**/tfcluster/api/clusters/plan*")

@@ -109,7 +109,7 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
     lab.page.keyboard.press("/")
     expect(lab.sidebar.get_by_label("Filter clusters")).to_be_focused()
     lab.page.keyboard.type("nothing like it")
-    expect(lab.sidebar).to_contain_text("No cluster fits the filter.")
+    expect(lab.sidebar).to_contain_text("No cluster matches the filter.")
     lab.sidebar.get_by_role("button", name="Show all").click()
     expect(row(lab, "hi-1")).to_be_visible()
 

@@ -39,7 +39,7 @@ export function unreachable(trans: TranslationBundle): ServerProblem {
     type: 'about:blank',
     title: 'Unreachable',
     status: 0,
-    detail: trans.__('The Jupyter server does not answer. What runs goes on.')
+    detail: trans.__('The Jupyter server does not answer. Your clusters go on.')
   });
 }
 
@@ -81,16 +81,14 @@ function explained(status: number, trans: TranslationBundle): string {
       );
     case 413:
       return trans.__(
-        'What was sent is larger than the server takes. Make it smaller, or name a file instead.'
+        'The request is larger than the server accepts. Make it smaller, or name a file instead.'
       );
     case 424: // JupyterHub answers in place of a stopped server
       return trans.__(
         'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
       );
     case 429:
-      return trans.__(
-        'The server has too much to do at the moment. Try again in a minute.'
-      );
+      return trans.__('The server is overloaded. Try again in a minute.');
     case 500:
       return trans.__(
         'Something went wrong in the Jupyter server; its log has the cause. Try again.'
@@ -99,11 +97,11 @@ function explained(status: number, trans: TranslationBundle): string {
     case 503:
     case 504:
       return trans.__(
-        'The Jupyter server is away: it is starting, or it has ended. What runs goes on, and this page asks again by itself.'
+        'The Jupyter server is not available: it is starting, or it has ended. Your clusters go on, and this page retries by itself.'
       );
     default:
       return trans.__(
-        'The Jupyter server answered with the error %1. Reload this page; if it says the same, look into the log of the server.',
+        "The Jupyter server answered with the error %1. Reload this page; if the error remains, look into the server's log.",
         status
       );
   }

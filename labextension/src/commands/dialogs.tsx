@@ -50,7 +50,7 @@ export async function asksToDelete(
           <strong>{trans.__('It still runs: it is stopped first.')} </strong>
         )}
         {trans.__(
-          'Its record leaves the list for good. What its tasks printed and wrote stays, unless you choose below.'
+          'Its record is deleted permanently. Its logs and output stay, unless you choose otherwise below.'
         )}
       </p>
     )),

@@ -157,7 +157,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
         args.resume
           ? trans.__('Launch it again, from its last checkpoint')
           : trans.__(
-              'Launch the same copy of the program again, also if its file was changed since'
+              'Launch the same copy of the program again, even if its file has changed'
             ),
       icon: rerunIcon,
       fits: run => !isActive(run),
@@ -208,7 +208,8 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     [CommandIDs.note]: {
       label: () => trans.__('Note…'),
       question: trans.__('Write a Note on a Cluster…'),
-      caption: () => trans.__('Write a line about it; an empty one is none'),
+      caption: () =>
+        trans.__('Write a line about it; an empty line removes it'),
       icon: editIcon,
       fits: isAny,
       none: nothing,
@@ -228,7 +229,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       label: () => trans.__('Rename…'),
       question: trans.__('Rename a Cluster…'),
       caption: () =>
-        trans.__('Change the name that is shown; commands take the old one'),
+        trans.__('Change the name that is shown; commands keep the old one'),
       icon: editIcon,
       fits: isAny,
       none: nothing,
@@ -251,7 +252,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     [CommandIDs.tag]: {
       label: () => trans.__('Tags…'),
       question: trans.__('Tag a Cluster…'),
-      caption: () => trans.__('Give it words by which it is found'),
+      caption: () => trans.__('Add words by which you find it'),
       icon: tagIcon,
       fits: isAny,
       none: nothing,
@@ -260,7 +261,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
         const { value: text } = await InputDialog.getText({
           title: trans.__('Tags of %1', nameOf(run)),
           label: trans.__(
-            'Words with spaces between them; the filter “tag:baseline” finds the runs tagged “baseline”.'
+            'Words separated by spaces; the filter “tag:baseline” finds the runs tagged “baseline”.'
           ),
           text: before.join(' '),
           okLabel: trans.__('Save'),

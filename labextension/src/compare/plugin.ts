@@ -88,7 +88,9 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
             onlyDifferences: { type: 'boolean' },
             curves: {
               type: 'boolean',
-              description: trans.__('Whether their curves open below; yes')
+              description: trans.__(
+                'Whether their curves open below; default: yes'
+              )
             }
           }
         }

@@ -25,7 +25,9 @@ export async function copyOnceMade(
   document.body.removeEventListener('copy', hear);
   if (!heard) {
     throw new Error(
-      trans.__('The browser let nothing be copied: select the line instead.')
+      trans.__(
+        'The browser does not allow copying: select the line and copy it.'
+      )
     );
   }
 }

@@ -87,7 +87,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
           <span>
             {state.away.message}
             <br />
-            {trans.__('What you typed is kept.')}
+            {trans.__('Your input is kept.')}
           </span>
           <button
             type="button"

@@ -97,7 +97,7 @@ export class LaunchModel implements IDisposable {
     const { draft, left } = draftOfLaunch(launch, launchOptions);
     const more = left.map(label =>
       caller.trans.__(
-        '%1: values with line breaks, or spaces at an end, are not copied.',
+        '%1: values with line breaks or with spaces at either end are not copied.',
         label
       )
     );

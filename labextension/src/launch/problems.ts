@@ -115,7 +115,7 @@ export function hindrance(
   }
   const marks = [...marksOf(state, trans).values()].flat();
   if (!marks.length) {
-    return state.current ? null : trans.__('Looking whether it fits…');
+    return state.current ? null : trans.__('Checking whether it fits…');
   }
   if (marks.every(mark => !mark.wrong)) {
     return trans.__('Choose a program first.');

@@ -74,7 +74,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
             {...attributes(props, 'sha256')}
             type="text"
             spellCheck={false}
-            placeholder={trans.__('SHA-256 that it must have')}
+            placeholder={trans.__('Expected SHA-256 of the program')}
             value={draft.sha256}
             onChange={event => model.edit({ sha256: event.target.value })}
           />
@@ -84,7 +84,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
         {...props}
         option="arguments"
         label={trans.__('Arguments')}
-        help={trans.__('What the program is started with, as in a shell')}
+        help={trans.__('Arguments of the program, as in a shell')}
       >
         <input
           {...attributes(props, 'arguments')}
@@ -156,7 +156,7 @@ function CellInput(props: IProgramProps): React.JSX.Element {
           </>
         ) : (
           <small>
-            {trans.__('Click into a cell of a notebook, then take it here.')}
+            {trans.__('Click a cell of a notebook, then use it here.')}
           </small>
         )}
       </span>
@@ -166,7 +166,7 @@ function CellInput(props: IProgramProps): React.JSX.Element {
         className="tfc-Button"
         onClick={take}
       >
-        {trans.__('Take the active cell')}
+        {trans.__('Use the active cell')}
       </button>
     </>
   );

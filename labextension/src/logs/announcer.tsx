@@ -44,7 +44,7 @@ function connectionWords(
 ): string {
   switch (connection) {
     case 'lost':
-      return trans.__('The stream was lost. It is tried again.');
+      return trans.__('The connection was lost. Reconnecting…');
     case 'ended':
       return trans.__('The output has ended.');
     case 'gone':

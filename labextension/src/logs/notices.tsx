@@ -28,7 +28,7 @@ export function Notices({
           kind="warning"
           text={
             trans.__(
-              'The stream was lost at %1; these lines are from before.',
+              'The connection was lost at %1; these lines are from before.',
               clock(state.lostAt / 1000, Date.now(), true)
             ) + (problem ? ` ${problem.message}` : '')
           }
@@ -51,7 +51,7 @@ export function Notices({
                 )) +
             (around.isInTimeOrder
               ? ''
-              : ` ${trans.__('They come task by task, not in order of time.')}`)
+              : ` ${trans.__('They are listed task by task, not in order of time.')}`)
           }
           action={trans.__('Back to the newest')}
           onAction={() => model.showNewest()}
@@ -126,9 +126,11 @@ export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
       : connection === 'ended' && problem && isEmpty(state)
         ? problem.message
         : hidden > 0
-          ? trans.__('Only TensorFlow itself has said something so far.')
+          ? trans.__(
+              "So far there are only TensorFlow's own log lines, which are hidden."
+            )
           : isFiltered
-            ? trans.__('The chosen tasks have printed nothing.')
+            ? trans.__('The selected tasks have printed nothing.')
             : run && isActive(run)
               ? trans.__('Nothing was printed yet; lines appear here at once.')
               : trans.__('Nothing was printed.');

@@ -66,7 +66,7 @@ export function TaskMenu({
         ref={button}
         className="tfc-Button"
         aria-expanded={isOpen}
-        title={trans.__('Choose the tasks whose output is shown')}
+        title={trans.__('Select the tasks whose output is shown')}
         onClick={() => setOpen(!isOpen)}
       >
         {label(shown, tasks, trans)}

@@ -65,7 +65,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         />
         <Toggle
           label={trans.__('Wrap')}
-          caption={trans.__('Continue long lines below')}
+          caption={trans.__('Wrap long lines')}
           isOn={state.wraps}
           onChange={isOn => model.setWraps(isOn)}
         />
@@ -78,7 +78,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         <button
           type="button"
           className="tfc-Button"
-          title={trans.__('Begin with an empty view; nothing is lost')}
+          title={trans.__('Clear the view; nothing is deleted')}
           onClick={() => model.clear()}
         >
           {trans.__('Clear')}
@@ -90,7 +90,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         />
         <IconButton
           icon={downloadIcon}
-          label={trans.__('Download all output of the chosen tasks')}
+          label={trans.__('Download all output of the selected tasks')}
           onClick={props.onDownload}
         />
       </span>

@@ -71,7 +71,7 @@ export function FollowOutput({
               })
             }
           >
-            {trans.__('Show all of it')}
+            {trans.__('Show the whole output')}
           </button>
         )}
       </p>

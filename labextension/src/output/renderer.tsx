@@ -76,7 +76,7 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
         return (
           <p className="tfc-RunOutput-why">
             {this._options.trans.__(
-              'This output of TFCluster was made by another version, which can show it.'
+              'This output was made by another version of TFCluster and cannot be shown here.'
             )}
           </p>
         );

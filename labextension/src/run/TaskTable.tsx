@@ -282,9 +282,7 @@ const Row = React.memo(
               iconOnly
             />
           ) : (
-            <span title={trans.__('It is not known what this task does')}>
-              ?
-            </span>
+            <span title={trans.__('The state of this task is unknown')}>?</span>
           )}
         </span>
         <span role="cell" className="tfc-TaskRow-restarts">

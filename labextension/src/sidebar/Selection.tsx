@@ -55,10 +55,10 @@ export function Selection({
       runs,
       active.length > 0
         ? trans.__(
-            'Those that still run are stopped first. The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+            'Active clusters are stopped first. The records are deleted permanently; logs and output stay, unless you choose otherwise below.'
           )
         : trans.__(
-            'The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+            'The records are deleted permanently; logs and output stay, unless you choose otherwise below.'
           ),
       trans.__('Delete'),
       trans,

@@ -123,7 +123,7 @@ export function Sidebar({
         )}
         {!isEmpty && runs.length === 0 && isFiltering(filter) && (
           <p className="tfc-Sidebar-none" role="status">
-            {trans.__('No cluster fits the filter.')}{' '}
+            {trans.__('No cluster matches the filter.')}{' '}
             <button
               type="button"
               className="tfc-Link"

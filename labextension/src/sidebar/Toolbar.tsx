@@ -57,7 +57,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         <IconButton
           icon={refreshIcon}
           label={trans.__('Refresh')}
-          title={trans.__('Ask the server again')}
+          title={trans.__('Load the list again')}
           onClick={() => props.onRefresh()}
         />
       </div>

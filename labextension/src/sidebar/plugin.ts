@@ -91,7 +91,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     commands.addCommand(CommandIDs.filter, {
       label: trans.__('Filter Clusters'),
-      caption: trans.__('Put the cursor into the filter of the sidebar'),
+      caption: trans.__('Focus the filter of the sidebar'),
       icon: filterIcon,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
@@ -103,7 +103,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     commands.addCommand(CommandIDs.refresh, {
       label: trans.__('Refresh Clusters'),
-      caption: trans.__('Ask the server for the runs again'),
+      caption: trans.__('Load the list of runs again'),
       icon: refreshIcon,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => model.refresh()

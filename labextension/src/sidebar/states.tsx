@@ -140,6 +140,6 @@ function titleOf(problem: ServerProblem, trans: TranslationBundle): string {
     return trans.__('The server extension is off');
   }
   return problem.status === 0
-    ? trans.__('The server is away')
-    : trans.__('The clusters cannot be seen now');
+    ? trans.__('The server is not available')
+    : trans.__('The clusters cannot be loaded');
 }

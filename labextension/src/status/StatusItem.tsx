@@ -69,7 +69,8 @@ function Count({
       className="tfc-Status-button"
       data-state={state.state}
       title={
-        state.problem?.message ?? trans.__('Show what runs, in the sidebar')
+        state.problem?.message ??
+        trans.__('Show active clusters in the sidebar')
       }
       onClick={() => void commands.execute(CommandIDs.openSidebar)}
     >

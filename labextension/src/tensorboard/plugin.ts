@@ -129,7 +129,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       caption: args =>
         args.name || args.refs
           ? trans.__('Show the curves of the run')
-          : trans.__('Show the curves of all runs beside each other'),
+          : trans.__('Show the curves of all runs together'),
       icon: boardIcon,
       describedBy: {
         args: {
@@ -139,7 +139,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             refs: {
               type: 'array',
               items: { type: 'string' },
-              description: trans.__('Runs to show beside each other')
+              description: trans.__('Runs to show together')
             },
             folder: {
               type: 'string',

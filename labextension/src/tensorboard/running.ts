@@ -38,7 +38,7 @@ export class RunningBoards implements IRunningSessions.IManager {
     this.shutdownLabel = _trans.__('Stop this TensorBoard; its runs stay');
     this.shutdownAllLabel = _trans.__('Stop All');
     this.shutdownAllConfirmationText = _trans.__(
-      'This stops all TensorBoards, for everybody who looks at them. Their runs stay.'
+      'This stops all TensorBoards for everyone who uses them. Their runs stay.'
     );
     if (_panel) {
       MessageLoop.installMessageHook(_panel.toolbar, (_, { type }) => {
