@@ -1,9 +1,9 @@
-"""Builds what is not Python in the package: the loopback guard and the JupyterLab extension.
+"""Build steps beyond Python code: the loopback guard and the JupyterLab extension.
 
-The guard, which TensorFlow preloads, is a plain shared library, not a Python extension, so one
-wheel per platform serves every Python: `py3-none-<platform>`. Outside Linux there is no guard and
-the wheel is `py3-none-any`. The extension goes where JupyterLab and the Jupyter server look for
-extensions, so that installing the wheel enables both. Everything else is said in pyproject.toml.
+TensorFlow processes preload the guard. It is a plain shared library, not a Python extension, so one
+wheel per platform works for every Python: `py3-none-<platform>`. Outside Linux there is no guard
+and the wheel is `py3-none-any`. The extension is installed where JupyterLab and the Jupyter server
+look for extensions, so the wheel enables both. All other settings are in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from setuptools.command.build import build
 from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "tools"))  # the build backend, wherever this file is run from
+sys.path.insert(0, str(HERE / "tools"))  # holds build_backend
 
 from build_backend import ZIG, find_compiler  # noqa: E402
 
@@ -42,14 +42,16 @@ class BuildGuard(Command):
     build_lib: str | None = None
 
     def initialize_options(self) -> None:
-        """Nothing to set: setuptools fills `build_lib` and `editable_mode`."""
+        """Do nothing: setuptools sets `build_lib` and `editable_mode`."""
 
     def finalize_options(self) -> None:
-        """Build where build_py does."""
+        """Use the build folder of build_py."""
         self.set_undefined_options("build_py", ("build_lib", "build_lib"))
 
     def run(self) -> None:
-        """Compile to a new file and rename: running processes keep the library they have mapped."""
+        """Compile to a new file and rename it; running processes keep the library that they have
+        mapped.
+        """
         target = LIBRARY if self.editable_mode else Path(str(self.build_lib)) / LIBRARY
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_suffix(f".so.{os.getpid()}")
@@ -64,35 +66,34 @@ class BuildGuard(Command):
             fresh.unlink(missing_ok=True)
 
     def get_source_files(self) -> list[str]:
-        """What an sdist must hold."""
+        """Return the files that an sdist needs."""
         return [str(SOURCE)]
 
     def get_outputs(self) -> list[str]:
-        """What a wheel holds because of this command."""
+        """Return the files that this command adds to a wheel."""
         return [str(Path(str(self.build_lib)) / LIBRARY)]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Where an editable install finds each output."""
+        """Return where an editable install finds each output."""
         return {self.get_outputs()[0]: str(LIBRARY)}
 
 
 class BuildLabExtension(Command):
-    """Build the JupyterLab extension unless it is there, and have it installed as data files.
-
-    Not for an editable install, which holds no data files: `make install` links what is built.
+    """Build the JupyterLab extension if it is not current, and install it as data files. An
+    editable install has no data files; `make install` links the built extension instead.
     """
 
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
     editable_mode = False
 
     def initialize_options(self) -> None:
-        """Nothing to set: setuptools fills `editable_mode`."""
+        """Do nothing: setuptools sets `editable_mode`."""
 
     def finalize_options(self) -> None:
-        """Nothing to derive."""
+        """Do nothing."""
 
     def run(self) -> None:
-        """Build, then name every file and where it goes."""
+        """Build the extension and list every file with its target folder."""
         if self.editable_mode:
             return
         if why := labextension.left_out():
@@ -111,20 +112,20 @@ class BuildLabExtension(Command):
         self.distribution.data_files = [*files.items()]
 
     def get_source_files(self) -> list[str]:
-        """MANIFEST.in names them."""
+        """Return nothing; MANIFEST.in lists the sources."""
         return []
 
     def get_outputs(self) -> list[str]:
-        """Nothing in the build folder."""
+        """Return nothing: no file is in the build folder."""
         return []
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Nothing in the build folder."""
+        """Return nothing: no file is in the build folder."""
         return {}
 
 
 class Build(build):
-    """The usual build, then the guard and the extension."""
+    """The standard build, then the guard and the extension."""
 
     sub_commands: ClassVar = [
         *build.sub_commands,
@@ -134,10 +135,10 @@ class Build(build):
 
 
 class SourceDistribution(sdist):
-    """An sdist that holds the built extension: who installs it needs no Node."""
+    """An sdist that includes the built extension, so that its installation needs no Node."""
 
     def run(self) -> None:
-        """Build the extension before MANIFEST.in looks for it."""
+        """Build the extension before MANIFEST.in collects files."""
         self.run_command("build_labextension")
         super().run()
 
@@ -146,15 +147,15 @@ class PlatformWheel(bdist_wheel):
     """A wheel for one platform and every Python 3."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """`py3-none-linux_x86_64`, not `cp311-cp311-…`."""
+        """Return the tag `py3-none-linux_x86_64` instead of `cp311-cp311-…`."""
         return ("py3", "none", super().get_tag()[2])
 
 
 class NativeDistribution(Distribution):
-    """A distribution that holds machine code, though no Python extension."""
+    """A distribution with machine code, but without a Python extension."""
 
     def has_ext_modules(self) -> bool:
-        """Whether the wheel belongs to one platform."""
+        """Return whether the wheel is for one platform."""
         return LINUX
 
 

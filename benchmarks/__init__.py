@@ -1,1 +1,1 @@
-"""Figures of TFCluster beside plain TensorFlow started by hand: `python -m benchmarks [NAME]`."""
+"""Benchmarks of TFCluster against plain TensorFlow: `python -m benchmarks [NAME]`."""

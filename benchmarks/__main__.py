@@ -1,6 +1,5 @@
-"""Runs the benches that are named (all by default), prints their rows, writes build/bench/*.json.
-
-The exit code is 1 when a goal is not met, so that a nightly job notices.
+"""Run the named benchmarks (default: all), print their rows and write build/bench/*.json. The exit
+code is 1 if a goal is not met, so a nightly job fails.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ COVERS = {
     "between_graph": ("between_first_step", "workers_spread", "steps_per_second"),
     "lab_load": ("lab_still", "lab_busy"),
 }
-"""Benches that measure several rows at once; each row's name is accepted, too."""
+"""Benchmarks that measure several rows at once; the name of each row is accepted too."""
 OUTPUT = Path("build", "bench")
 
 
 def main() -> int:
-    """Run benches."""
+    """Run benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     rows_of = {row: bench for bench, rows in COVERS.items() for row in rows}
     parser.add_argument(

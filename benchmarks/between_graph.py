@@ -1,6 +1,5 @@
-"""Between-Graph training, 1 parameter server and 2 workers, beside the same programs by hand.
-
-Both sides run `programs/train.py` unchanged; it notes its own steps, so both are seen alike.
+"""Between-Graph training with 1 parameter server and 2 workers, against the same tasks by hand.
+Both sides run `programs/train.py` unchanged. It records its own steps, so both are measured alike.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ WORKERS = ("worker-0", "worker-1")
 class Training:
     """One round of one side."""
 
-    first_step: float  # seconds from the verb to the first step of any worker
-    spread: float  # seconds from that to the first step of the last worker
-    rate: float  # steps/s of all workers while all of them were stepping
+    first_step: float  # seconds from the command to the first step of any worker
+    spread: float  # seconds from then to the first step of the last worker
+    rate: float  # steps/s of all workers while all of them train
 
 
 def training(quick: bool) -> list[Row]:
-    """First step, how soon all workers step, and how fast."""
+    """Measure the first step, the delay until all workers train, and the speed."""
     seconds = 4.0 if quick else 10.0
     rounds = range(1 if quick else 3)
     with workbench() as bench:
@@ -96,7 +95,7 @@ def _watch(marks: Path, began: float, seconds: float, check: Callable[[], None])
         return all((marks / f"{worker}.{ending}").exists() for worker in WORKERS)
 
     until("the first step of every worker", lambda: all_noted("first"), every=0.1)
-    time.sleep(seconds)  # the window in which both are measured
+    time.sleep(seconds)  # the interval that is measured
     end = time.time()
     (marks / "stop").touch()
     until(

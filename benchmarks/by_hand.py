@@ -1,4 +1,4 @@
-"""The same cluster as a person starts it without TFCluster: one process for each task."""
+"""The same cluster without TFCluster: one process for each task, started by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Addresses = dict[str, list[str]]
 
 
 def free_addresses(**counts: int) -> Addresses:
-    """Loopback addresses that were free a moment ago, as people choose them."""
+    """Return loopback addresses with ports that were free a moment ago, as users choose them."""
     sockets = {job: [socket.socket() for _ in range(count)] for job, count in counts.items()}
     try:
         for job in sockets.values():
@@ -35,7 +35,7 @@ def free_addresses(**counts: int) -> Addresses:
 
 
 def ports_of(addresses: Addresses) -> set[int]:
-    """The port numbers of all addresses."""
+    """Return the port numbers of all addresses."""
     return {int(one.rsplit(":", 1)[1]) for some in addresses.values() for one in some}
 
 
@@ -72,6 +72,6 @@ def tasks(
 
 
 def wait_listening(addresses: Addresses) -> None:
-    """Until every task accepts connections."""
+    """Wait until every task accepts connections."""
     wanted = ports_of(addresses)
     until("the servers started by hand", lambda: wanted <= listening())

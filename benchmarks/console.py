@@ -1,9 +1,9 @@
-"""The admin console in a real Chromium, at a real hub with 500 users and 2000 clusters.
+"""The admin console in Chromium, on a real hub with 500 users and 2000 clusters.
 
-As root each user has a system account, and the clusters are theirs; else all are of who runs the
-hub. Of ten clusters one runs: its record is read at each look. A page is opened after nobody has
-looked for a while, and `cold` after so long that no reader runs any more: rows of the last look,
-and until when those of now are there.
+As root each user has a system account that owns its clusters; otherwise all clusters belong to the
+account that runs the hub. One cluster in ten runs, and its record is read on every refresh. A page
+is opened after a pause without visitors. `cold` waits until no reader process is left, and measures
+both the time to cached rows and the time to fresh ones.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from tests.support.hub.make_run import Hub
 
 USERS, RUNS, RUNNING = 500, 2000, 10
-"""Of so many clusters one runs."""
+"""One cluster in so many runs."""
 FIRST, FILTER = 1000.0, 200.0
-"""Milliseconds until the first rows are seen, and from a letter to the rows that fit."""
+"""Goals in milliseconds: until the first rows are visible, and from a keystroke to matching rows.
+"""
 OLD, UNUSED = 4.0, 65.0
-"""Seconds after which a look is a new one, and after which nothing is kept for the next."""
+"""Seconds after which the cached rows are refreshed, and after which the cache is empty."""
 LETTERS = "student12"
 POLICY = "default: {quota: {cpu: 2}}\ngroups: {ml101: {quota: {cpu: 4}}}\n"
 SLEEP = "import time\ntime.sleep(3600)\n"
@@ -74,7 +75,7 @@ document.addEventListener(
 
 
 def pages(quick: bool) -> list[Row]:
-    """Both pages: from the address to rows, from a letter to the rows that fit, and how often."""
+    """Measure both pages: time to the first rows, from a keystroke to matching rows, requests."""
     users, runs, rounds = (20, 80, 2) if quick else (USERS, RUNS, 3)
     measured: list[Row] = []
     with _site(users, runs) as (hub, note), _browser() as browser:
@@ -114,8 +115,8 @@ def pages(quick: bool) -> list[Row]:
 
 
 def _first(context: BrowserContext, at: str, after: float) -> float:
-    """Milliseconds from the navigation until rows are on the screen."""
-    time.sleep(after)  # nobody looks meanwhile: that is what is measured
+    """Return the milliseconds from navigation until rows are visible."""
+    time.sleep(after)  # the pause without visitors
     page = context.new_page()
     try:
         page.add_init_script(WATCH)
@@ -126,8 +127,8 @@ def _first(context: BrowserContext, at: str, after: float) -> float:
 
 
 def _cold(context: BrowserContext, at: str, after: float) -> tuple[float, float]:
-    """The same, and until these are no rows of the last look any more."""
-    time.sleep(after)  # nobody looks meanwhile: that is what is measured
+    """Return the milliseconds until rows are visible, and until they are fresh."""
+    time.sleep(after)  # the pause without visitors
     page = context.new_page()
     try:
         page.add_init_script(WATCH)
@@ -140,7 +141,7 @@ def _cold(context: BrowserContext, at: str, after: float) -> tuple[float, float]
 
 
 def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], float]:
-    """Milliseconds for each letter; and how often the API is asked for each refresh."""
+    """Return the milliseconds for each keystroke, and the API requests for each refresh."""
     page = context.new_page()
     try:
         page.add_init_script(WATCH)
@@ -157,7 +158,7 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # a page that is looked at, in different ages of its rows
+            page.wait_for_timeout(700)  # let rows reach different ages
         return found, ratio
     finally:
         page.close()
@@ -173,7 +174,7 @@ def _read(page: Page, word: str) -> float:
 
 @contextmanager
 def _site(users: int, runs: int) -> Iterator[tuple[Hub, str]]:
-    """A hub whose users have accounts, with the records of their clusters."""
+    """Yield a hub whose users have accounts and records of clusters."""
     from tests.support.hub.make_run import OWNER, Hub
     from tests.support.hub.system_accounts import entered, open_folder, students
 
@@ -219,7 +220,7 @@ def _site(users: int, runs: int) -> Iterator[tuple[Hub, str]]:
 
 
 def _samples(hub: Hub) -> list[dict[str, Any]]:
-    """What two real clusters leave on the disk: one that has ended, one that runs."""
+    """Return the records of two real clusters, one ended and one running."""
     hub.launch("print('up')", "done", workers=2)
     hub.launch(SLEEP, "runs", workers=2)
     hub.manager.wait("done", 180)
@@ -239,7 +240,7 @@ def _samples(hub: Hub) -> list[dict[str, Any]]:
 def _records(
     homes: Mapping[str, Path], runs: int, done: dict[str, Any], running: dict[str, Any]
 ) -> list[Path]:
-    """Write so many clusters, evenly; the locks of those that run."""
+    """Write so many clusters, spread evenly; return the lock files of the running ones."""
     locks, names = [], list(homes)
     for number in range(runs):
         sample = done if number % RUNNING else running

@@ -1,4 +1,4 @@
-"""What TFCluster itself costs: its supervisor, its command, its extension."""
+"""The cost of TFCluster itself: its supervisor, its command, its extension."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ assert "tensorflow" not in sys.modules
 
 
 def supervisor(quick: bool) -> list[Row]:
-    """Memory and CPU of a supervisor while nothing happens."""
+    """Measure memory and CPU of an idle supervisor."""
     seconds = 5.0 if quick else 30.0
     with workbench() as bench:
         bench.tfcluster(*IN_GRAPH, "--wait")
         pid = bench.supervisor("bench")
         memory = pss_mib([pid])
         before = cpu_seconds(pid)
-        time.sleep(seconds)  # nothing happens meanwhile: that is what is measured
+        time.sleep(seconds)  # the idle interval that is measured
         percent = (cpu_seconds(pid) - before) / seconds * 100
     return [
         bounded("supervisor_memory", "MiB", [memory], at_most=30.0),
@@ -44,7 +44,7 @@ def supervisor(quick: bool) -> list[Row]:
 
 
 def list_of_50(quick: bool) -> list[Row]:
-    """`tfcluster list` of 50 runs, as a process; beside it what Python itself takes."""
+    """Measure `tfcluster list` of 50 runs as a process, against a bare Python process."""
     with workbench() as bench:
         clock = str(by_hand.PROGRAMS / "clock.py")
         options = ["--workers", "1", "--ps", "0", "--name", "bench", "--wait"]
@@ -77,7 +77,7 @@ def _timed(command: list[str], bench: Workbench) -> float:
 
 
 def load_ext(quick: bool) -> list[Row]:
-    """`%load_ext tfcluster_magic` in a fresh IPython, beside TensorBoard's extension."""
+    """Measure `%load_ext tfcluster_magic` in a fresh IPython, against TensorBoard's extension."""
     ours, theirs = interleaved(
         1 if quick else 7, lambda: _load("tfcluster_magic"), lambda: _load("tensorboard")
     )

@@ -1,7 +1,7 @@
-"""The hub with a class that comes in at once, beside plain JupyterHub with its dummy sign-in.
+"""The hub when a whole class signs in, against plain JupyterHub with its dummy authenticator.
 
-Both have the same proxy, database and number of people on this machine: what is compared is the
-product's configuration, passwords that are really hashed among it.
+Both have the same proxy, database and number of users on this machine. The difference is the
+product's configuration, including real password hashing.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ c.JupyterHub.load_roles = [
 
 @dataclass
 class Times:
-    """Seconds of each request to the hub, and what did not go well."""
+    """The seconds of each request to the hub, and the errors."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     @property
     def p95(self) -> float:
-        """In seconds."""
+        """The 95th percentile in seconds."""
         return quantiles(self.seconds, n=20)[-1]
 
 
 def sign_ins(quick: bool) -> list[Row]:
-    """500 people are known, 100 of them sign in within a minute; then 40 notebooks start."""
+    """Measure 100 of 500 users signing in within a minute, and then 40 notebook starts."""
     known, count, spawns = (60, 20, 2) if quick else (KNOWN, SIGN_INS, SPAWNS)
     plain, beside = asyncio.run(_measured(False, known, count, 0))
     ours, memory = asyncio.run(_measured(True, known, count, spawns))
@@ -79,7 +79,7 @@ def sign_ins(quick: bool) -> list[Row]:
 
 
 async def _measured(ours: bool, known: int, count: int, spawns: int) -> tuple[Times, float]:
-    """Times of the hub's answers, and its memory in MiB at the end."""
+    """Return the response times of the hub, and its memory in MiB at the end."""
     times = Times()
     AsyncHTTPClient.configure(None, max_clients=200)
     with _hub(ours, known) as (hub, token):
@@ -121,8 +121,8 @@ def _hub(ours: bool, known: int) -> Iterator[tuple[RealHub, str]]:
 
 
 async def _come(hub: RealHub, name: str, after: float, times: Times) -> None:
-    """Open the page, sign in, see the hub's own page: as a browser does."""
-    await asyncio.sleep(after)  # people come one after the other: that is what is measured
+    """Open the page, sign in, and open the hub's home page, as a browser does."""
+    await asyncio.sleep(after)  # users arrive one after another
     cookies: dict[str, str] = {}
     page = await _asked(hub, "hub/login", times, cookies)
     words = {"username": name, "password": PASSWORD, "_xsrf": cookies.get("_xsrf", "")}
@@ -139,7 +139,7 @@ async def _come(hub: RealHub, name: str, after: float, times: Times) -> None:
 async def _asked(
     hub: RealHub, path: str, times: Times, cookies: dict[str, str], body: str | None = None
 ) -> HTTPResponse:
-    """One request, measured; its cookies are kept."""
+    """Send a request, measure it, and keep its cookies."""
     headers = {"Cookie": "; ".join(f"{key}={value}" for key, value in cookies.items())}
     request = HTTPRequest(
         hub.url + path,
@@ -159,8 +159,8 @@ async def _asked(
 
 
 async def _start(hub: RealHub, token: str, name: str, after: float, times: Times) -> None:
-    """Have a notebook, and wait until it is ready; a minute later than asked is an error."""
-    await asyncio.sleep(after)  # people come one after the other: that is what is measured
+    """Start a notebook and wait two minutes until it is ready, else record an error."""
+    await asyncio.sleep(after)  # users arrive one after another
     headers = {"Authorization": f"token {token}"}
     url = f"{hub.url}hub/api/users/{name}"
     client = AsyncHTTPClient()
@@ -173,5 +173,5 @@ async def _start(hub: RealHub, token: str, name: str, after: float, times: Times
         times.seconds.append(time.monotonic() - began)
         if answer.code == 200 and b'"ready": true' in answer.body:
             return
-        await asyncio.sleep(1)  # as the hub's page asks while a server starts
+        await asyncio.sleep(1)  # the interval of the hub's own page
     times.errors.append(f"no notebook of {name}: {answer.code}")

@@ -1,4 +1,4 @@
-"""An In-Graph cluster of 1 parameter server and 2 workers, beside three `tf.distribute.Server`."""
+"""An In-Graph cluster of 1 parameter server and 2 workers, against three `tf.distribute.Server`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAUNCH = ("launch", "--mode", "in-graph", "--workers", "2", "--ps", "1", "--name
 
 
 def start(quick: bool) -> list[Row]:
-    """From the verb to all ports accepting: as a command, and as a cell does it."""
+    """Measure the time from launch until all ports accept, as a command and in a cell."""
     rounds = 1 if quick else 5
     with workbench() as bench:
         ours, theirs = interleaved(rounds, lambda: _command(bench), _servers)
@@ -25,7 +25,9 @@ def start(quick: bool) -> list[Row]:
 
 
 def memory(quick: bool) -> list[Row]:
-    """Proportional memory of the idle cluster, our supervisor and all, beside the servers' own."""
+    """Measure the proportional memory of the idle cluster with its supervisor, against bare
+    servers.
+    """
     with workbench() as bench:
         ours, theirs = interleaved(1 if quick else 3, lambda: _idle(bench), _idle_servers)
     return [compared("in_graph_memory", "MiB", ours, theirs, at_most=0.5)]

@@ -1,4 +1,4 @@
-"""What the server extension costs, and how soon a change is at a page: a real Jupyter server."""
+"""The cost of the server extension and the delay of its events, on a real Jupyter server."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .rows import Row, bounded
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 RUNS = 200
 CHANGES = 10
-"""A second, of each run."""
+"""Changes of each run in a second."""
 
 
 def push(quick: bool) -> list[Row]:
-    """From a change in a run's record to its event at a page, beside 200 runs that are quiet."""
+    """Measure the delay from a change of a run's record to its event, beside 200 quiet runs."""
     with _server() as (bench, server):
         late = asyncio.run(server.delays(bench, 20 if quick else 200))
     p95 = quantiles(late, n=20)[-1]
@@ -45,7 +45,7 @@ def push(quick: bool) -> list[Row]:
 
 
 def load(quick: bool) -> list[Row]:
-    """CPU of the server while 200 runs change ten times a second, and while none does."""
+    """Measure CPU of the server while 200 runs change ten times a second, and while none does."""
     seconds = 5.0 if quick else 20.0
     with _server() as (bench, server):
         still, _ = asyncio.run(server.watched(bench, seconds, changing=0))
@@ -59,7 +59,7 @@ def load(quick: bool) -> list[Row]:
 
 
 def idle(quick: bool) -> list[Row]:
-    """What a page with the sidebar open asks the extension for while nothing happens."""
+    """Measure the requests of a page with an open sidebar while nothing happens."""
     minutes = 1.5 if quick else 5.0
     asked: list[str] = []
     with workbench() as bench, sync_playwright() as playwright:
@@ -75,7 +75,7 @@ def idle(quick: bool) -> list[Row]:
             page.wait_for_function("() => window.jupyterapp !== undefined")
             page.evaluate("async () => { await window.jupyterapp.restored; }")
             page.evaluate("() => window.jupyterapp.commands.execute('tfcluster:open-sidebar')")
-            page.wait_for_timeout(15_000)  # what belongs to the start
+            page.wait_for_timeout(15_000)  # skips the requests of the start
             page.on("request", lambda request: asked.append(request.url))
             page.wait_for_timeout(minutes * 60_000)
             browser.close()
@@ -86,7 +86,7 @@ def idle(quick: bool) -> list[Row]:
 
 
 class _Server:
-    """A Jupyter server with the extension, in a process of its own."""
+    """A Jupyter server with the extension, in its own process."""
 
     def __init__(self, bench: Workbench) -> None:
         with socket.socket() as free:
@@ -113,33 +113,33 @@ class _Server:
         )
 
     async def get(self, path: str) -> Any:
-        """What a route answers."""
+        """Return the JSON response of a route."""
         headers = {"Authorization": f"token {self.token}"}
         request = HTTPRequest(f"http://127.0.0.1:{self.port}/{path}", headers=headers)
         return json.loads((await AsyncHTTPClient().fetch(request)).body)
 
     async def page(self) -> WebSocketClientConnection:
-        """The stream of events, as a page opens it; the server knows all runs."""
+        """Open the event stream as a page does, and wait until the server knows all runs."""
         while True:
             try:
                 listed = await self.get("tfcluster/api/clusters?all=1")
                 break
             except (OSError, HTTPClientError):
-                await asyncio.sleep(0.1)  # it starts
+                await asyncio.sleep(0.1)  # the server is starting
         assert len(listed["runs"]) == RUNS + 1
         url = f"ws://127.0.0.1:{self.port}/api/events/subscribe?token={self.token}"
         events = await websocket_connect(url)
         while (await self.get("tfcluster/api/clusters"))["sequence"] <= RUNS:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)  # each is told once, when it is found
+            await asyncio.sleep(0.1)  # each run is reported once when it is found
         return events
 
     async def delays(self, bench: Workbench, count: int) -> list[float]:
-        """Seconds from each of so many changes to the event that tells it."""
+        """Return the seconds from each of `count` changes to its event."""
         events = await self.page()
         file = _status(bench, 1)
         found = []
         for number in range(count):
-            await asyncio.sleep(random.uniform(0.3, 0.7))  # changes come at any time between looks
+            await asyncio.sleep(random.uniform(0.3, 0.7))  # changes come at any time between polls
             word = f"change {number}"
             began = time.monotonic()
             _change(file, word)
@@ -151,7 +151,7 @@ class _Server:
         return found
 
     async def watched(self, bench: Workbench, seconds: float, changing: int) -> tuple[float, float]:
-        """Per cent of a core that the server uses meanwhile, and the events of a second."""
+        """Return the CPU of the server in percent of a core, and the events in a second."""
         events = await self.page()
         told = 0
 
@@ -172,9 +172,9 @@ class _Server:
             ]
         )
         while changing and not told:  # noqa: ASYNC110 - it reads as it comes
-            await asyncio.sleep(0.05)  # the writer starts
+            await asyncio.sleep(0.05)  # the writer is starting
         before, first = cpu_seconds(self.process.pid), told
-        await asyncio.sleep(seconds)  # the window that is measured
+        await asyncio.sleep(seconds)  # the interval that is measured
         spent, count = cpu_seconds(self.process.pid) - before, told - first
         events.close()
         await listening
@@ -216,7 +216,7 @@ def _change(file: Path, word: str) -> None:
 
 
 def _keep_changing(folder: str, runs: int, seconds: float) -> None:
-    """The writer of `watched`, in a process of its own: as many supervisors would."""
+    """Write changes for `watched` in a separate process, as many supervisors would."""
     files = [
         Path(folder, "state", "runs", "bench", str(n), "status.json") for n in range(1, runs + 1)
     ]
@@ -225,7 +225,7 @@ def _keep_changing(folder: str, runs: int, seconds: float) -> None:
         for file in files:
             _change(file, f"turn {turn}")
         turn += 1
-        time.sleep(max(0.0, turn / CHANGES - now))  # so many turns a second, no more
+        time.sleep(max(0.0, turn / CHANGES - now))  # keeps the rate
 
 
 if __name__ == "__main__":

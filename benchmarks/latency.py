@@ -1,4 +1,4 @@
-"""How soon TFCluster does or shows something: reclaimed servers, an exit, a line, a step."""
+"""Delays of TFCluster: reclaimed servers, a visible exit, a log line, a step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ RECLAIM_AFTER = 2.0
 
 
 def ps_reclaim(quick: bool) -> list[Row]:
-    """From the last worker's exit to the parameter server being gone, without `reclaimAfter`."""
+    """Measure the time from the last worker's exit to the parameter server's, without
+    `reclaimAfter`.
+    """
     with workbench() as bench:
         late = [_reclaim(bench) for _ in range(1 if quick else 5)]
     note = "plain TensorFlow's parameter servers never end"
@@ -31,21 +33,21 @@ def ps_reclaim(quick: bool) -> list[Row]:
 
 
 def exit_visible(quick: bool) -> list[Row]:
-    """From a worker's exit to `status` that says so."""
+    """Measure the time from a worker's exit until `status` shows it."""
     with workbench() as bench:
         late = [_exit(bench) for _ in range(1 if quick else 5)]
     return [bounded("exit_visible", "s", late, at_most=0.5)]
 
 
 def log_line(quick: bool) -> list[Row]:
-    """From a task's print to the line's arrival below a cell of a real kernel; the slowest line."""
+    """Measure the slowest line from a task's print to the output of a cell in a real kernel."""
     with workbench() as bench:
         slowest = max(_lines(bench, 8 if quick else 30))
     return [bounded("log_line", "s", [slowest], at_most=1.0)]
 
 
 def step_shown(quick: bool) -> list[Row]:
-    """From the first step that a task prints to the change that every open view is told of."""
+    """Measure the time from a task's first printed step to the change that views receive."""
     with workbench() as bench:
         late = [_step(bench) for _ in range(1 if quick else 5)]
     return [bounded("step_shown", "s", late, at_most=2.0)]
@@ -120,7 +122,7 @@ def _lines(bench: Workbench, count: int) -> list[float]:
 
 
 def _delays(client, count: int) -> Iterator[float]:  # type: ignore[no-untyped-def]
-    """Seconds that each line was under way."""
+    """Yield the delay of each line in seconds."""
     found = 0
     while found < count:
         try:

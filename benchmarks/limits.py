@@ -1,8 +1,8 @@
-"""A task under a CPU limit, beside TensorFlow's own choice of threads under the same limit.
+"""A task under a CPU limit, against TensorFlow's default threads under the same limit.
 
-On one machine CPU is shared and a limit only sets the threads; the quota that a container would
-have is made here with a control group, for both sides. TensorFlow looks at the machine's cores, not
-at the quota, and is throttled.
+On one machine the CPU is shared and a limit only sets the threads. Here a control group gives both
+sides the quota that a container would have. TensorFlow counts the machine's cores instead of the
+quota, and is throttled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERIOD = 100_000  # microseconds
 
 
 def one_cpu(quick: bool) -> list[Row]:
-    """Steps per second in a quota of one core."""
+    """Measure steps per second under a quota of one core."""
     seconds = 4.0 if quick else 10.0
     with quota(1.0) as enter, workbench() as bench:
         if enter is None:
@@ -42,9 +42,8 @@ def one_cpu(quick: bool) -> list[Row]:
 
 @contextmanager
 def quota(cores: float) -> Iterator[list[str] | None]:
-    """A command prefix that runs the rest in a group of so many cores; None where that fails.
-
-    The group goes before other work of the machine, so that it really gets its quota.
+    """Yield a command prefix that runs a command under a quota of so many cores; None if
+    unavailable. The group gets priority over other processes, so that it really gets its quota.
     """
     version_1 = VERSION_1.is_dir()
     group = (VERSION_1 if version_1 else VERSION_2) / f"tfcluster-bench-{os.getpid()}"

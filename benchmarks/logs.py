@@ -1,6 +1,5 @@
-"""How smooth the log view is: real lines of real tasks in a real Chromium.
-
-Time is the page's main thread's own, so that a busy machine changes little.
+"""The smoothness of the log view: real lines of real tasks in Chromium. Times are CPU times of the
+page's main thread, so other load changes little.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from .page import BUILT, _browser, _lab, _open, _work
 from .rows import Row, bounded
 
 LINES = 50_000
-"""Of each of two workers."""
+"""Lines of each of two workers."""
 FRAMES = 200
 SCROLL = """async frames => {
   const log = document.querySelector('.tfc-Log-lines');
@@ -34,7 +33,7 @@ SEARCH = """async text => {
 
 
 def scroll(quick: bool) -> list[Row]:
-    """What a frame of scrolling through 100 000 lines costs, and a search through all of them."""
+    """Measure a frame while scrolling through 100 000 lines, and a search through all of them."""
     frames = FRAMES // 4 if quick else FRAMES
     with _browser() as browser, _lab(BUILT) as server:
         server.launch("talk.py", str(LINES), workers=2, name="talk")

@@ -1,7 +1,5 @@
-"""What the Lab extension costs in the browser: a real JupyterLab, a real Chromium.
-
-Runs are made up at the outermost place, the answer of the list and the events of the server, so
-that nothing but the page is measured.
+"""The cost of the Lab extension in the browser: a real JupyterLab and Chromium. Runs are simulated
+at the HTTP boundary (list responses and events), so only the page is measured.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ if TYPE_CHECKING:
 
 RUNS = 200
 CHANGES = 10
-"""A second, in all."""
+"""Changes of all runs in a second."""
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 SCHEMA = "https://tfcluster.dev/events/run/v1"
 STARTS = 7
 
 
 def busy(quick: bool) -> list[Row]:
-    """How much of the page's main thread the sidebar takes while 10 of 200 runs a second change."""
+    """Measure the main thread's load from the sidebar while 10 of 200 runs change each second."""
     seconds = 5.0 if quick else 20.0
     with _browser() as browser, _lab(BUILT) as server:
         page = browser.new_page()
@@ -50,7 +48,7 @@ def busy(quick: bool) -> list[Row]:
 
 
 def start(quick: bool) -> list[Row]:
-    """How much later JupyterLab is there with the extension than without it."""
+    """Measure how much later JupyterLab is ready with the extension than without it."""
     rounds = 2 if quick else STARTS
     with (
         _browser() as browser,
@@ -59,7 +57,7 @@ def start(quick: bool) -> list[Row]:
         _lab(Path(nothing)) as without,
     ):
         for server in (with_it, without):
-            _started(browser, server)  # the first one fills caches
+            _started(browser, server)  # the first start fills caches
         pairs = [(_started(browser, with_it), _started(browser, without)) for _ in range(rounds)]
     added = median(ours - plain for ours, plain in pairs)
     plain = median(plain for _, plain in pairs)
@@ -69,7 +67,7 @@ def start(quick: bool) -> list[Row]:
 
 @contextmanager
 def _browser() -> Iterator[Browser]:
-    # the other benches need no browser
+    # the other benchmarks need no browser
     from playwright.sync_api import sync_playwright
 
     from tools import browser as chromium
@@ -100,7 +98,7 @@ def _lab(built: Path) -> Iterator[LabServer]:
 
 
 def _open(page: Page, server: LabServer) -> float:
-    """Milliseconds from the navigation until everything of JupyterLab is in its place."""
+    """Return the milliseconds from navigation until JupyterLab is complete."""
     page.goto(f"{server.url}lab?token={server.token}&reset")
     page.wait_for_function("() => window.jupyterapp !== undefined")
     there = "async () => { await window.jupyterapp.restored; return performance.now(); }"
@@ -117,7 +115,7 @@ def _started(browser: Browser, server: LabServer) -> float:
 
 
 def _share(page: Page, server: LabServer, seconds: float, changes: int) -> float:
-    """Per cent of the time that the main thread works; by its own CPU clock, not the wall's."""
+    """Return the main thread's CPU time as a percentage of the interval."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     before, began, sent = _work(session), time.monotonic(), 0
@@ -150,7 +148,7 @@ def _push(server: LabServer, sequence: int) -> None:
 
 
 def _run(number: int, step: int) -> dict[str, Any]:
-    """A run that trains; launched between now and some days ago."""
+    """Return a training run, launched between now and some days ago."""
     name = f"bench{number}"
     history = [[at, 2.0 / (1 + at)] for at in range(step, step + 60)]
     return {

@@ -1,4 +1,4 @@
-"""What the kernel says of processes: memory, CPU time, ports; and how to wait for any of it."""
+"""Facts about processes from the kernel (memory, CPU time, ports), and a wait for any of them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LISTEN = "0A"
 def until(
     what: str, look: Callable[[], T | None], timeout: float = 180.0, every: float = 0.01
 ) -> T:
-    """The first answer of `look` that is not None or False; RuntimeError when it does not come."""
+    """Return the first result of `look` that is not None or False; RuntimeError on timeout."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         answer = look()
         if answer is not None and answer is not False:
             return answer
-        time.sleep(every)  # other processes are watched from outside: nothing else tells
+        time.sleep(every)  # other processes do not signal their state
     raise RuntimeError(f"waited {timeout:.0f} s in vain for {what}")
 
 
 def listening() -> set[int]:
-    """Ports that somebody listens on, without connecting to any."""
+    """Return the ports that are listened on, without connecting to them."""
     ports = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -37,7 +37,7 @@ def listening() -> set[int]:
 
 
 def carrying(variable: str) -> Iterator[int]:
-    """Pids of processes with this `NAME=value` in their environment."""
+    """Yield the pids of processes with this `NAME=value` in their environment."""
     mark = variable.encode()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -45,11 +45,11 @@ def carrying(variable: str) -> Iterator[int]:
                 if mark in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
                     yield int(entry)
             except OSError:
-                continue  # it ended, or it is not ours
+                continue  # it has ended, or belongs to another user
 
 
 def pss_mib(pids: Iterable[int]) -> float:
-    """Proportional memory of these processes together, in MiB."""
+    """Return the proportional memory of these processes in MiB."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -59,7 +59,7 @@ def pss_mib(pids: Iterable[int]) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of all threads that the process has now, in nanosecond resolution."""
+    """Return the CPU seconds of all current threads of a process, exact to nanoseconds."""
     spent = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         spent += int((thread / "schedstat").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""TFCluster as its users start it, with folders of the bench's own."""
+"""TFCluster as users start it, in temporary folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND = str(Path(sys.executable).with_name("tfcluster"))
 
 
 class Workbench:
-    """A state folder, a home, and a manager that uses them."""
+    """A state folder, a home folder, and a manager that uses them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,12 +37,12 @@ class Workbench:
         )
 
     def tfcluster(self, *words: str, before: Sequence[str] = ()) -> None:
-        """The command in a process of its own; CalledProcessError with its words when it fails."""
+        """Run the command in its own process. Raises CalledProcessError if it fails."""
         command = [*before, COMMAND, *words]
         subprocess.run(command, env=self.env, cwd=self.folder, check=True, stdout=subprocess.PIPE)
 
     def ports(self, name: str) -> set[int]:
-        """The ports of all tasks of a run, once its supervisor has them."""
+        """Return the ports of all tasks of a run, once its supervisor has them."""
         cluster = until(f"the addresses of {name}", lambda: self._addressed(name))
         addresses = [one for some in cluster.status.addresses.values() for one in some]
         return {int(address.rsplit(":", 1)[1]) for address in addresses}
@@ -52,17 +52,17 @@ class Workbench:
         return cluster if cluster.status.addresses else None
 
     def wait_listening(self, name: str) -> None:
-        """Until every task of the run accepts connections."""
+        """Wait until every task of the run accepts connections."""
         ports = self.ports(name)
         until(f"the ports of {name}", lambda: ports <= listening())
 
     def pids(self, name: str) -> list[int]:
-        """All processes of a run: tasks, what they started, and the supervisor."""
+        """Return the pids of a run: its tasks, their children, and the supervisor."""
         uid = self.manager.status(name).metadata.uid
         return [*carrying(f"TFCLUSTER_RUN_UID={uid}"), self.supervisor(name)]
 
     def supervisor(self, name: str) -> int:
-        """The pid of a run's supervisor."""
+        """Return the pid of a run's supervisor."""
         found = [
             int(entry)
             for entry in os.listdir("/proc")
@@ -80,7 +80,7 @@ class Workbench:
         return str(folder).encode() in words and any(w.endswith(b"__main__.py") for w in words)
 
     def end(self, name: str) -> None:
-        """Stop a run and wait until nothing of it is left."""
+        """Stop a run and wait until all its processes have ended."""
         with suppress(TFClusterError):
             self.manager.stop(name)
             self.manager.wait(name, until=Until.RELEASED)
@@ -88,7 +88,7 @@ class Workbench:
 
 @contextmanager
 def workbench() -> Iterator[Workbench]:
-    """A workbench; afterwards nothing of it runs or lies anywhere."""
+    """Yield a workbench; remove its processes and files afterwards."""
     with tempfile.TemporaryDirectory(prefix="tfcluster-bench-") as folder:
         bench = Workbench(Path(folder))
         try:

@@ -1,4 +1,4 @@
-"""One measured figure beside what it is compared to and its goal; as a table and as JSON."""
+"""A measured figure with its baseline and goal, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ("name", "value", "unit", "baseline", "ratio", "goal", "met")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result; `goal` is words such as "ratio <= 0.4"."""
+    """One line of the result; `goal` is text such as "ratio <= 0.4"."""
 
     name: str
     value: float | None
@@ -35,7 +35,9 @@ def compared(
     at_least: float | None = None,
     note: str = "",
 ) -> Row:
-    """Medians of both sides, and the median of the ratios of each round, against a goal for it."""
+    """Return a row with the medians of both sides; the goal is for the median of each round's
+    ratio.
+    """
     ratio = median(own / other for own, other in zip(ours, theirs, strict=True))
     goal, met = _goal("ratio", ratio, at_most, at_least)
     return Row(name, median(ours), unit, median(theirs), ratio, goal, met, note)
@@ -50,7 +52,7 @@ def bounded(
     baseline: Sequence[float] = (),
     note: str = "",
 ) -> Row:
-    """The median of some values against a bound; the baseline is for orientation."""
+    """Return a row with the median of some values against a bound; the baseline is informative."""
     value = median(values)
     goal, met = _goal("value", value, at_most, None)
     beside = median(baseline) if baseline else None
@@ -70,13 +72,13 @@ def _goal(
 def interleaved(
     rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Both sides in turn, so that a machine that gets slower meanwhile is slower for both."""
+    """Measure both sides in turn, so that a slowdown of the machine affects both."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return [own for own, _ in pairs], [other for _, other in pairs]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows for people."""
+    """Return the rows as a table."""
     lines = [COLUMNS, *(tuple(_cell(getattr(row, name)) for name in COLUMNS) for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
     text = [
@@ -101,7 +103,7 @@ def save(rows: Sequence[Row], file: Path) -> None:
 
 
 def collected(file: Path) -> Iterator[list[Row]]:
-    """Rows to fill, for a fixture; printed and written in the end."""
+    """Yield a list of rows for a fixture; print and save it at the end."""
     measured: list[Row] = []
     yield measured
     save(measured, file)

@@ -1,4 +1,4 @@
-"""How soon a TensorBoard is on the screen: a real JupyterLab with the extension, a real browser."""
+"""The time until a TensorBoard is visible: a real JupyterLab with the extension, in Chromium."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ ev.event_file(Path(sys.argv[1])).write_bytes(ev.version() + b"".join(events))
 
 
 def tab(quick: bool) -> list[Row]:
-    """From the command to the first paint of TensorBoard's page in the tab; each a new process."""
+    """Measure from the command to the first paint of TensorBoard in the tab, each with a new
+    process.
+    """
     painted, drawn = [], []
     with _browser() as browser, _lab(BUILT) as server:
         page = browser.new_page()

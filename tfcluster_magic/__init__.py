@@ -21,14 +21,14 @@ _LAZY = {"Cluster": "runs.handle", "ClusterManager": "runs.manager"}
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Make `%tfcluster` and `%%tfcluster` known to an IPython shell."""
+    """Register `%tfcluster` and `%%tfcluster` in an IPython shell."""
     from .notebook.magic import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics away again."""
+    """Remove the magics."""
     from .notebook.magic import unload
 
     unload(shell)

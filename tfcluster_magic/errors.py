@@ -32,12 +32,12 @@ from .spec.message_table import Clause, Message
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: the `field` (a JSON path, or what it is about), the `value` given,
-    and what is `allowed`.
+    """One problem of a request: the `field` (a JSON path, or the subject), the `value` given, and
+    what is `allowed`.
 
-    `fits` is the value that would do, where there is one. What the operator may refuse a run for
-    has messages, which its record keeps; the rest may be text. `str` of either is its text in the
-    language of the moment.
+    `fits` is a value that would be accepted, if there is one. If the operator can refuse a run for
+    it, the clauses are messages, which the record keeps; otherwise they may be text. `str` of a
+    message is its text in the current language.
     """
 
     field: Clause
@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def message(self) -> Message:
-        """All of it, as a record keeps it."""
+        """The problem as one message, for a record."""
         value = _shown_value(self.value)
         return Message("Problem", {"field": self.field, "value": value, "allowed": self.allowed})
 
@@ -65,7 +65,7 @@ def _shown_value(value: object) -> Clause:
 
 
 def with_magic_commands(text: str) -> str:
-    """A message with its commands as they are written in a cell."""
+    """Return a message with its commands as they are typed in a cell."""
     return text.replace("`tfcluster ", "`%tfcluster ")
 
 
@@ -76,26 +76,28 @@ class TFClusterError(Exception):
     http_status = 500
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows below the failed cell: the message, commands as cells have them."""
+        """Return what IPython shows below the failed cell: the message, with commands as typed in
+        cells.
+        """
         return [sanitize_text(with_magic_commands(f"{type(self).__name__}: {self}"))]
 
 
 class UsageError(TFClusterError):
-    """The words are not a command: an unknown verb or option, or some that exclude each other."""
+    """The command is invalid: an unknown verb or option, or options that exclude each other."""
 
     exit_code = 2
     http_status = 400
 
 
 class TooLarge(UsageError):
-    """A request has more bytes than are accepted; none of them was used."""
+    """The request is larger than is accepted; none of it was used."""
 
     http_status = 413
 
 
 class InvalidRequest(TFClusterError):
-    """The request is wrong; `problems` holds every one of them, and `message` all of them below
-    one headline.
+    """The request is wrong. `problems` holds every problem; `message` has all of them below one
+    headline.
     """
 
     exit_code = 2
@@ -114,13 +116,12 @@ class InvalidRequest(TFClusterError):
 
 
 MOST_PROBLEMS = (20, 10, 5, 3, 1)
-"""How many problems a refusal keeps that is too long with all of them: the first number that does.
-"""
+"""Numbers of problems that a refusal may keep if it is too long; the first that fits is used."""
 
 
 def with_few_problems(refusal: Clause, most: int) -> Clause:
-    """Return a refusal with so many problems at most, the first ones, and how many more there
-    were; anything else as it is.
+    """Return a refusal with its first `most` problems and the number of the others. Text is
+    returned unchanged.
     """
     if isinstance(refusal, str):
         return refusal
@@ -144,7 +145,7 @@ def _counts_more(problem: Clause) -> bool:
 
 
 class PreflightRefused(InvalidRequest):
-    """Well formed, but there is no room; each problem names the number that fits."""
+    """The request is valid, but there is no room; each problem names the number that fits."""
 
     exit_code = 3
     http_status = 409
@@ -152,8 +153,8 @@ class PreflightRefused(InvalidRequest):
 
 
 class SetupRefused(PreflightRefused):
-    """Well formed, but something that it needs is missing or not allowed here: a Python, a folder,
-    an image. No smaller number would help.
+    """The request is valid, but something it needs is missing or not allowed here: a Python, a
+    folder, an image. A smaller number would not help.
     """
 
     exit_code = 7
@@ -168,14 +169,14 @@ class NameTaken(TFClusterError):
 
 
 class NotFound(TFClusterError):
-    """No such run, task or log."""
+    """The run, task or log does not exist."""
 
     exit_code = 5
     http_status = 404
 
 
 class NotAllowed(TFClusterError):
-    """What was named lies outside of what may be reached this way."""
+    """The request names something that cannot be reached this way."""
 
     exit_code = 5
     http_status = 403
@@ -189,7 +190,7 @@ class Conflict(TFClusterError):
 
 
 class ClusterFailed(TFClusterError):
-    """A run that somebody waited for ended without success."""
+    """A run that was waited for ended without success."""
 
     exit_code = 10
 
@@ -202,10 +203,10 @@ class WaitTimeout(TFClusterError):
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """A person interrupted a wait for a run. The run goes on; what follows the wait does not."""
+    """The user interrupted a wait. The run goes on; the code after the wait does not run."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows below the interrupted cell: the message, no traceback."""
+        """Return what IPython shows below the interrupted cell: the message, no traceback."""
         return [sanitize_text(with_magic_commands(str(self)))]
 
 
@@ -217,17 +218,16 @@ class BackendUnavailable(TFClusterError):
 
 
 class ClientUnsupported(TFClusterError):
-    """What the In-Graph client was asked for cannot work; the message says what does."""
+    """The In-Graph client cannot do what was asked; the message says what works."""
 
 
-# Text from other people, without what could act on a terminal.
-#
-# A program's output, the names it gives and the reason for a stop come from other people. Control
-# characters in them move a cursor, rewrite the line above, or set a clipboard or a link; marks of
-# bidirectional text show a name in another order than it has.
+# Text from others, made safe for a terminal.
+# Program output, names and stop reasons come from other people. Control characters in them could
+# move the cursor, rewrite the line above, or set a clipboard or a link. Bidirectional marks could
+# show a name in another order than it has.
 
 # Escape sequences (ECMA-48: CSI; OSC and similar with their content), control characters of both
-# sets (of the 8-bit forms only the first character: wrongly encoded text has them, too), and
+# sets (only the first character of 8-bit forms, as wrongly encoded text has them too), and
 # characters that change the direction of text or end a line invisibly.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
@@ -238,26 +238,25 @@ _RESET = "\x1b[0m"
 
 
 def one_line(text: str) -> str:
-    """Return `text` on one line, without what could move a cursor or change colours."""
+    """Return `text` on one line, without anything that moves the cursor or changes colours."""
     return strip_controls(text.replace("\n", " ").replace("\t", " "))
 
 
 def strip_controls(text: str) -> str:
-    """Return `text` without what acts on a terminal, its colours included; lines and tabs stay."""
+    """Return `text` without control sequences, including colours; line breaks and tabs stay."""
     return _CONTROL.sub("", text)
 
 
 def sanitize_text(text: str) -> str:
-    """Return `text` with its colours, and without anything else that acts on a terminal.
-
-    Its colours end with it: text could otherwise hide what is printed after it.
+    """Return `text` with its colours, but without other control sequences. The colours are reset at
+    the end, as they could otherwise hide what is printed next.
     """
     found = _CONTROL.sub(lambda each: each[0] if _COLOUR.fullmatch(each[0]) else "", text)
     return found if "\x1b" not in found or found.endswith(_RESET) else found + _RESET
 
 
 def last_overwrite(text: str) -> str:
-    """Return what a terminal shows at last of a line that rewrites itself, as progress bars do."""
+    """Return the last state of a line that overwrites itself, as progress bars do."""
     if "\r" not in text:
         return text
     parts = [part for part in text.split("\r") if part.strip()]

@@ -1,12 +1,12 @@
-"""The language of messages: English as it stands in the code, or a catalog of `locale/`.
+"""The language of messages: English from the code, or a catalog in `locale/`.
 
-English costs nothing (no file is read, `gettext` is not imported), and a language without a
-catalog, or a catalog without a text, gives English. Owns the choice of the language: what
-`language` says for a block of code, else TFCLUSTER_LANGUAGE, else the variables of gettext. Never
-translates when a module is imported: the language may differ from one request to the next.
+English costs nothing: no file is read and `gettext` is not imported. English is also used for a
+language without a catalog and for a text without a translation. The language is that of the
+enclosing `language` block, else TFCLUSTER_LANGUAGE, else that of gettext's variables. Nothing is
+translated at import time, because the language may differ between requests.
 
-    _("{name} has ended").format(name=name)
-    ngettext("{count} task", "{count} tasks", count).format(count=count)
+  _("{name} has ended").format(name=name)
+  ngettext("{count} task", "{count} tasks", count).format(count=count)
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ ENGLISH = "en"
 VARIABLE = "TFCLUSTER_LANGUAGE"
 LOCALE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "locale")
 
-# The first that is set counts, as in gettext; LANGUAGE may name several, separated by colons.
+# The first one that is set counts, as in gettext. LANGUAGE may list several, separated by colons.
 _VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _UNTRANSLATED = ("c", "posix", ENGLISH)
-_TRADITIONAL = {"tw", "hk", "mo", "hant"}  # readers of these are not served by simplified Chinese
+_TRADITIONAL = {"tw", "hk", "mo", "hant"}  # these readers use traditional Chinese, not simplified
 _requested: ContextVar[str | None] = ContextVar("tfcluster_language", default=None)
 
 
 def _(message: str) -> str:
-    """`message` in the language of the moment."""
+    """Return `message` in the current language."""
     catalog = (
         _catalog(_requested_or_environment()) if message else None
-    )  # the empty message is a catalog's header
+    )  # an empty message would return the catalog's header
     return message if catalog is None else catalog.gettext(message)
 
 
 def mark(message: str) -> str:
-    """`message` itself: a constant that is translated with `_` where it is shown."""
+    """Mark a constant for translation and return it; `_` translates it when it is shown."""
     return message
 
 
 def mark_plural(one: str, many: str) -> tuple[str, str]:
-    """Both forms of a constant sentence, which `ngettext` chooses between where it is shown."""
+    """Mark both forms of a constant sentence; `ngettext` chooses one when it is shown."""
     return one, many
 
 
 def ngettext(one: str, many: str, number: float) -> str:
-    """The form of a sentence that goes with `number`, in the language of the moment."""
+    """Return the form of a sentence for `number`, in the current language."""
     catalog = _catalog(_requested_or_environment())
     if catalog is None:
         return one if number == 1 else many
@@ -61,7 +61,7 @@ def ngettext(one: str, many: str, number: float) -> str:
 
 @contextmanager
 def language(wanted: str | None) -> Iterator[None]:
-    """Speak this language (`zh-CN`, `zh_CN.UTF-8`) inside; None leaves it to the environment."""
+    """Use this language (`zh-CN`, `zh_CN.UTF-8`) inside the block; None means the environment's."""
     before = _requested.set(wanted)
     try:
         yield
@@ -70,19 +70,19 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def choose(wanted: str | None) -> None:
-    """Speak this language from here on in this context, and in tasks that begin in it: for who
-    calls a request's handler and does not see its end.
+    """Use this language from now on in this context and in tasks that it starts. For a request
+    handler whose end the caller does not see.
     """
     _requested.set(wanted)
 
 
 def requested_language() -> str | None:
-    """The language that `language` was given."""
+    """Return the argument of `language`."""
     return _requested.get()
 
 
 def current_language() -> str:
-    """The language spoken at the moment: `en`, or the name of a folder of `locale/`."""
+    """Return the current language: `en`, or the name of a folder in `locale/`."""
     return (
         ENGLISH
         if _catalog(_requested_or_environment()) is None
@@ -91,7 +91,7 @@ def current_language() -> str:
 
 
 def accepted_languages(header: str) -> str | None:
-    """An Accept-Language header as `language` takes it, the best first; None when it names none."""
+    """Convert an Accept-Language header for `language`, best first; None if it has none."""
     ranked = []
     for position, entry in enumerate(header.split(",")):
         tag, _semicolon, quality = entry.partition(";")
@@ -120,7 +120,7 @@ def _requested_or_environment() -> str:
 
 @lru_cache(maxsize=64)
 def _choice(wanted: str) -> str:
-    """The first of the languages in `wanted` that is English or has a catalog."""
+    """Return the first language in `wanted` that is English or has a catalog."""
     for entry in wanted.split(":"):
         tag = _folder(entry)
         if tag == ENGLISH or os.path.exists(_file(tag)):
@@ -129,7 +129,7 @@ def _choice(wanted: str) -> str:
 
 
 def _folder(entry: str) -> str:
-    """The folder of `locale/` for `zh-CN`, `zh_CN.UTF-8` or `zh-Hans`; `en` for C and POSIX."""
+    """Return the folder in `locale/` for `zh-CN`, `zh_CN.UTF-8` or `zh-Hans`; `en` for C, POSIX."""
     tag = entry.partition(".")[0].partition("@")[0].replace("-", "_")
     first, *rest = tag.split("_")
     if first.lower() in _UNTRANSLATED:

@@ -1,14 +1,14 @@
 """Paths on this machine: the state directory and the user's folders.
 
-Paths are absolute and come from the environment alone, so every process with the same environment
-gets the same answer; an empty variable counts as unset. It owns these four rules and nothing else.
-It reads no file, and creates folders only in `private`.
+Paths are absolute and depend only on the environment, so processes with the same environment agree.
+An empty variable counts as unset. This module owns these four rules and nothing else. It reads no
+file, and creates folders only in `private`.
 
-    state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,
-                  else ~/.local/state/tfcluster
-    home_dir()    $TFCLUSTER_HOME, else ~/tfcluster
-    data_dir()    $TFCLUSTER_DATA_DIR, else <home_dir>/data
-    log_dir()     $TFCLUSTER_LOG_DIR, else <home_dir>/log
+  state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,
+                else ~/.local/state/tfcluster
+  home_dir()    $TFCLUSTER_HOME, else ~/tfcluster
+  data_dir()    $TFCLUSTER_DATA_DIR, else <home_dir>/data
+  log_dir()     $TFCLUSTER_LOG_DIR, else <home_dir>/log
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .i18n import _
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of records, supervisors and TensorBoards; private to the user (see `private`).
+    """Return the folder of records, supervisors and TensorBoards; private to the user (see
+    `private`).
 
     Raises:
         TFClusterError: no variable is set and the user has no home directory.
@@ -31,36 +32,36 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
     if given := env.get("TFCLUSTER_STATE_DIR"):
         return _absolute(given, env)
     xdg = env.get("XDG_STATE_HOME", "")
-    if os.path.isabs(xdg):  # the XDG specification tells to ignore a relative one
+    if os.path.isabs(xdg):  # the XDG specification says to ignore relative paths
         return Path(xdg, "tfcluster")
     return _user_home(env) / ".local" / "state" / "tfcluster"
 
 
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder that holds the user's `data` and `log` folders. Raises as `state_dir`."""
+    """Return the folder that holds the user's `data` and `log` folders. Raises as `state_dir`."""
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_HOME")
     return _absolute(given, env) if given else _user_home(env) / "tfcluster"
 
 
 def data_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of the user's data, TFCLUSTER_DATA_DIR of every task. Raises as `state_dir`."""
+    """Return the user's data folder, TFCLUSTER_DATA_DIR of every task. Raises as `state_dir`."""
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_DATA_DIR")
     return _absolute(given, env) if given else home_dir(env) / "data"
 
 
 def log_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """The log root; a run's own folder is `<log_dir>/<cluster>/<n>`. Raises as `state_dir`."""
+    """Return the log root; a run's folder is `<log_dir>/<cluster>/<n>`. Raises as `state_dir`."""
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_LOG_DIR")
     return _absolute(given, env) if given else home_dir(env) / "log"
 
 
 def private(folder: Path) -> Path:
-    """Create `folder` and what is missing above it for this user alone, mode 0700; return it.
+    """Create `folder` and its missing parents with mode 0700, and return it.
 
-    Folders that exist are left as they are.
+    Existing folders are not changed.
 
     Raises:
         TFClusterError: it cannot be created.

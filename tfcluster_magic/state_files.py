@@ -1,11 +1,11 @@
-"""State files: read with suspicion, and written whole or not at all.
+"""State files: checked when read, and written completely or not at all.
 
-A file in a state folder may be anything by the time it is read: cut, garbled, huge, a pipe, a link,
-or another user's. `read_bytes` opens only a regular file that the folder's owner, this user or root
-owns; it never blocks and never reads more than `MOST_BYTES`. Whatever is wrong raises `Unreadable`.
-`write` replaces a file in one step, so that a reader sees either the old content or the new. This
-module owns the mode (private to the user), the temporary names, the spare files that make a
-write possible on a full disk, and how to read what a newer version wrote.
+A state file may have become anything since it was written: cut off, garbled, huge, a pipe, a link,
+or another user's. `read_bytes` opens only a regular file of the folder's owner, this user or root.
+It never blocks and never reads more than `MOST_BYTES`. Any fault raises `Unreadable`. `write`
+replaces a file atomically, so a reader sees either the old content or the new. This module owns the
+file mode (private to the user), the temporary names, the spare files that allow a write on a full
+disk, and the reading of files from newer versions.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MOST_BYTES = 8 << 20
 MOST_NUMBER = 2.5e11
 """Largest fractional number in a state file: as seconds since 1970, the year 9892."""
 _ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
-"""Matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
+"""Pattern that matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
 SPARE_BYTES = 32 << 10
 NEEDED = 1 << 20
-"""A disk with fewer free bytes is full."""
+"""Free bytes below which a disk counts as full."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 OURS = (-1, -1)
-"""As owner of a file: the user and group of this process."""
+"""Owner of a file: the user and group of this process."""
 
 
 class Unreadable(Exception):
@@ -48,9 +48,9 @@ class Unreadable(Exception):
 
 
 def open_regular(path: Path, *, owned: bool = True) -> int:
-    """Open a regular file for reading, without waiting and without following a link.
+    """Open a regular file for reading, without blocking and without following a link.
 
-    `owned`: it belongs to the owner of its folder, to this user or to root.
+    With `owned`, the file must belong to the folder's owner, this user or root.
 
     Raises:
         FileNotFoundError: there is nothing at `path`.
@@ -135,13 +135,13 @@ def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
             found = convert_known_fields(known, kind)  # type: ignore[type-var]
         if _ODD_NUMBER.search(text):
             _check_numbers(found)
-    except (ValueError, RecursionError) as error:  # of msgspec, and of text that is no UTF-8
+    except (ValueError, RecursionError) as error:  # from msgspec, or from text that is not UTF-8
         raise Unreadable(str(error)) from None
     return found
 
 
 def _check_numbers(value: object) -> None:
-    """Refuse times and amounts that later code would fail on."""
+    """Refuse times and amounts that would break later code."""
     kind = type(value)
     if kind is float:
         if not 0 <= value <= MOST_NUMBER:  # type: ignore[operator]
@@ -164,7 +164,7 @@ def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """Return the same, or None if the file is missing or unreadable."""
+    """Return the content of a state file as a `kind`, or None if it is missing or unreadable."""
     try:
         return load(path, kind)
     except (FileNotFoundError, Unreadable):
@@ -180,21 +180,21 @@ def write(
     mode: int = 0o600,
     owner: tuple[int, int] = OURS,
 ) -> None:
-    """Replace `path` with `content`; `durable` also survives a power cut. Raises OSError.
+    """Replace `path` with `content`; with `durable` it also survives a power cut. Raises OSError.
 
-    `alone`: a lock keeps others from writing it, so that what a killed writer left is taken.
-    `spares`: files made by `reserve`; one of them is used when the disk is full.
-    `owner`: user and group that the file is given to; -1 stands for this process's own.
+    `alone`: the caller holds a lock, so the temporary file of a killed writer is reused. `spares`:
+    files made by `reserve`; one is used if the disk is full. `owner`: user and group to give the
+    file to; -1 means this process's own.
     """
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    # One name for each thread of each process: two writers of one file (readers that repair a
-    # record, requests to stop one run) stay apart. A process's only thread has its number.
+    # One temporary name for each thread, so that two writers of one file (readers that repair a
+    # record, requests to stop a run) do not collide. The main thread's id is the process id.
     beside = path.with_name(f".{path.name}.{'half' if alone else get_native_id()}")
     try:
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)  # never write into what somebody put there
+                os.unlink(beside)  # never write into a file that somebody else put there
             _write_file(beside, content, os.O_CREAT | os.O_EXCL, durable, mode, owner)
         except OSError as error:
             if error.errno not in FULL or not _claim_spare(spares, beside, len(content)):
@@ -202,7 +202,7 @@ def write(
             _write_file(beside, content, 0, durable, mode, owner)
         try:
             os.replace(beside, path)
-        except IsADirectoryError:  # a state file is no folder
+        except IsADirectoryError:  # a folder stands in place of the state file
             put_aside(path)
             os.replace(beside, path)
     except OSError:
@@ -260,8 +260,8 @@ def reserve(spare: Path) -> None:
 
 
 def lock_file(path: Path) -> int:
-    """Open a lock file, and make it if it is missing. Anything there that is not a regular file is
-    put aside. Raises OSError.
+    """Open a lock file, or make it if it is missing. Anything else at `path` is put aside. Raises
+    OSError.
     """
     how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -280,9 +280,8 @@ def lock_file(path: Path) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock beside a state file, against other processes that change it. Raises OSError.
-
-    `shared`: together with others who only read it.
+    """Hold the lock beside a state file against other processes that change it. Raises OSError.
+    With `shared`, other readers may hold it too.
     """
     fd = lock_file(path.with_suffix(".lock"))
     try:
@@ -293,7 +292,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def put_aside(path: Path) -> None:
-    """Move aside what stands in the place of a state file and is not one. Raises OSError."""
+    """Move aside what is at `path` but is not a state file. Raises OSError."""
     os.rename(path, path.with_name(f".{path.name}.aside.{os.lstat(path).st_ino}"))
 
 
@@ -322,7 +321,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return a mark that changes when the file is replaced or changed; None if there is no file."""
+    """Return a value that changes when the file changes or is replaced; None without a file."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -331,7 +330,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def is_gone(path: Path) -> bool:
-    """Whether there is surely nothing at `path`; a volume that fails for now has it still."""
+    """Return whether `path` certainly does not exist; a failing volume does not prove it."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -342,20 +341,19 @@ def is_gone(path: Path) -> bool:
 
 
 def remove_tree(path: Path) -> Path | None:
-    """Remove a folder and all in it; return what could not be removed, None when all is gone.
-
-    A file that NFS keeps until its last reader closes it (`.nfs…`) counts as gone. Never raises.
+    """Remove a folder with its contents. Return a path that could not be removed, or None. Never
+    raises. Files that NFS keeps until their last reader closes them (`.nfs…`) count as removed.
     """
     if path.is_symlink():
         with contextlib.suppress(OSError):
             os.unlink(path)
         return path if path.is_symlink() else None
-    # A snapshot may be read-only: give the folders back their write bit first.
+    # A snapshot may be read-only, so make its folders writable first.
     with contextlib.suppress(RecursionError):
         for folder, _folders, _files in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)
-    with contextlib.suppress(RecursionError):  # folders nested a thousand deep
+    with contextlib.suppress(RecursionError):  # folders may be nested a thousand deep
         shutil.rmtree(path, ignore_errors=True)
     if not os.path.lexists(path):
         return None
@@ -370,21 +368,21 @@ def remove_tree(path: Path) -> Path | None:
 
 
 def remove_empty(path: Path) -> None:
-    """Remove a folder with nothing in it, and the one above if that was all of it."""
+    """Remove an empty folder, and its parent if that is empty too."""
     for folder in (path, path.parent):
-        with contextlib.suppress(OSError):  # there is something in it, or it is gone
+        with contextlib.suppress(OSError):  # not empty, or already gone
             folder.rmdir()
 
 
-# Forward compatibility: reading what a newer version wrote, without the fields that this one does
-# not know. An older version then shows, stops and names such a run rightly, and never takes it for
-# one that cannot be read.
+# Forward compatibility: unknown fields of a newer version are ignored. An older version can then
+# still show, stop and name such a run, instead of treating it as unreadable.
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def convert_known_fields(content: Mapping[str, object], kind: type[StructT]) -> StructT:
-    """What `kind` knows of `content`; a field with an unknown value counts as not given.
+    """Convert the known fields of `content` to a `kind`. A field with an unknown value counts as
+    not given.
 
     Raises:
         msgspec.ValidationError: a required field is missing or unknown.

@@ -1,11 +1,11 @@
 """Request bodies and problem responses of Tornado handlers, shared by the server and the console.
 
 Tornado reads the whole body before it calls a handler, unless the handler streams it: then
-`prepare` runs when only the headers have arrived. Our handlers derive from `StreamedBody`, find out
-in `prepare` who asks, and then call `expect_body`. A refused sender is answered at once. What they
-still send is discarded piece by piece: if the connection were closed while the sender writes, the
-answer would be lost and a proxy in between would answer 503. `ProblemResponses` answers every
-failure as `application/problem+json` (RFC 9457).
+`prepare` runs once the headers have arrived. Our handlers derive from `StreamedBody`, authenticate
+the sender in `prepare`, and then call `expect_body`. A refused sender is answered at once, and the
+rest of the body is discarded: if the connection were closed while the sender writes, the answer
+would be lost and a proxy in between would answer 503. `ProblemResponses` answers every failure as
+`application/problem+json` (RFC 9457).
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ MOST_CHARACTERS = 100
 
 
 def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
-    """Return an error as a problem, with every single problem of a refused request.
-
-    `internal_error` is the sentence for any error but a TFClusterError or HTTPError.
+    """Return an error as a problem, with each problem of a refused request. `internal_error` is the
+    detail for any error except a TFClusterError or HTTPError.
     """
     told: dict[str, Any] = {
         "type": "about:blank",
@@ -88,7 +87,7 @@ MOST_DISCARDED = 64 * 1024 * 1024
 BODY_WITHIN = 60.0
 """Seconds in which a body has to arrive."""
 MOST_NESTED = 64
-"""How deep objects and lists of a JSON body may be nested."""
+"""Largest nesting depth of objects and lists in a JSON body."""
 
 
 def body_length(headers: HTTPHeaders) -> int | None:
@@ -121,18 +120,18 @@ class StreamedBody(RequestHandler):
     _is_too_large = False
 
     def expect_body(self) -> None:
-        """Read the body from here on; `prepare` calls it once the sender is known to be allowed.
+        """Read the body from now on. `prepare` calls it once the sender is authorized.
 
         Raises:
-            HTTPError: 400, the headers do not say how long it is.
-            TooLarge: it is longer than this handler accepts.
+            HTTPError: 400, the headers do not give the length.
+            TooLarge: the body is longer than this handler accepts.
         """
         length = body_length(self.request.headers)
         if length is not None and length > self.most_bytes:
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):  # it counts chunks
+        if isinstance(connection, HTTP1Connection):  # it counts the bytes of chunked bodies
             connection.set_max_body_size(MOST_DISCARDED)
             connection.set_body_timeout(BODY_WITHIN)
 
@@ -149,7 +148,7 @@ class StreamedBody(RequestHandler):
         """Return the JSON object in the request; an empty one if there is no body.
 
         Raises:
-            TooLarge: it came in chunks and was too long.
+            TooLarge: a chunked body was too long.
             UsageError: the body is not a JSON object.
         """
         if self._is_too_large:
@@ -161,38 +160,37 @@ class StreamedBody(RequestHandler):
 
         Raises:
             UsageError: it is not a JSON object.
-            InvalidRequest: a field is wrong or unknown; all of them are named, with what is
-                allowed.
+            InvalidRequest: fields are wrong or unknown; every one is named with what is allowed.
         """
         return validation.read_model(self.body(), kind)
 
     def finish(self, chunk: Any = None) -> Any:
-        """Answer, and discard what is still being sent before the connection is closed."""
+        """Answer, and discard the rest of the body before the connection is closed."""
         connection, arrived = self.request.connection, self.request._body_future
         if isinstance(connection, HTTP1Connection) and not arrived.done():
-            # A proxy that used the connection again would answer another client with 503.
+            # A proxy that reused the connection would answer another client with 503.
             self.set_header("Connection", "close")
             if self._goes_on():
                 connection.set_max_body_size(MOST_DISCARDED)
                 connection.set_body_timeout(BODY_WITHIN)
                 self.request.connection = _Answered(connection, arrived)  # type: ignore[assignment]
             else:
-                connection.set_max_body_size(1 << 62)  # no second answer: it is closed by then
+                connection.set_max_body_size(1 << 62)  # the connection closes: no second answer
         return super().finish(chunk)
 
     def on_connection_close(self) -> None:
-        """Drop a body that never arrived in full."""
+        """Drop a body that did not arrive completely."""
         self._body = None
         super().on_connection_close()
 
     def _goes_on(self) -> bool:
-        """Return whether the sender may finish the body, or is cut off."""
+        """Return whether the sender may finish the body; otherwise the connection is closed."""
         headers = self.request.headers
         try:
             length = body_length(headers)
         except HTTPError:
             return False
-        # with `Expect` the sender waits for the answer, and sends nothing after a refusal
+        # with `Expect` the sender waits for the answer, and sends no body after a refusal
         return "Expect" not in headers and (length is None or length <= MOST_DISCARDED)
 
     def _too_large(self) -> TooLarge:
@@ -201,13 +199,13 @@ class StreamedBody(RequestHandler):
 
 
 class ProblemResponses(RequestHandler):
-    """A handler whose failures are problem responses; first among the bases of a class."""
+    """A handler whose failures are problem responses. It must be the first base of a class."""
 
     expected_errors: tuple[type[BaseException], ...] = (TFClusterError,)
-    """Errors that are told to the user and are no fault of the service: its log stays short."""
+    """Errors that are shown to the user and are not logged, since the service is not at fault."""
 
     def internal_error(self) -> str:
-        """Return the sentence for a fault of the service, which says where its cause is."""
+        """Return the sentence for an internal error, which says where to find its cause."""
         raise NotImplementedError
 
     def in_language(self) -> AbstractContextManager[object]:
@@ -225,19 +223,19 @@ class ProblemResponses(RequestHandler):
         self.finish(encoded_problem(told))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Send a problem; Tornado calls it for whatever a method raises."""
+        """Send a problem. Tornado calls this for every exception of a handler."""
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         with self.in_language():
             self.send_problem(self.problem_of(HTTPError(status_code) if error is None else error))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log what is a fault of the service."""
+        """Log internal errors only."""
         if not isinstance(value, self.expected_errors):
             super().log_exception(typ, value, tb)
 
 
 class _Answered:
-    """A connection on which the answer is given while the body still arrives."""
+    """A connection that sends the answer while the body still arrives."""
 
     def __init__(self, connection: HTTP1Connection, arrived: Future[None]) -> None:
         self._connection, self._arrived = connection, arrived
@@ -246,7 +244,7 @@ class _Answered:
         return getattr(self._connection, name)
 
     def finish(self) -> None:
-        """Close the connection once nothing more arrives."""
+        """Close the connection once the body has arrived."""
         self._arrived.add_done_callback(self._end)
 
     def _end(self, arrived: Future[None]) -> None:

@@ -1,8 +1,8 @@
-"""The browser of tests/ui: a Chromium of this machine, and a font with Chinese letters.
+"""The browser of tests/ui: the machine's Chromium, and a font with Chinese characters.
 
-It promises to print the path of a Chromium; on Debian and Ubuntu as root it installs one where
-there is none, and elsewhere says exactly what to do. It changes nothing where both are there. It
-never downloads a browser of its own: the system's gets security updates. Standard library only.
+The script prints the path of a Chromium. If none is installed, it installs one on Debian and Ubuntu
+as root, and elsewhere says exactly what to do. It never downloads a browser outside the package
+manager, because the system's browser gets security updates. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 BROWSER = ("chromium", "fonts-dejavu-core")  # 124 MB
-CHINESE = "fonts-wqy-microhei"  # 1.6 MB: else Chinese is boxes in screenshots
+CHINESE = "fonts-wqy-microhei"  # 1.6 MB; without it screenshots show boxes for Chinese
 
 
 def find() -> str | None:
-    """The Chromium to use: $CHROMIUM, else the first that PATH knows."""
+    """Return the Chromium to use: $CHROMIUM, else the first on PATH."""
     if given := os.environ.get("CHROMIUM"):
         return given if os.access(given, os.X_OK) else None
     found = next(filter(None, map(shutil.which, NAMES)), None)
@@ -28,7 +28,7 @@ def find() -> str | None:
 
 
 def main() -> int:
-    """Print the path of a Chromium, installed if need be."""
+    """Print the path of a Chromium; install one if needed."""
     if given := os.environ.get("CHROMIUM"):
         if find() is None:
             sys.exit(f"CHROMIUM={given}: there is no such program. Unset it, or correct it.")
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def shows_chinese() -> bool:
-    """Whether some font has Chinese letters; so, too, where nobody can tell."""
+    """Return whether a font has Chinese characters; also True if this cannot be found out."""
     lister = shutil.which("fc-list")
     if lister is None:
         return shutil.which("apt-get") is None
@@ -52,7 +52,7 @@ def shows_chinese() -> bool:
 
 
 def install(apt: str, packages: list[str]) -> None:
-    """Install packages of Debian, with a fresh list of them."""
+    """Install Debian packages after updating the package list."""
     print(f"installing {' '.join(packages)} for the browser tests ...", file=sys.stderr, flush=True)
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (
@@ -73,12 +73,12 @@ def install(apt: str, packages: list[str]) -> None:
             failed = f"{told}\napt-get {words[0]} failed; {advice(packages, has_apt=True)}"
             if find() is None:
                 sys.exit(failed)
-            print(failed, file=sys.stderr)  # a font that is missing makes pictures ugly, no more
+            print(failed, file=sys.stderr)  # without the font only the screenshots look wrong
             return
 
 
 def advice(packages: list[str], *, has_apt: bool) -> str:
-    """What a person has to do."""
+    """Return what the user has to do."""
     how = (
         f"run: sudo apt-get install {' '.join(packages)}"
         if has_apt

@@ -1,9 +1,9 @@
-"""The build backend: setuptools, plus a C compiler and JupyterLab's build tools where missing.
+"""The build backend: setuptools, plus a C compiler and JupyterLab's build tools if missing.
 
-It promises that `pip install .` needs nothing but Python and package registries: ziglang comes
-where no compiler works, the extension's builder and Node where the extension is neither built nor
-in the cache. It owns the choice of compiler, which setup.py uses. `build-system.requires` cannot
-depend on what is on PATH; these hooks can.
+`pip install .` needs nothing but Python and package registries. ziglang is added if no compiler
+works; the extension's builder and Node are added if the extension is neither built nor cached.
+`build-system.requires` cannot depend on what is on PATH; these hooks can. This module also chooses
+the compiler for setup.py.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ PROBE = "#include <dlfcn.h>\n#include <sys/socket.h>\nint probe(void) { return 0
 
 
 def find_compiler() -> list[str] | None:
-    """The command of a C compiler: $CC as it is, else the first of cc, gcc and clang that works.
+    """Return the command of a C compiler: $CC unchecked, else the first of cc, gcc and clang that
+    works.
 
-    None where there is none. Each is tried on a small library: containers often have a gcc without
-    the C library's headers.
+    Each is tried on a small library, because containers often have a gcc without C headers. None if
+    no compiler works.
     """
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"])
@@ -67,15 +68,15 @@ def _with_builder(requirements: list[str]) -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
-    """PEP 517: what a wheel needs beyond setuptools."""
+    """Return what a wheel needs beyond setuptools (PEP 517)."""
     return _with_builder(_with_compiler(build_meta.get_requires_for_build_wheel(config_settings)))
 
 
 def get_requires_for_build_sdist(config_settings=None):  # type: ignore[no-untyped-def]
-    """PEP 517: what an sdist needs beyond setuptools."""
+    """Return what an sdist needs beyond setuptools (PEP 517)."""
     return _with_builder(build_meta.get_requires_for_build_sdist(config_settings))
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
-    """PEP 660: what an editable install needs beyond setuptools."""
+    """Return what an editable install needs beyond setuptools (PEP 660)."""
     return _with_compiler(build_meta.get_requires_for_build_editable(config_settings))

@@ -1,7 +1,5 @@
-"""Write docs/reference/cli.md, every verb's help as the program says it, and the routes of verbs in
-docs/reference/api.md. `python tools/cli_docs.py`.
-
-A test keeps both current, so the documentation cannot say what the program does not.
+"""Write docs/reference/cli.md with the help of every verb, and the verb routes in
+docs/reference/api.md: `python tools/cli_docs.py`. A test checks that both are current.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 API_PAGE = ROOT / "docs" / "reference" / "api.md"
 VERB_ROUTE = "| `POST /clusters/{ref}/"
 AFTER_VERBS = VERB_ROUTE + "rerun`"
-"""Route whose row stands below those of verbs, and is written by hand."""
+"""The route whose row follows those of the verbs; it is written by hand."""
 WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
@@ -44,7 +42,7 @@ Durations are seconds or 30s, 10m, 1h30m, 7d. Memory is 512Mi, 2Gi. `NO_COLOR=1`
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     sys.path.insert(0, str(ROOT))
     from tfcluster_magic import cli
     from tfcluster_magic.cli.group import VERBS
@@ -60,7 +58,7 @@ def page() -> str:
 
 
 def _blocks(title: str, command: click.Command, context: click.Context) -> Iterator[str]:
-    """A command, and the commands below it."""
+    """Yield the section of a command, and those of its subcommands."""
     yield _block(title, command.get_help(context))
     for name, below in getattr(command, "commands", {}).items():
         inner = click.Context(below, info_name=name, parent=context, terminal_width=WIDTH)
@@ -68,7 +66,7 @@ def _blocks(title: str, command: click.Command, context: click.Context) -> Itera
 
 
 def api_page() -> str:
-    """The page about REST, with a row for each verb of `VERB_BODIES`."""
+    """Return the REST page, with a row for each verb of `VERB_BODIES`."""
     from tfcluster_magic.server.runs import VERB_BODIES
 
     rows = [

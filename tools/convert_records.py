@@ -1,7 +1,7 @@
 """Convert TFClusters of v1alpha1: `kubectl get tfc -A -o json | python tools/convert_records.py`.
 
-What ended comes with its status, so that it stays a record; what had not ended begins anew.
-docs/how-to/install-kubernetes.md has the steps around it.
+A run that has ended keeps its status, as a record; any other run starts again.
+docs/how-to/install-kubernetes.md describes the steps around it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def converted(listing: Mapping[str, Any]) -> dict[str, Any]:
-    """The list of objects as `kubectl create` takes it."""
+    """Return the list of objects for `kubectl create`."""
     items = [_converted(found) for found in listing["items"]]
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def refused(listing: Mapping[str, Any]) -> list[str]:
-    """Why the API server would not take some of the objects, a sentence for each."""
+    """Return a sentence for each object that the API server would refuse."""
     return [told for found in listing["items"] if (told := _refusal(found))]
 
 
@@ -50,7 +50,7 @@ def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
         "spec": resource_form.write(Spec, found["spec"]),
     }
     if status.phase.is_final and status.released_at is not None:
-        # What it used stays in the ledger, by the uid of the object that was.
+        # The ledger keeps its usage under the uid of the old object.
         made["status"] = custom_resource.write_status(replace(status, usage=None))
     return made
 

@@ -1,7 +1,7 @@
-"""Write k8s/crds/: the custom resource that an administrator applies. `python tools/crd.py`.
+"""Write k8s/crds/, the custom resource that an administrator applies: `python tools/crd.py`.
 
-It is made of the models, and so is what the admission policy of records counts
-(k8s/base/admission.yaml); a test keeps both current.
+It is generated from the models, as are the variables of the admission policy for records
+(k8s/base/admission.yaml). A test checks that both are current.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not 
 
 
 def text() -> str:
-    """The definition as it is in the repository."""
+    """Return the generated custom resource definition."""
     made: str = yaml.safe_dump(crd_object(), sort_keys=False, width=100, allow_unicode=True)
     return HEAD + made
 
 
 def policy() -> str:
-    """The policies, with the variables that are made."""
+    """Return the policies with their generated variables."""
     made = "".join(
         f"    - name: {name}\n      expression: >-\n{_folded(words)}"
         for name, words in policy_variables().items()
@@ -38,7 +38,7 @@ def policy() -> str:
 
 
 def _folded(words: str) -> str:
-    """An expression as lines that YAML joins by a space."""
+    """Wrap an expression into lines that YAML joins with spaces."""
     lines = textwrap.wrap(words, 132, break_long_words=False, break_on_hyphens=False)
     return "".join(f"        {line}\n" for line in lines)
 

@@ -1,8 +1,8 @@
 """Build docs/ as a site in build/docs: `python tools/docs_site.py`.
 
-Sphinx and its theme live in an environment of their own, build/docs-env, made from
-requirements/docs.txt when that file changes: `make dev` stays as small as it is. Every warning of
-Sphinx is an error, a link that leads nowhere included. Standard library only.
+Sphinx and its theme have their own environment, build/docs-env, which is rebuilt when
+requirements/docs.txt changes, so `make dev` stays small. Every Sphinx warning is an error,
+including broken links. Standard library only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def install() -> None:
-    """Make the environment, unless it is what requirements/docs.txt pins."""
+    """Make the environment unless it matches requirements/docs.txt."""
     wanted = hashlib.sha256(PINS.read_bytes() + sys.version.encode()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == wanted:
         return

@@ -1,9 +1,9 @@
-"""`make run`: the hub on this machine, and what a person must know to use it.
+"""The script behind `make run`: starts the hub on this machine and says how to use it.
 
-It promises one address to open, on the first start with a link that sets a password; that Ctrl-C
-ends hub, proxy and notebooks within seconds while running clusters go on; and that nothing which a
-killed hub left behind is in the way. It owns the hub's state folder and the hub that it starts;
-what the hub is told stands in tfcluster_magic/hub/embedded.py. It runs in .venv.
+It prints one address, on the first start with a link that sets a password. Ctrl-C ends hub, proxy
+and notebooks within seconds; running clusters go on. Leftovers of a killed hub are removed. The
+script owns the hub's state folder and the hub process; the hub's settings are in
+tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tfcluster_magic.paths import home_dir, private, state_dir
 
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0  # seconds until the hub answers, on a slow disk
-LOG_KEPT = 4_000_000  # bytes of hub.log, above which a start begins a new one
-FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # of the hub in whose terminal this may run
+LOG_KEPT = 4_000_000  # size of hub.log in bytes above which the next start rotates it
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # from a hub's own terminal
 PDEATHSIG = 1  # prctl(2)
 
 
 def main() -> int:
-    """Start the hub and stay until it ends."""
+    """Start the hub and wait until it ends."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--port", type=int, default=8888, help="the first port to try")
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def alone(state: Path) -> int:
-    """Take the state folder for one hub; what is returned is handed to it."""
+    """Lock the state folder for one hub; return the lock, which the hub inherits."""
     lock = os.open(state / "hub.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +101,7 @@ def alone(state: Path) -> int:
 
 
 def end_leftover(note: Path) -> None:
-    """End the proxy of a hub that was killed. JupyterHub would end whoever has its number now."""
+    """End the proxy of a killed hub. JupyterHub would end any process that has its pid now."""
     try:
         pid = int(note.read_text())
         words = Path("/proc", str(pid), "cmdline").read_bytes()
@@ -112,12 +112,12 @@ def end_leftover(note: Path) -> None:
             deadline = time.monotonic() + 3
             os.kill(pid, number)
             while running(pid) and time.monotonic() < deadline:
-                time.sleep(0.05)  # no child of ours: there is nothing to wait on
+                time.sleep(0.05)  # it is not our child, so we cannot wait for it
     note.unlink(missing_ok=True)
 
 
 def running(pid: int) -> bool:
-    """Whether a process has not ended: until its last thread has, its ports are taken."""
+    """Return whether a process is alive. Its ports are in use until its last thread ends."""
     process = Path("/proc", str(pid))
     try:
         ended = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -127,7 +127,9 @@ def running(pid: int) -> bool:
 
 
 def inner_ports(state: Path) -> list[int]:
-    """Ports of hub, proxy and console: those of the last start, by which notebooks know them."""
+    """Return the ports of hub, proxy and console. Notebooks know those of the last start, so they
+    are reused if free.
+    """
     note = state / "ports.json"
     try:
         ports = [int(port) for port in json.loads(note.read_text())]
@@ -152,7 +154,7 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    here = f"http://127.0.0.1:{port}"  # whatever the browser calls it
+    here = f"http://127.0.0.1:{port}"  # whatever name the browser uses
     url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)
@@ -190,8 +192,8 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            start_new_session=True,  # Ctrl-C reaches it once, through us, and none of its children
-            pass_fds=(lock,),  # held as long as the hub lives, whatever becomes of us
+            start_new_session=True,  # Ctrl-C reaches it once, through us
+            pass_fds=(lock,),  # held until the hub ends, even if this script dies
             preexec_fn=end_with_us,  # noqa: PLW1509  no thread is running yet
         ) as hub,
     ):
@@ -210,10 +212,10 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
-    (state / URL).replace(state / LAST_URL)  # any account may have its port from now on
+    (state / URL).replace(state / LAST_URL)  # any account may get its port now
     (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
-    end_leftover(state / "proxy.pid")  # JupyterHub may have started one more while it ended
-    if code == 0 or (asked and code == -signal.SIGTERM):  # 0, too: an admin's Shutdown Hub
+    end_leftover(state / "proxy.pid")  # JupyterHub may have started another while ending
+    if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down
         print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
         return 0
     last = log.read_text(errors="replace").splitlines()[-12:]
@@ -233,7 +235,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
 
 
 def invite(state: Path, url: str) -> str | None:
-    """The link with which who runs the hub gets a password, None for who has or needs none."""
+    """Return a link that sets the owner's password; None if the owner has or needs none."""
     if elsewhere():
         return None
     store, name = AccountStore(state / FILE), owner()
@@ -243,22 +245,22 @@ def invite(state: Path, url: str) -> str | None:
 
 
 def elsewhere() -> bool:
-    """Whether people sign in at a provider, without passwords of the hub's own."""
+    """Return whether users sign in at an identity provider, without passwords of the hub."""
     return os.environ.get("TFCLUSTER_HUB_SIGN_IN") == "oidc"
 
 
 def answers(hub: subprocess.Popen[bytes], url: str) -> bool:
-    """Wait until the hub answers through its proxy; False if it ended before."""
+    """Wait until the hub answers through its proxy; return False if it ended first."""
     deadline = time.monotonic() + START
     while hub.poll() is None and time.monotonic() < deadline:
         if answered(url):
             return True
-        time.sleep(0.1)  # two programs are starting: there is no event to wait for
+        time.sleep(0.1)  # two programs are starting, and neither signals that it is ready
     return False
 
 
 def answered(url: str) -> bool:
-    """Whether this address answers now."""
+    """Return whether this address answers now."""
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True
@@ -267,7 +269,7 @@ def answered(url: str) -> bool:
 
 
 def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str:
-    """What to open, who may, and how to end it."""
+    """Return what to open, who may sign in, and how to end it."""
     name = owner()
     home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "
     if invitation:

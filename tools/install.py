@@ -1,8 +1,9 @@
-"""`make install`: the environment .venv with the pinned packages, tfcluster and its extension.
+"""The script behind `make install`: makes .venv with the pinned packages, tfcluster and its
+extension.
 
-It promises that every step is told with its megabytes, that a second call takes a fraction of a
-second, and that an environment left half made by an interrupted call is made anew. It owns .venv;
-tools/labextension.py owns the extension, tools/proxy.py the hub's proxy. Standard library only.
+It announces every step with its size, a second call takes a fraction of a second, and an
+environment from an interrupted call is rebuilt. The script owns .venv; tools/labextension.py owns
+the extension, tools/proxy.py the hub's proxy. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from labextension import since, size_mb
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-STAMP = VENV / "tfcluster-installed.json"  # for each kind, the digest of what was installed
+STAMP = VENV / "tfcluster-installed.json"  # the digest of each installed kind
 BUSY = VENV / "tfcluster-installing"  # exists while packages are being unpacked
 PACKAGE = "tfcluster_magic"
 GUARD = ROOT / PACKAGE / "runtime" / "libloopback_guard.so"
@@ -43,30 +44,30 @@ SOURCES = [
     f"{PACKAGE}/runtime/loopback_guard.c",
     f"{PACKAGE}/runtime/loopback_peer.h",
 ]
-NEEDED_MB = {"run": 2900, "dev": 3400}  # the environment while pip unpacks
+NEEDED_MB = {"run": 2900, "dev": 3400}  # size of the environment while pip unpacks
 DOWNLOAD_MB = {"run": 450, "dev": 560}  # on Linux x86_64, Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
-SLOW = ("rfc3987-syntax", "lark")  # pinned once; why no more: tools/lock.sh
-LAB_SETTINGS = {  # JupyterLab asks whether to fetch news, and would cover a part of the first page
+SLOW = ("rfc3987-syntax", "lark")  # pinned, but removed again; tools/lock.sh says why
+LAB_SETTINGS = {  # else JupyterLab's question about news covers part of the first page
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}
 }
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 PACKAGES = Path("lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
-PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))  # of .venv, where packages have files
-LEFT = {  # what each environment has of its own
+PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))  # parts of .venv with packages' files
+LEFT = {  # files that each environment has for itself
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # of kept packages: the environment that their scripts name
+MADE_IN = "made-in.txt"  # in kept packages: the path in their scripts
 KEPT = 2
-LONGEST_MAKING = 3600  # seconds; what is older was left by a process that was killed
-LONGEST_SCRIPT = 120  # characters of the interpreter in a script's first line, for pip
+LONGEST_MAKING = 3600  # seconds; older leftovers are from a killed process
+LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line
 
 
 def main() -> int:
-    """Install what `kind` needs, unless it is there."""
+    """Install what `kind` needs unless it is installed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument(
         "kind", choices=sorted(NEEDED_MB), help="run: to use it; dev: to work on it"
@@ -84,7 +85,7 @@ def main() -> int:
             proxy.bring(VENV)
             return 0
         began = time.monotonic()
-        # Elsewhere a person may change files of packages in place.
+        # Outside CI, a user may edit installed packages in place.
         folder = kept(kind) if os.environ.get("CI") == "true" else None
         is_new = make_environment(kind)
         BUSY.touch()
@@ -104,7 +105,7 @@ def main() -> int:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the clone's folder locked: two calls of make never write into one environment."""
+    """Lock the clone's folder, so that two calls of make never write into one environment."""
     folder = os.open(str(ROOT), os.O_RDONLY)
     try:
         try:
@@ -118,7 +119,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def digest(kind: str) -> str:
-    """What the environment is made from, as one checksum."""
+    """Return a checksum of everything the environment is made from."""
     total = hashlib.sha256(str(ROOT).encode())
     for name in [f"requirements/{kind}.txt", *SOURCES]:
         path = ROOT / name
@@ -127,7 +128,7 @@ def digest(kind: str) -> str:
 
 
 def stamps() -> dict[str, str]:
-    """The digests that are installed."""
+    """Return the digest of each installed kind."""
     try:
         return dict(json.loads(STAMP.read_text()))
     except (OSError, ValueError):
@@ -135,13 +136,13 @@ def stamps() -> dict[str, str]:
 
 
 def write_stamp(kind: str) -> None:
-    """Note what is installed now; dev holds all of run."""
+    """Record what is installed; dev includes run."""
     kinds = ["run", "dev"] if kind == "dev" else ["run"]
     STAMP.write_text(json.dumps({**stamps(), **{each: digest(each) for each in kinds}}))
 
 
 def works() -> bool:
-    """Whether .venv's Python starts and finds its packages (not so after an upgrade of Python)."""
+    """Return whether .venv's Python finds its packages; an upgrade of Python breaks this."""
     probe = [str(PYTHON), "-c", "import click, msgspec"]
     try:
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
@@ -150,13 +151,13 @@ def works() -> bool:
 
 
 def up_to_date(kind: str) -> bool:
-    """Whether nothing is to be done."""
+    """Return whether everything is installed."""
     guard = GUARD.exists() or sys.platform != "linux"
     return not BUSY.exists() and stamps().get(kind) == digest(kind) and guard and works()
 
 
 def make_environment(kind: str) -> bool:
-    """Step 1: a virtual environment, kept when it works; whether it is a new one."""
+    """Step 1: make a virtual environment, or keep one that works. Return whether it is new."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not BUSY.exists() and VENV.exists() and starts(PYTHON):
         say(f"[1/6] .venv is there, {size_mb(VENV):.0f} MB: bringing it up to date")
@@ -179,7 +180,7 @@ def make_environment(kind: str) -> bool:
 
 
 def starts(python: Path) -> bool:
-    """Whether this Python runs and has pip."""
+    """Return whether this Python runs and has pip."""
     try:
         return (
             subprocess.run(
@@ -192,7 +193,7 @@ def starts(python: Path) -> bool:
 
 
 def install_packages(kind: str) -> None:
-    """Step 2: the pinned packages, exactly as they stand: pip has nothing to decide."""
+    """Step 2: install the pinned packages without dependency resolution."""
     began, before = time.monotonic(), size_mb(VENV)
     say(f"[2/6] packages of requirements/{kind}.txt: up to {DOWNLOAD_MB[kind]} MB to fetch, once")
     fetched = pip_install("--no-deps", "--no-compile", "-r", f"requirements/{kind}.txt")
@@ -203,7 +204,7 @@ def install_packages(kind: str) -> None:
 
 
 def kept(kind: str) -> Path:
-    """Where a build machine keeps these packages for this Python, or would."""
+    """Return the folder where a build machine keeps these packages for this Python."""
     pins = (ROOT / "requirements" / f"{kind}.txt").read_bytes()
     made_of = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {SLOW}".encode() + pins)
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -211,11 +212,11 @@ def kept(kind: str) -> Path:
 
 
 def bring_packages(folder: Path, environment: Path = VENV) -> bool:
-    """Step 2 where an earlier clone has kept the packages; whether one has."""
+    """Step 2, with packages kept by another clone. Return whether there were any."""
     if not folder.exists() or len(str(environment / "bin" / "python")) > LONGEST_SCRIPT:
         return False
     began = time.monotonic()
-    shutil.rmtree(environment / PACKAGES)  # pip, which is among them
+    shutil.rmtree(environment / PACKAGES)  # removes pip; the kept packages include it
     for part in PARTS:
         copy_tree(folder / part, environment / part)
     before, now = (folder / MADE_IN).read_bytes(), os.fsencode(environment)
@@ -228,8 +229,8 @@ def bring_packages(folder: Path, environment: Path = VENV) -> bool:
 
 
 def keep_packages(folder: Path, environment: Path = VENV) -> None:
-    """Keep what packages have in an environment for other clones of this machine, with all that was
-    compiled by now. Modules are the same files in all of them: who changes one writes it anew.
+    """Keep the packages of an environment, including compiled files, for other clones on this
+    machine. Module files are hard links, shared by all clones, so an edit must replace the file.
     """
     if folder.exists():
         return
@@ -247,12 +248,12 @@ def keep_packages(folder: Path, environment: Path = VENV) -> None:
 
 
 def prune(home: Path) -> None:
-    """Remove all but the newest, and what was killed while it was made or removed."""
+    """Remove all but the newest packages, and leftovers of killed processes."""
     found = sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)
     half = [each for each in found if each.name.startswith(".")]
     for old in [each for each in found if each not in half][:-KEPT]:
         going = old.with_name(f".{old.name}.{os.getpid()}")
-        old.rename(going)  # so that nobody takes what is half removed for whole
+        old.rename(going)  # so that no clone uses a folder that is partly removed
         shutil.rmtree(going, ignore_errors=True)
     for left in half:
         if time.time() - left.stat().st_mtime > LONGEST_MAKING:
@@ -260,11 +261,11 @@ def prune(home: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy what packages have installed; their 2 GB of modules are linked."""
+    """Copy installed packages; their 2 GB of modules are hard-linked."""
 
     def copy(file: str, to: str) -> None:
         if source.name == PACKAGES.name:
-            with suppress(OSError):  # another disk
+            with suppress(OSError):  # on another disk, copy instead
                 os.link(file, to)
                 return
         shutil.copy2(file, to)
@@ -276,9 +277,8 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def warm_up() -> subprocess.Popen[bytes]:
-    """Have what will be imported compiled meanwhile; compiling everything would take 40 s more.
-
-    Many containers set PYTHONDONTWRITEBYTECODE: then every import of TensorFlow would take 10 s.
+    """Start compiling the modules that will be imported; compiling all would take 40 s more. Many
+    containers set PYTHONDONTWRITEBYTECODE, and every import of TensorFlow would then take 10 s.
     """
     modules = "tensorflow, tf_keras, sklearn.datasets, ipykernel.kernelapp"
     modules += ", jupyterlab.labapp, jupyterhub.app, jupyterhub.singleuser.app"
@@ -290,7 +290,7 @@ def warm_up() -> subprocess.Popen[bytes]:
 
 
 def install_ourselves() -> None:
-    """Step 3: this clone as an editable package, and its guard compiled."""
+    """Step 3: install this clone as an editable package, and compile its guard."""
     say("[3/6] tfcluster and its loopback guard (a C compiler is fetched if there is none, 100 MB)")
     pip_install("--no-deps", "--editable", ".")
     if sys.platform == "linux":
@@ -298,12 +298,12 @@ def install_ourselves() -> None:
 
 
 def prepare_jupyter() -> None:
-    """Step 4: every IPython of .venv knows %tfcluster; every notebook listens on loopback only."""
+    """Step 4: load %tfcluster in every IPython of .venv; make notebooks listen on loopback only."""
     say("[4/6] Jupyter: %tfcluster is loaded in every notebook")
     config = VENV / "etc" / "ipython" / "ipython_config.py"
     config.parent.mkdir(parents=True, exist_ok=True)
-    # By the module's name: a notebook's own `%load_ext tfcluster_magic` is then no second one,
-    # which IPython would remark on.
+    # By the module's name, so that `%load_ext tfcluster_magic` in a notebook does not make IPython
+    # warn about a second load.
     name = f"{PACKAGE}.notebook.magic"
     config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{name}")\n')
     overrides = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
@@ -320,7 +320,9 @@ def prepare_jupyter() -> None:
 
 
 def build_extension(kind: str) -> None:
-    """Step 5: what JupyterLab shows. Who only runs notebooks can do so without it, and is told."""
+    """Step 5: build the JupyterLab extension. Notebooks work without it, so a failure is only
+    reported, unless `kind` is dev.
+    """
     say("[5/6] JupyterLab extension")
     try:
         labextension.build(keep_packages=kind == "dev")
@@ -332,7 +334,7 @@ def build_extension(kind: str) -> None:
 
 
 def pip_install(*arguments: str) -> float:
-    """Run pip, tell each large file as it comes, and return the megabytes that were fetched."""
+    """Run pip, report each large file, and return the megabytes downloaded."""
     command = [str(PYTHON), "-m", "pip", "install", "--progress-bar", "off", *arguments]
     env = {
         **os.environ,
@@ -372,7 +374,7 @@ def pip_install(*arguments: str) -> float:
 
 
 def call(command: list[str], failure: str) -> None:
-    """Run a quiet step; show what it said only when it fails."""
+    """Run a command without output; show its output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
@@ -380,12 +382,12 @@ def call(command: list[str], failure: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell a step at once, in pipes too."""
+    """Print a step immediately, even into a pipe."""
     print(text, flush=True)
 
 
 def fail(what: str, cure: str) -> None:
-    """End with what is wrong and what to do."""
+    """Exit with what is wrong and what to do."""
     sys.exit(f"make: {what}\n      {cure}")
 
 

@@ -1,7 +1,7 @@
-"""`make run HUB=0`: JupyterLab on this machine only, in the workspace, with the examples in it.
+"""The script behind `make run HUB=0`: starts JupyterLab on this machine only, with the examples.
 
-It promises one clear address with its token, never overwrites an example that the user changed, and
-ends cleanly on Ctrl-C while running clusters go on. It owns the JupyterLab that it starts and
+It prints one address with a token, never overwrites an example that the user changed, and ends
+cleanly on Ctrl-C; running clusters go on. The script owns its JupyterLab process and
 `<workspace>/examples`. It runs in .venv.
 """
 
@@ -30,7 +30,7 @@ START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
 
 
 def main() -> int:
-    """Start JupyterLab and stay until it ends."""
+    """Start JupyterLab and wait until it ends."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--port", type=int, default=8888, help="the first port to try")
@@ -50,12 +50,12 @@ def main() -> int:
 
 
 def copy_examples(workspace: Path) -> list[str]:
-    """Bring new and updated examples into the workspace; return the changed ones that were kept."""
+    """Copy new and updated examples into the workspace; return the changed ones that were kept."""
     return notebook.copy_examples(EXAMPLES, workspace)
 
 
 def free_port(first: int) -> int:
-    """The first port from `first` on that nobody listens on; JupyterLab then takes exactly it."""
+    """Return the first free port from `first` on; JupyterLab must then use exactly this one."""
     for port in range(first, min(first + 50, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -70,14 +70,15 @@ def free_port(first: int) -> int:
 def serve(workspace: Path, port: int) -> int:
     """Run JupyterLab until it ends; Ctrl-C and SIGTERM end it cleanly."""
     command = [sys.executable, "-m", "jupyterlab", *arguments(workspace, port)]
-    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # `tfcluster` in terminals
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # for `tfcluster` in terminals
     env = {
         **os.environ,
         "PATH": path,
         "VIRTUAL_ENV": str(BIN.parent),
         "TFCLUSTER_HOME": str(workspace),
     }
-    # A session of its own: Ctrl-C reaches JupyterLab once, through us, and none of its children.
+    # Its own session, so that Ctrl-C reaches JupyterLab only once, through us, and not its
+    # children.
     with subprocess.Popen(
         command, cwd=workspace, env=env, stdin=subprocess.DEVNULL, start_new_session=True
     ) as lab:
@@ -93,7 +94,7 @@ def serve(workspace: Path, port: int) -> int:
 
 
 def arguments(workspace: Path, port: int) -> list[str]:
-    """JupyterLab's options: loopback only, no questions, quiet, and at the first example."""
+    """Return JupyterLab's options: loopback only, no questions, quiet, opens the first example."""
     first = workspace / "examples" / notebook.FIRST_EXAMPLE
     page = f"/lab/tree/examples/{notebook.FIRST_EXAMPLE}" if first.exists() else "/lab"
     options = [
@@ -117,9 +118,8 @@ def arguments(workspace: Path, port: int) -> list[str]:
 
 
 def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
-    """The address with its token, from the file that JupyterLab writes, once it answers there.
-
-    None if it ended before, having said why on stderr.
+    """Return the address with its token from JupyterLab's runtime file, once the port answers. None
+    if JupyterLab ended first; it has then printed the reason on stderr.
     """
     deadline = time.monotonic() + START_TIMEOUT
     while lab.poll() is None and time.monotonic() < deadline:
@@ -127,7 +127,7 @@ def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
             server = json.loads(note.read_text())
             socket.create_connection(("127.0.0.1", server["port"]), timeout=5).close()
         except (OSError, ValueError):
-            time.sleep(0.1)  # another program writes the file: there is no event to wait for
+            time.sleep(0.1)  # another program writes the file and does not signal it
             continue
         token = f"?token={server['token']}" if server["token"] else ""
         return f"{server['url']}{token}"
@@ -135,7 +135,7 @@ def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
 
 
 def welcome(workspace: Path, address: str) -> str:
-    """What to open, and what to click first."""
+    """Return what to open, and what to click first."""
     first = (
         f"examples/{notebook.FIRST_EXAMPLE}"
         if (workspace / "examples" / notebook.FIRST_EXAMPLE).exists()

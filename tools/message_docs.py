@@ -1,8 +1,8 @@
-"""Write the table of messages for people and for the page: `python tools/message_docs.py`.
+"""Write the table of messages for the docs and the page: `python tools/message_docs.py`.
 
-docs/reference/messages.md lists the code and the English text of every message about a run's state;
+docs/reference/messages.md lists the code and the English text of every message about a run's state.
 labextension/src/api/messageTable.ts has the same texts for the JupyterLab extension, which makes
-the sentence in the reader's language. A test keeps both current.
+the sentence in the reader's language. A test checks that both are current.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BANNER = """\
 
 
 def page() -> str:
-    """The reference as it is in the repository."""
+    """Return the generated reference page."""
     parts = [_HEAD]
     for title, texts in GROUPS.items():
         rows = "\n".join(f"| `{code}` | {_cell(text)} |" for code, text in texts.items())
@@ -61,7 +61,7 @@ def _cell(text: Text) -> str:
 
 
 def table() -> str:
-    """The TypeScript as it is in the repository."""
+    """Return the generated TypeScript."""
     entries = "\n".join(
         f"  {code}: {json.dumps(text if isinstance(text, str) else list(text))},"
         for code, text in TEXTS.items()

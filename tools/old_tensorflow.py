@@ -1,8 +1,7 @@
-"""The last TensorFlow with Estimators, 2.15: an environment for programs of its time.
+"""The environment for programs with Estimators, which TensorFlow 2.15 was the last to have.
 
-It promises an environment with exactly the packages of requirements/tensorflow-2.15.txt, made once
-and kept in the user's cache, so that another clone needs no registry. Owns that folder. Standard
-library only.
+It contains exactly the packages of requirements/tensorflow-2.15.txt and is kept in the user's
+cache, so another clone needs no registry. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "requirements" / "tensorflow-2.15.txt"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tfcluster"
 FOLDER = CACHE / "tensorflow-2.15"
-NEWEST_PYTHON = (3, 11)  # there is no wheel for a newer one
+NEWEST_PYTHON = (3, 11)  # newer ones have no wheel
 
 
 def python() -> Path | None:
-    """The interpreter of the environment; None where it was not made, or not of these pins."""
+    """Return the interpreter of the environment; None if it is missing or has other pins."""
     stamp = FOLDER / "made-of.txt"
     found = FOLDER / "bin" / "python"
     return found if stamp.exists() and stamp.read_text() == _digest() else None
 
 
 def main() -> int:
-    """Make the environment unless it is there, and print its interpreter."""
+    """Make the environment if it is missing, and print its interpreter."""
     if sys.version_info[:2] > NEWEST_PYTHON:
         print("TensorFlow 2.15 needs Python 3.11 or older: its programs are not tried here")
         return 0

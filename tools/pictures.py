@@ -1,7 +1,7 @@
-"""Put the pictures of the pages into docs/pictures: `make pictures` runs the test that makes them.
+"""Update docs/pictures from screenshots: `make pictures` runs the test that takes them.
 
-A picture is a screenshot of tests/ui/test_tutorial.py, which follows the tutorial in a browser. It
-is committed as WebP, and changes only when somebody runs this and looks at it.
+The screenshots are from tests/ui/test_tutorial.py, which follows the tutorial in a browser. They
+are committed as WebP, and change only when somebody runs this and checks the result.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ SHOTS = ROOT / "build" / "screenshots" / "tutorial"
 FOLDER = ROOT / "docs" / "pictures"
 TEST = "the_tutorial_works_from_the_first_cell_to_the_last"
 PICTURES = {"cell.webp": "running", "failed.webp": "failed", "tensorboard.webp": "tensorboard"}
-"""Name of a picture, and of the screenshot that it is made of."""
+"""The screenshot for each picture."""
 MOST_BYTES = 150_000
 
 
 def main() -> None:
-    """Write each picture, and refuse one that is too large for a clone."""
+    """Write each picture; fail if one is too large for a clone."""
     FOLDER.mkdir(exist_ok=True)
     for name, shot in PICTURES.items():
         with Image.open(SHOTS / f"{TEST}-{shot}.png") as picture:

@@ -1,9 +1,9 @@
-"""Installs the hub's proxy, configurable-http-proxy, into .venv/share/tfcluster/proxy.
+"""The installation of the hub's proxy, configurable-http-proxy, in .venv/share/tfcluster/proxy.
 
-It promises exactly the packages of hub_config/proxy/package-lock.json, from the user's own npm
-registry, fetched once for each content of that file. It takes the machine's Node and npm, and
-fetches one into .venv where they are missing or too old. The Python package of the same name is
-another program, which breaks kernels. Standard library only.
+It installs exactly the packages of hub_config/proxy/package-lock.json from the user's npm registry,
+once for each content of that file. Node and npm are the machine's, or are installed into .venv if
+missing or too old. The Python package of the same name is another program, which breaks kernels.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import labextension
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "hub_config" / "proxy"
 FILES = ("package.json", "package-lock.json")
-PLACE = Path("share", "tfcluster", "proxy")  # in the environment
+PLACE = Path("share", "tfcluster", "proxy")  # inside the environment
 STAMP = "installed-from.txt"  # the digest of FILES, written last
 
 
@@ -30,12 +30,12 @@ class ProxyError(RuntimeError):
 
 
 def digest() -> str:
-    """What the proxy is installed from, as one checksum."""
+    """Return a checksum of the files that define the packages."""
     return hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in FILES)).hexdigest()
 
 
 def current(environment: Path) -> bool:
-    """Whether the proxy is there, and something to run it."""
+    """Return whether the proxy and a Node to run it are installed."""
     try:
         stamp = (environment / PLACE / STAMP).read_text("ascii").strip()
     except OSError:
@@ -44,7 +44,7 @@ def current(environment: Path) -> bool:
 
 
 def bring(environment: Path) -> None:
-    """Have the proxy, or say what there is without it: who only runs notebooks can do so."""
+    """Install the proxy. Notebooks work without it, so a failure is only reported."""
     try:
         install(environment)
     except ProxyError as problem:
@@ -53,7 +53,7 @@ def bring(environment: Path) -> None:
 
 
 def install(environment: Path) -> None:
-    """Have the proxy in an environment.
+    """Install the proxy in an environment.
 
     Raises:
         ProxyError: no registry answered.
@@ -100,5 +100,5 @@ def install(environment: Path) -> None:
 
 
 def search_path(environment: Path) -> str:
-    """Where Node and npm are looked for: the environment's own first."""
+    """Return the PATH for Node and npm, with the environment's programs first."""
     return f"{environment / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

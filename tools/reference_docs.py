@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference that list what the code has: `python tools/reference_docs.py`.
+"""Write the generated pages of docs/reference: `python tools/reference_docs.py`.
 
 record.md has each field of a run and rest.md each route, launch-options.md each option, reasons.md
 each reason, metrics.md each metric. On policy.md, which people write, it fills in the table of each
@@ -66,7 +66,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page by the name of its file."""
+    """Return the text of each page by its file name."""
     return {
         "record.md": record_page(),
         "rest.md": rest_page(),
@@ -85,7 +85,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def attribute_docstrings(kind: type) -> dict[str, str]:
-    """Return the string below each assignment in the body of a class, by the assigned name."""
+    """Return the docstring below each assignment in the body of a class, by the assigned name."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     told = {}
@@ -132,7 +132,7 @@ def record_page() -> str:
 
 
 def type_name(of: Mapping[str, Any]) -> str:
-    """Return the type of a schema in a word; a type of ours is a link to its table."""
+    """Return the type of a schema in a few words; our own types link to their table."""
     if reference := of.get("$ref"):
         name = str(reference).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

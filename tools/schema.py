@@ -1,9 +1,9 @@
-"""Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster:
-`python tools/schema.py`.
+"""Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster: `python
+tools/schema.py`.
 
-Editors use it for cluster files, programs for what `-o json` prints, and the page's TypeScript is
-made from it: for that it also defines what verbs of a run take (`VerbBodies`). A test keeps it
-current.
+Editors use it for cluster files, programs for the output of `-o json`. The page's TypeScript is
+generated from it, so it also defines the request bodies of verbs (`VerbBodies`). A test checks that
+it is current.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "tfcluste
 
 
 def text() -> str:
-    """The schema as it is in the repository."""
+    """Return the generated schema."""
     made: dict[str, Any] = schema()
     refs, bodies = msgspec.json.schema_components(
         VERB_BODIES.values(), ref_template="#/$defs/{name}"

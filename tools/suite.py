@@ -1,13 +1,13 @@
-"""Run one suite of tests; on a build machine a test that failed is told apart: broken or unsteady.
+"""Run one suite of tests. In CI, failed tests run again to tell broken from unsteady ones.
 
-    python tools/suite.py tests/ui -n 3 --dist worksteal
+  python tools/suite.py tests/ui -n 3 --dist worksteal
 
-The words are pytest's. A choice (`-k`) that leaves nothing of this suite is no failure. Where
-CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and now browsers keep
-traces of their pages; where the tests of a file belong together (`--dist loadfile`), with their
-whole files if need be. One that fails again is broken, and so is the suite; one that passes then is
-named as unsteady at the end, with its first failure above. Such a test is a bug of the product or
-of the test (docs/how-to/develop.md). Elsewhere a failure is a failure.
+The arguments are pytest's. A `-k` or `-m` that selects no test of this suite is not a failure. If
+CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and browsers then record
+traces. If the tests of a file belong together (`--dist loadfile`), their whole files run too if
+needed. A test that fails again is broken, and the suite fails. A test that passes then is listed as
+unsteady at the end, with its first failure above; it is a bug of the product or of the test
+(docs/how-to/develop.md). Outside CI every failure counts.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 AT_MOST = 3
-"""Files with failures; in more than these it is no accident. One fixture may fail all of a file."""
+"""Largest number of files with failures that are retried. One fixture may fail a whole file."""
 TRACED = "TFC_TRACED_PAGES"
-"""The variable by which tests/support/ui knows it: a trace takes a sixth of what a page does."""
+"""The variable that makes tests/support/ui record traces, which cost a sixth of a page's time."""
 TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
 
 
 def main(words: list[str], folder: Path = HERE) -> int:
-    """Run the suite of `words` in `folder`; the exit code for make."""
+    """Run the suite of `words` in `folder`; return the exit code for make."""
     suite = words[0].replace("/", "-") if words and not words[0].startswith("-") else "tests"
-    memory = folder / ".pytest_cache" / suite  # of its own: suites may run at the same time
+    memory = folder / ".pytest_cache" / suite  # suites may run at the same time
     pytest = [sys.executable, "-m", "pytest", "-o", f"cache_dir={memory}"]
     memory /= "v/cache/lastfailed"
-    memory.unlink(missing_ok=True)  # of an earlier time
+    memory.unlink(missing_ok=True)  # from an earlier run
     code = subprocess.call([*pytest, *words], cwd=folder)
     if code == NONE_CHOSEN and any(word.startswith(("-k", "-m")) for word in words):
         return 0

@@ -1,9 +1,9 @@
-"""Bring the catalogs of messages up to date: `make translations`, or `--check` to only look.
+"""Update the message catalogs: `make translations`, or `--check` to change nothing.
 
-Two catalogs for each language lie in tfcluster_magic/locale: `tfcluster_magic.po` for what Python
-says (command line, magic, server), `tfcluster.po` for what the JupyterLab extension says, its
-settings included. Both are read from the sources, and compiled: `.mo` for gettext, `.json` for
-JupyterLab. What the command line's help says is asked of the commands themselves, as they are.
+Each language has two catalogs in tfcluster_magic/locale: `tfcluster_magic.po` for Python (command
+line, magic, server) and `tfcluster.po` for the JupyterLab extension and its settings. Messages are
+read from the sources, help texts from the commands. Catalogs are compiled to `.mo` for gettext and
+`.json` for JupyterLab.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _PYTHON_CALLS = {
     "mark": 1,
     "ngettext": 2,
     "mark_plural": 2,
-}  # and how many forms each is given
+}  # and the number of forms that each takes
 _MARKED_ELSEWHERE = (ast.Name, ast.Attribute, ast.Starred, ast.Subscript)
 _PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
 _PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
 _LITERAL = re.compile(rf"\s*(?:{_STRING.pattern})(?:\s*\+\s*(?:{_STRING.pattern}))*\s*[,)]")
-# What JupyterLab's server translates in a settings schema, and in which context.
+# What JupyterLab's server translates in a settings schema, with the context that it uses.
 _SCHEMA = (
     (re.compile(r"(/properties/.*|/definitions/.*/properties/.*)/(title|description)"), "settings"),
     (re.compile(r"/(title|description)"), "schema"),
@@ -48,15 +48,15 @@ _SCHEMA = (
     (re.compile(r"/jupyter\.lab\.menus/.*/label"), "menu"),
     (re.compile(r"/jupyter\.lab\.toolbars/.*/label"), "toolbar"),
 )
-_CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)  # a date of today would change every file
+_CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)  # the current date would change every file
 
 
 class Incomplete(Exception):
-    """A call for a translation that does not name its text."""
+    """A translation call without a literal text."""
 
 
 def template(domain: str) -> Catalog:
-    """Every message of the sources, without translations."""
+    """Return a catalog of all messages in the sources, without translations."""
     found = Catalog(domain=domain, project="TFCluster", fuzzy=False, creation_date=_CREATED)
     source = python_messages() if domain == PYTHON else page_messages()
     for place, message, context in source:
@@ -65,11 +65,11 @@ def template(domain: str) -> Catalog:
 
 
 def python_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
-    """What Python says: the place, the message (or its forms), and the context."""
+    """Yield the Python messages: the place, the message (or its forms), and the context."""
     for path in sorted(PACKAGE.rglob("*.py")):
         below = path.relative_to(PACKAGE)
         if below.parts[0] in ("runtime", "labextension", "locale"):
-            continue  # what runs inside a task has no catalog
+            continue  # code that runs inside a task has no catalog
         place = str(path.relative_to(ROOT))
         for message in _called(place, path.read_text("utf-8")):
             yield place, message, None
@@ -78,7 +78,7 @@ def python_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]
 
 
 def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
-    """What the hub's pages say, as their templates mark it."""
+    """Yield the messages that the templates of the hub's pages mark."""
     from jinja2 import Environment
 
     sys.path.insert(0, str(ROOT))
@@ -89,18 +89,18 @@ def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
         texts_of = console_texts if path.suffix == ".html" else script_texts
         for message in texts_of(path.read_text("utf-8")):
             yield str(path.relative_to(ROOT)), message, None
-    pages: Any = Environment(autoescape=True, extensions=[PageTexts])  # which adds to it
+    pages: Any = Environment(autoescape=True, extensions=[PageTexts])  # the extension changes it
     for path in sorted((PACKAGE / "hub" / "templates").glob("*.html")):
         place = str(path.relative_to(ROOT))
         for _line, _function, message in pages.extract_translations(path.read_text("utf-8")):
             texts = message if isinstance(message, tuple) else (message,)
-            forms = tuple(text for text in texts if text is not None)  # of `_(name)` none
+            forms = tuple(text for text in texts if text is not None)  # `_(name)` has none
             if forms:
                 yield place, forms[0] if len(forms) == 1 else forms, None
 
 
 def _called(place: str, source: str) -> list[str | tuple[str, ...]]:
-    """The texts of all calls in a file, as written; Babel's reader does not look into f-strings."""
+    """Return the literal texts of all calls in a file; Babel does not look into f-strings."""
     found: list[tuple[int, str | tuple[str, ...]]] = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -119,7 +119,7 @@ def _called(place: str, source: str) -> list[str | tuple[str, ...]]:
 
 
 def _help_messages() -> Iterator[tuple[str, str, None]]:
-    """The help of every command and option, as the command line declares it."""
+    """Yield the help of every command and option, as the command line declares it."""
     import click
 
     sys.path.insert(0, str(ROOT))
@@ -129,7 +129,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
-    for command in commands:  # which grows meanwhile
+    for command in commands:  # the list grows meanwhile
         assert command is not None
         commands += getattr(command, "commands", {}).values()
         place = f"tfcluster_magic/cli ({command.name})"
@@ -146,7 +146,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
 
 def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
-    """What the JupyterLab extension says, and its settings."""
+    """Yield the messages of the JupyterLab extension and its settings."""
     for path in sorted((PAGES / "src").rglob("*.ts*")):
         place = str(path.relative_to(ROOT))
         for message, context in _asked_of_trans(place, path.read_text("utf-8")):
@@ -158,16 +158,15 @@ def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
 
 
 def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
-    """The messages about a run's state, of which the page makes sentences, too."""
+    """Yield the messages about a run's state, from which the page makes sentences too."""
     place = "tfcluster_magic/spec/message_table.py"
     for message in _called(place, (ROOT / place).read_text("utf-8")):
         yield place, message, None
 
 
 def _asked_of_trans(place: str, source: str) -> Iterator[tuple[str | tuple[str, ...], str | None]]:
-    """The texts of all calls of a TypeScript file, wherever they stand, templates and JSX included.
-
-    Only what follows such a call is read, so that nothing else of the language has to be known.
+    """Yield the texts of all calls in a TypeScript file, including those in templates and JSX. Only
+    the arguments of such a call are parsed, so no other TypeScript syntax matters.
     """
     for call in _PAGE_CALL.finditer(source):
         texts: list[str] = []
@@ -184,7 +183,7 @@ def _asked_of_trans(place: str, source: str) -> Iterator[tuple[str | tuple[str, 
 
 
 def _unquoted(literal: str) -> str:
-    """The text of one literal of JavaScript's."""
+    """Return the text of a JavaScript string literal."""
     text = re.sub(r"\\(['\"`$])", r"\1", literal[1:-1])
     return text.replace("\\n", "\n").replace("\\\\", "\\")
 
@@ -203,12 +202,12 @@ def _schema_messages(node: object, at: str) -> Iterator[tuple[str, str]]:
 
 
 def folder(language: str) -> Path:
-    """Where the catalogs of a language lie."""
+    """Return the folder with the catalogs of a language."""
     return LOCALE / language / "LC_MESSAGES"
 
 
 def written(domain: str, language: str) -> Catalog:
-    """The catalog as it lies in the repository; an empty one when there is none yet."""
+    """Return the catalog in the repository, or an empty one."""
     path = folder(language) / f"{domain}.po"
     if not path.exists():
         return Catalog(locale=language, domain=domain, fuzzy=False)
@@ -217,11 +216,11 @@ def written(domain: str, language: str) -> Catalog:
 
 
 def updated(domain: str, language: str) -> Catalog:
-    """The catalog with every message of the sources and no other; known translations are kept."""
+    """Return the catalog with exactly the messages of the sources; keep translations."""
     catalog, wanted = written(domain, language), template(domain)
     catalog.update(wanted, no_fuzzy_matching=True)
     catalog.obsolete.clear()
-    if domain == PAGE:  # what both say is translated once, for Python
+    if domain == PAGE:  # shared messages are translated once, for Python
         ours = written(PYTHON, language)
         for _place, message, _context in _shared_messages():
             known = ours.get(message)
@@ -236,21 +235,21 @@ def updated(domain: str, language: str) -> Catalog:
 
 
 def po(catalog: Catalog) -> bytes:
-    """A catalog as text for translators."""
+    """Return a catalog as text for translators."""
     out = io.BytesIO()
     write_po(out, catalog, width=100, include_lineno=False, sort_by_file=True)
     return out.getvalue()
 
 
 def mo(catalog: Catalog) -> bytes:
-    """A catalog as gettext reads it."""
+    """Return a catalog in the format of gettext."""
     out = io.BytesIO()
     write_mo(out, catalog)
     return out.getvalue()
 
 
 def jed(catalog: Catalog, language: str) -> bytes:
-    """A catalog as JupyterLab's page reads it; it shows nothing unless the tag has a hyphen."""
+    """Return a catalog in the format of JupyterLab, which needs a hyphen in the language tag."""
     data: dict[str, object] = {
         "": {
             "domain": PAGE,
@@ -263,24 +262,24 @@ def jed(catalog: Catalog, language: str) -> bytes:
         if message.id and is_translated(message):
             one = message.id if isinstance(message.id, str) else message.id[0]
             key = f"{message.context}\x04{one}" if message.context else one
-            # JupyterLab ignores a plural that has one form alone, as Chinese has.
+            # JupyterLab ignores a plural with only one form, such as Chinese has.
             alone = not isinstance(message.id, str) and len(forms(message)) == 1
             data[key] = [*forms(message), *([""] if alone else [])]
     return (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def is_translated(message: Message) -> bool:
-    """Whether every form of a message has a text."""
+    """Return whether every form of a message is translated."""
     return bool(forms(message)) and all(forms(message))
 
 
 def forms(message: Message) -> list[str]:
-    """The translation, one text for each plural form."""
+    """Return the translation, one text for each plural form."""
     return [message.string] if isinstance(message.string, str) else list(message.string or ())
 
 
 def files(domain: str, language: str, catalog: Catalog) -> dict[Path, bytes]:
-    """What a catalog is written to."""
+    """Return the content of each file of a catalog."""
     made = {".po": po(catalog), ".mo": mo(catalog)}
     if domain == PAGE:
         made[".json"] = jed(catalog, language)
@@ -288,7 +287,7 @@ def files(domain: str, language: str, catalog: Catalog) -> dict[Path, bytes]:
 
 
 def main(check: bool) -> int:
-    """Write what has changed, or with `check` say what would; 1 when anything is missing."""
+    """Write changed catalogs, or with `check` report them. Return 1 if a translation is missing."""
     status = 0
     for language in LANGUAGES:
         for domain in (PYTHON, PAGE):

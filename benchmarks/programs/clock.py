@@ -1,4 +1,4 @@
-"""No TensorFlow: prints the time, again and again."""
+"""A program without TensorFlow that prints the time repeatedly."""
 
 import sys
 import time

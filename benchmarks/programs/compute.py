@@ -1,4 +1,4 @@
-"""One process that only trains: steps per second of a 3-layer network on digits, batches of 512."""
+"""Training in one process: steps per second of a 3-layer network on digits, batch size 512."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""No TensorFlow: prints its first step after two seconds, and notes when."""
+"""A program without TensorFlow that prints its first step after 2 s and records the time."""
 
 import sys
 import time

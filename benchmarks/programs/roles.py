@@ -1,7 +1,7 @@
-"""No TensorFlow: tasks that note their times, to see how fast TFCluster notices.
+"""Tasks without TensorFlow that record their times, to show how fast TFCluster reacts.
 
-A parameter server and worker-1 stay, worker-0 ends after a second; with `--all` every worker does.
-Ends are noted in `<marks>/<task>.end`, the process itself in `<marks>/<task>.pid`.
+A parameter server and worker-1 stay; worker-0 ends after a second, with `--all` every worker.
+`<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process id.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A TensorFlow server as the tutorials write it; started by hand, to compare with."""
+"""A TensorFlow server as in the tutorials, started by hand for comparison."""
 
 import argparse
 

@@ -17,7 +17,7 @@ const RING =
   'M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16z';
 const DISC = 'M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20z';
 
-/** The product's mark, as in `hub/logo.svg`: one task, and those that it works with. */
+/** The product's icon, as in `hub/logo.svg`: one task, connected to others. */
 export const clusterIcon = icon(
   'cluster',
   '<path d="m4.1 6.2 1.6-1.78 7.1 6.39-1.6 1.78zM19.9 6.2l-1.6-1.78-7.1 6.39 1.6 1.78zM10.8 12h2.4v8.5h-2.4z"/>' +
@@ -30,7 +30,7 @@ export const inGraphIcon = icon(
   '<path d="M4 2h9v20H4zm2 3v2h5V5zm0 4v2h5V9zm9 2h3.2l-1.6-1.6L18 8l4 4-4 4-1.4-1.4 1.6-1.6H15z"/>'
 );
 
-/** Programs beside each other. */
+/** Programs side by side. */
 export const betweenGraphIcon = icon(
   'between-graph',
   '<path d="M3 4h5v16H3zm2 3v2h1V7zm4.5-3h5v16h-5zm2 3v2h1V7zM16 4h5v16h-5zm2 3v2h1V7z"/>'
@@ -53,7 +53,7 @@ export const boardIcon = icon(
   '<path d="M3 3h2v16h16v2H3zm4 12 4-6 4 3 4.5-7 1.7 1.1-5.6 8.7-4-3-2.9 4.4z"/>'
 );
 
-/** Two columns, of which the second differs. */
+/** Two columns; the second differs. */
 export const compareIcon = icon(
   'compare',
   '<path d="M3 3h8v18H3zm2 2v3h4V5zm0 5v4h4v-4zm0 6v3h4v-3zm8-13h8v18h-8zm2 2v3h4V5zm0 11v3h4v-3z"/>'

@@ -1,6 +1,4 @@
-/**
- * The plugins of this extension, and nothing else.
- */
+/** The plugins of this extension. */
 import { clustersPlugin } from './api/plugin';
 import { commandsPlugin } from './commands/plugin';
 import { comparePlugin } from './compare/plugin';

@@ -1,6 +1,4 @@
-/**
- * The person's settings of this extension, with the schema's defaults where there is no registry.
- */
+/** The user's settings of this extension, or the schema's defaults without a registry. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ISignal, Signal } from '@lumino/signaling';
 
@@ -21,7 +19,7 @@ const DEFAULTS: ISettings = {
   notifyFailed: true
 };
 
-/** The settings as they are now, and a signal when one changes. */
+/** The current settings, and a signal for changes. */
 export class Settings {
   get current(): ISettings {
     return this._current;
@@ -32,10 +30,10 @@ export class Settings {
   }
 
   /**
-   * Read them, and follow them from now on.
+   * Load the settings, and follow changes.
    *
-   * `translated`: the server is asked again, for it translates the texts of one extension's
-   * settings, but not those in its list of all, with which the registry begins.
+   * With `translated` they are requested again: the server translates the settings of a single
+   * extension, but not those in the list with which the registry starts.
    */
   async follow(registry: ISettingRegistry, translated: boolean): Promise<void> {
     const loaded = await (translated

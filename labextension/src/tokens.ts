@@ -1,25 +1,25 @@
 /**
  * What the plugins of this extension share: the token of the model and the ids of commands.
  *
- * Free of side effects, so that another extension may import it.
+ * It has no side effects, so another extension may import it.
  */
 import { Token } from '@lumino/coreutils';
 import type { IClusters } from './api/clusters';
 import type { Settings } from './settings';
 
-/** The runs of this user, as the server extension tells them. */
+/** The runs of this user, from the server extension. */
 export const IClustersToken = new Token<IClusters>(
   'tfcluster-labextension:IClusters',
   'The runs of TFCluster: what there is, its changes, and the verbs.'
 );
 
-/** The person's settings of this extension. */
+/** The user's settings of this extension. */
 export const ISettingsToken = new Token<Settings>(
   'tfcluster-labextension:ISettings',
   'The settings of TFCluster.'
 );
 
-/** The name that the texts of this extension have in JupyterLab's translations. */
+/** The domain of this extension's texts in JupyterLab's translations. */
 export const DOMAIN = 'tfcluster';
 
 /** Commands; those on a run take `{ name: string }`. */

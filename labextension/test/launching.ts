@@ -1,4 +1,4 @@
-/** What the launch form asks the server for, and what it answers. */
+/** The requests of the launch form, and the server's responses. */
 import { ServerConnection, type ServiceManager } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { ClustersModel } from '../src/api/clusters';
@@ -64,13 +64,13 @@ export const PLAN: IPlan = {
   folder: ''
 };
 
-/** An answer of the server. */
+/** Return a response of the server. */
 const json = (data: unknown, status = 200): Response =>
   new Response(JSON.stringify(data), { status });
 
 /**
- * Answers as the server does; `plan` decides over plans, `launch` over launches, `repeat` says what a run was as a launch,
- * and nothing answers unless it `isUp`.
+ * Respond as the server does: `plan` makes plans, `launch` makes launches, `repeat` returns a run
+ * as a launch, and nothing responds unless it `isUp`.
  */
 export function serve(
   plan: (body: { name?: string }) => Promise<Response>,

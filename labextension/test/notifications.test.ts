@@ -84,7 +84,7 @@ it('successes and failures are told apart', async () => {
 
 it.each([
   [424, /not running.*Start it/],
-  [503, /is away/],
+  [503, /is not available/],
   [500, /log has the cause/],
   [418, /error 418. Reload/]
 ])(

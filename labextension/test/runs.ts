@@ -1,4 +1,4 @@
-/** Runs and a server for unit tests: the one fake is `fetch`, as far out as it goes. */
+/** Runs and a server for unit tests; only `fetch` is fake. */
 import { ServerConnection } from '@jupyterlab/services';
 import type { Event, ServiceManager } from '@jupyterlab/services';
 import { nullTranslator } from '@jupyterlab/translation';
@@ -15,7 +15,7 @@ import {
 
 export const trans = nullTranslator.load('tfcluster');
 
-/** The run `<cluster>-<number>`; `at` is when it was launched and, if it has ended, when it ended. */
+/** Return the run `<cluster>-<number>`, launched at `at`; if it has ended, `at` is also the end. */
 export function aRun(
   cluster: string,
   number = 1,
@@ -48,22 +48,22 @@ export function aRun(
   };
 }
 
-/** A server extension: what it answers, and what it pushes. */
+/** A fake server extension: its responses and events. */
 export class FakeServer {
   runs: IRun[] = [];
   stream = 'one';
   sequence = 0;
-  /** The status of answers; 0 for none at all. */
+  /** The status of responses; 0 for no response. */
   status = 200;
   requests: string[] = [];
-  /** What was sent with them, of those that sent something. */
+  /** The bodies of requests that had one. */
   bodies: unknown[] = [];
-  /** Answers to other requests than for the list, such as `POST /tensorboards`. */
+  /** Responses to requests other than for the list, such as `POST /tensorboards`. */
   answers: Record<string, unknown> = {};
-  /** When set, answers wait for it. */
+  /** If set, responses wait for it. */
   gate: Promise<void> | null = null;
 
-  /** Answers some requests in another way. */
+  /** Returns another response to some requests. */
   answer: ((url: URL) => Response | undefined) | null = null;
 
   private readonly _events = new Signal<this, Event.Emission>(this);
@@ -83,7 +83,9 @@ export class FakeServer {
     } as unknown as ServiceManager.IManager
   );
 
-  /** Push what a run is now, or that it is gone; the number of the event goes on by `step`. */
+  /**
+   * Push the current state of a run, or null for its removal; the event number increases by `step`.
+   */
   push(name: string, run: IRun | null, step = 1): void {
     this.sequence += step;
     this.runs = [
@@ -93,7 +95,7 @@ export class FakeServer {
     this._emit(name, run ? 'changed' : 'removed', run);
   }
 
-  /** Push that what was asked of a run has failed. */
+  /** Push that a request on a run has failed. */
   fail(run: IRun, detail: string): void {
     this.sequence += 1;
     const problem = { type: 'about:blank', title: 'Conflict', status: 409 };

@@ -1,4 +1,4 @@
-/** What every unit test starts with: a happy-dom that JupyterLab's components accept. */
+/** The setup of every unit test: a happy-dom that JupyterLab's components accept. */
 
 import { vi } from 'vitest';
 
@@ -16,7 +16,7 @@ vi.waitFor = (condition, limits) =>
 // to find the place for its styles.
 globalThis.Document = HTMLDocument as unknown as typeof Document;
 
-// Browsers have it; JupyterLab's React widgets draw then.
+// Browsers have it; JupyterLab's React widgets draw in it.
 globalThis.requestIdleCallback ??= callback =>
   Number(
     setTimeout(() => callback({ didTimeout: false, timeRemaining: () => 50 }))

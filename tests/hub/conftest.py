@@ -14,16 +14,15 @@ from support.ui.browser import context, profile, pytest_runtest_makereport, shot
 
 ORDER = ("restarts", "class", "console_users", "console", "backup", "openid", "system_accounts")
 ORDER += ("accounts", "first_visit", "idle", "subdomains")
-"""Files that take longest, which go first, so that two processes end together."""
+"""The slowest files, which run first so that two test processes end at the same time."""
 FOR_EACH = 90
-"""Seconds that a student of the class's test may take more, on a machine that is busy with others.
-"""
-__all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # as if written here
+"""Extra seconds for each student in the class's test, for a busy machine."""
+__all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # fixtures, re-exported
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest files go first; a test of a class has time by its size."""
-    items.sort(key=_rank)  # stable: within a file all stays as it is
+    """Run the slowest files first; give a class's test a time limit by its size."""
+    items.sort(key=_rank)  # stable: the order within a file stays
     limit = 600 + FOR_EACH * config.getoption("class_size")
     for item in items:
         if "class_size" in getattr(item, "fixturenames", ()):
@@ -37,13 +36,13 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def class_size(pytestconfig: pytest.Config) -> int:
-    """How many students there are (`--class-size`)."""
+    """Return the number of students (`--class-size`)."""
     return int(pytestconfig.getoption("class_size"))
 
 
 @pytest.fixture(scope="module")
 def hub_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub with the accounts `ada` and `bob`, neither of which is an administrator's."""
+    """A hub with the accounts `ada` and `bob`, neither of them an administrator."""
     hub = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"])
     try:
         hub.start()
@@ -54,7 +53,7 @@ def hub_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 @pytest.fixture(scope="module")
 def start_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Hub]]:
-    """Starts what `make run` starts; its words are those of Hub."""
+    """A function that starts a hub as `make run` does, with the arguments of Hub."""
     started: list[Hub] = []
 
     def start(**words: Any) -> Hub:
@@ -70,11 +69,11 @@ def start_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """The hub of this file's tests, as it is after its first start."""
+    """The hub of this file's tests after its first start."""
     return start_hub()
 
 
 @pytest.fixture(scope="module")
 def admin(hub: Hub) -> Visitor:
-    """Its owner, signed in by the link of the first start."""
+    """The hub's owner, signed in with the link of the first start."""
     return hub.owner_signs_in()

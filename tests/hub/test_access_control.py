@@ -1,4 +1,4 @@
-"""Who must not get in: each way is tried at a real hub with two people's real notebooks."""
+"""Access control of a real hub, tried with the real notebooks of two users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOW_TOKEN = "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])"
 
 @pytest.fixture(scope="module")
 def both(hub_of_two: RealHub) -> tuple[Visitor, Visitor]:
-    """Ada and Bob, signed in, each with a notebook that runs."""
+    """Ada and Bob, signed in, each with a running notebook."""
     people = hub_of_two.visitor("ada"), hub_of_two.visitor("bob")
     for one in people:
         one.spawn()
@@ -24,21 +24,21 @@ def both(hub_of_two: RealHub) -> tuple[Visitor, Visitor]:
 
 
 def stranger(hub: RealHub) -> Visitor:
-    """Somebody who has not signed in."""
+    """Return a visitor who has not signed in."""
     made = Visitor(hub.url)
     made.get("hub/login")
     return made
 
 
 def by_token(hub: RealHub, token: str, method: str, path: str) -> requests.Response:
-    """A request with a token instead of a browser's cookies."""
+    """Send a request with a token instead of a browser's cookies."""
     headers = {"Authorization": f"token {token}"}
     url = f"{hub.url}{path}"
     return requests.request(method, url, headers=headers, allow_redirects=False, timeout=120)
 
 
 def cookie(visitor: Visitor, name: str) -> str:
-    """The value of one of a browser's cookies."""
+    """Return the value of a browser's cookie."""
     (value,) = [one.value for one in visitor.session.cookies if one.name == name]
     return str(value)
 
@@ -53,13 +53,13 @@ OURS = [
 
 @pytest.mark.parametrize("path", ["hub/home", "hub/admin", "hub/token", "hub/spawn", *OURS])
 def test_without_sign_in(hub_of_two: RealHub, both: tuple[Visitor, Visitor], path: str) -> None:
-    """Who has not signed in is sent to the sign-in page, or refused, and sees nothing."""
+    """A visitor without sign-in is sent to the sign-in page or refused, and sees nothing."""
     answer = stranger(hub_of_two).get(path)
     assert is_sign_in(answer) or answer.status_code == 403
 
 
 def is_sign_in(answer: requests.Response) -> bool:
-    """Whether somebody was sent to the page to sign in."""
+    """Return whether the response is the sign-in page."""
     return urlsplit(answer.url).path.endswith("/hub/login") and "Sign in" in answer.text
 
 
@@ -67,7 +67,7 @@ def is_sign_in(answer: requests.Response) -> bool:
     "path", ["user", "users", "users/ada", "groups", "proxy", "services", "shutdown"]
 )
 def test_api_without_sign_in(hub_of_two: RealHub, path: str) -> None:
-    """The hub's API refuses who has not signed in."""
+    """The hub's API refuses a visitor who has not signed in."""
     made = stranger(hub_of_two)
     for method in ("GET", "POST", "DELETE"):
         answer = made.ask(method, f"hub/api/{path}")
@@ -76,7 +76,7 @@ def test_api_without_sign_in(hub_of_two: RealHub, path: str) -> None:
 
 @pytest.mark.parametrize("path", OURS)
 def test_notebook_of_another(both: tuple[Visitor, Visitor], path: str) -> None:
-    """Somebody else's notebook, files and clusters are refused to who is signed in."""
+    """A signed-in user cannot open another user's notebook, files or clusters."""
     answer = both[1].get(path)
     assert answer.status_code in {403, 404}, answer.url
     assert both[0].get("user/ada/tfcluster/api/clusters").status_code == 200
@@ -85,14 +85,14 @@ def test_notebook_of_another(both: tuple[Visitor, Visitor], path: str) -> None:
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 @pytest.mark.parametrize("what", ["clusters", "clusters/digits", "tensorboards", "api/kernels"])
 def test_change_at_another(both: tuple[Visitor, Visitor], method: str, what: str) -> None:
-    """Nobody launches, stops or starts anything in somebody else's notebook."""
+    """No user can launch, stop or start anything in another user's notebook."""
     path = f"user/ada/{what}" if what.startswith("api") else f"user/ada/tfcluster/api/{what}"
     answer = both[1].ask(method, path, json={})
     assert answer.status_code == 403, answer.text
 
 
 def test_server_of_another(both: tuple[Visitor, Visitor]) -> None:
-    """Nobody starts, stops or sees somebody else's notebook by the hub's API."""
+    """No user can start, stop or see another user's notebook through the hub's API."""
     for method in ("POST", "DELETE"):
         assert both[1].ask(method, "hub/api/users/ada/server").status_code in {403, 404}
     assert both[1].ask("GET", "hub/api/users/ada").status_code == 404
@@ -102,14 +102,14 @@ def test_server_of_another(both: tuple[Visitor, Visitor]) -> None:
 
 
 def test_second_notebook_is_off(both: tuple[Visitor, Visitor]) -> None:
-    """Without a setting for it nobody has a second notebook."""
+    """Users have no second notebook unless the setting allows it."""
     answer = both[1].ask("POST", "hub/api/users/bob/servers/second")
     assert answer.status_code == 400
     assert "Named servers are not enabled" in answer.text
 
 
 def test_tensorboard_of_another(both: tuple[Visitor, Visitor]) -> None:
-    """Somebody else's TensorBoard is refused in every way, while its owner sees it."""
+    """Another user's TensorBoard is refused on every path, while its owner sees it."""
     ada, bob = both
     ada.run("user/ada", "import os; os.makedirs(os.path.expanduser('~/tfcluster/logs'))")
     asked = ada.ask("POST", "user/ada/tfcluster/api/tensorboards", json={"folder": "logs"})
@@ -127,7 +127,7 @@ def test_tensorboard_of_another(both: tuple[Visitor, Visitor]) -> None:
 
 @pytest.mark.parametrize("token", [None, "", "forged", "2|1:0|10:1700000000|5:_xsrf|4:eA==|0"])
 def test_forged_xsrf(both: tuple[Visitor, Visitor], token: str | None) -> None:
-    """What changes something is refused without the token of the page, at hub and notebook."""
+    """Hub and notebook refuse changes without the page's XSRF token."""
     ada = both[0]
     headers = {} if token is None else {"X-XSRFToken": token}
     for path in ("hub/api/users/ada/server", "hub/api/users/ada/tokens", "hub/change-password"):
@@ -139,7 +139,7 @@ def test_forged_xsrf(both: tuple[Visitor, Visitor], token: str | None) -> None:
 
 
 def test_xsrf_of_another(both: tuple[Visitor, Visitor]) -> None:
-    """The token of one browser's page does not hold in another's."""
+    """The XSRF token of one browser is not valid in another."""
     ada, bob = both
     for path in ("hub/api/users/ada/server", "user/ada/tfcluster/api/clusters"):
         where = path if path.startswith("hub") else path.replace("ada", "bob")
@@ -149,7 +149,7 @@ def test_xsrf_of_another(both: tuple[Visitor, Visitor]) -> None:
 
 
 def test_sign_in_form_of_another_site(hub_of_two: RealHub) -> None:
-    """Another site's form signs nobody in: it does not know the page's token."""
+    """A sign-in form on another site signs nobody in, because it does not know the XSRF token."""
     made = stranger(hub_of_two)
     typed = {"username": "ada", "password": password("ada")}
     for token in ({}, {"_xsrf": "forged"}):
@@ -159,7 +159,7 @@ def test_sign_in_form_of_another_site(hub_of_two: RealHub) -> None:
 
 
 def test_cookie_for_another_server(both: tuple[Visitor, Visitor]) -> None:
-    """The cookie of one's own notebook opens no other one, under whatever name."""
+    """The cookie of a user's own notebook opens no other, under whatever name it is sent."""
     ada, bob = both
     stolen = cookie(bob, "jupyterhub-user-bob")
     for name in ("jupyterhub-user-ada", "jupyterhub-user-bob", "jupyterhub-session-id"):
@@ -177,7 +177,7 @@ def test_cookie_for_another_server(both: tuple[Visitor, Visitor]) -> None:
 
 
 def test_cookie_is_for_one_path(both: tuple[Visitor, Visitor]) -> None:
-    """A browser sends the cookies of a notebook to that notebook alone, and scripts read none."""
+    """A browser sends a notebook's cookies only to that notebook, and scripts cannot read them."""
     for visitor in both:
         name = f"jupyterhub-user-{visitor.name}"
         own = [one for one in visitor.session.cookies if one.name == name]
@@ -189,7 +189,9 @@ def test_cookie_is_for_one_path(both: tuple[Visitor, Visitor]) -> None:
 
 @pytest.mark.parametrize("path", ["api/events/subscribe", "api/kernels"])
 def test_page_of_another_site(both: tuple[Visitor, Visitor], path: str) -> None:
-    """A page of another site gets no websocket and changes nothing with a visitor's cookies."""
+    """A page of another site cannot open a websocket or change anything with a
+    visitor's cookies.
+    """
     ada = both[0]
     if path.endswith("subscribe"):
         with pytest.raises(websocket.WebSocketBadStatusException) as caught:
@@ -205,7 +207,7 @@ def test_page_of_another_site(both: tuple[Visitor, Visitor], path: str) -> None:
 
 
 def test_token_beyond_its_scopes(hub_of_two: RealHub, both: tuple[Visitor, Visitor]) -> None:
-    """A token does at the hub what it was made for; nobody makes one that does more."""
+    """A token is limited to its scopes, and nobody can make one with more rights than they have."""
     ada = both[0]
     for scopes in (
         ["admin:users"],
@@ -231,7 +233,7 @@ def test_token_beyond_its_scopes(hub_of_two: RealHub, both: tuple[Visitor, Visit
 
 
 def test_notebooks_own_token(hub_of_two: RealHub, both: tuple[Visitor, Visitor]) -> None:
-    """The token in a notebook opens that notebook and nothing more, and ends with it."""
+    """The token in a notebook opens only that notebook, and becomes invalid when it ends."""
     token = both[1].run("user/bob", SHOW_TOKEN).strip()
     assert by_token(hub_of_two, token, "GET", "user/bob/tfcluster/api/clusters").status_code == 200
     for method, path in (
@@ -267,7 +269,7 @@ def test_notebooks_own_token(hub_of_two: RealHub, both: tuple[Visitor, Visitor])
     ],
 )
 def test_next_stays_here(hub_of_two: RealHub, following: str) -> None:
-    """Whatever a link to sign in says comes next, nobody is sent to another site."""
+    """No `next` parameter of a sign-in link leads to another site."""
     made = stranger(hub_of_two)
     typed = {"username": "ada", "password": password("ada"), "_xsrf": made.xsrf("hub/login")}
     answer = made.session.post(
@@ -284,14 +286,14 @@ def test_next_stays_here(hub_of_two: RealHub, following: str) -> None:
 
 
 def test_frame_of_another_site(both: tuple[Visitor, Visitor]) -> None:
-    """No other site shows hub or notebook inside a page of its own."""
+    """No other site can show the hub or a notebook in a frame."""
     for path in ("hub/home", "hub/login", "user/ada/lab"):
         policy = both[0].get(path).headers["Content-Security-Policy"]
         assert "frame-ancestors 'none'" in policy or "frame-ancestors 'self'" in policy
 
 
 def test_report_is_no_window(both: tuple[Visitor, Visitor]) -> None:
-    """Progress of somebody else's notebook is told to nobody else."""
+    """The start progress of a notebook is visible only to its user."""
     answer = both[1].get("hub/api/users/ada/server/progress")
     assert answer.status_code in {403, 404}
     assert "ready" not in json.dumps(answer.text)

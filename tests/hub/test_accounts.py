@@ -1,4 +1,4 @@
-"""Accounts of a real hub, over HTTP: links, passwords, guessing, and who may have a notebook."""
+"""Accounts of a real hub over HTTP: links, passwords, guessing, and who may have a notebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 
 
 def links(console: Console, names: list[str], *, reset: bool = False) -> dict[str, str]:
-    """Links of the console for these names, whoever of them has an account of the system."""
+    """Return links from the console for these names, even for names without a system account."""
     body = {"names": names, "reset": reset, "withoutNotebook": True}
     answer = console.ask("POST", "api/users/links", json=body)
     assert answer.status_code == 201, answer.text
@@ -28,7 +28,7 @@ def test_the_first_start_lets_the_owner_choose_a_password(hub: Hub, admin: Visit
 
 
 def test_a_link_works_once(hub: Hub, admin: Visitor) -> None:
-    """What was used says so, and changes nothing."""
+    """A used link says that it was used, and changes nothing."""
     again = hub.visitor().get(hub.link)
 
     assert again.status_code == 404
@@ -36,7 +36,7 @@ def test_a_link_works_once(hub: Hub, admin: Visitor) -> None:
 
 
 def test_looking_at_a_link_uses_nothing_up(hub: Hub, admin: Visitor) -> None:
-    """A chat that looks ahead takes nobody's invitation."""
+    """A link stays valid when a chat program fetches it for a preview."""
     link = hub.accounts("invite", "looker").strip()
     for _ in range(2):
         page = hub.visitor().get(link)
@@ -45,7 +45,9 @@ def test_looking_at_a_link_uses_nothing_up(hub: Hub, admin: Visitor) -> None:
 
 
 def test_a_password_that_is_too_short_is_told_so(hub: Hub, admin: Visitor) -> None:
-    """Eight characters, twice the same; the link is there for another try."""
+    """A new password needs eight characters, entered twice; a refused attempt does not use up the
+    link.
+    """
     link, visitor = hub.accounts("invite", "short").strip(), hub.visitor()
 
     assert "8 characters" in visitor.set_password(link, "seven77").text
@@ -54,7 +56,7 @@ def test_a_password_that_is_too_short_is_told_so(hub: Hub, admin: Visitor) -> No
 
 
 def test_a_wrong_password_and_a_wrong_name_look_the_same(hub: Hub, admin: Visitor) -> None:
-    """Nobody learns from the answer who has an account."""
+    """A wrong password and an unknown name get the same answer."""
     answers = [hub.visitor().sign_in(name, "not this one") for name in (OWNER, "nobody-here")]
 
     assert [answer.status_code for answer in answers] == [403, 403]
@@ -76,7 +78,7 @@ def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor)
 
 
 def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) -> None:
-    """The old password and its sessions end when the link is made, and the new password works."""
+    """A reset link ends the old password and its sessions at once, and sets a new password."""
     hub.visitor().set_password(hub.accounts("invite", "forgetful").strip())
     before = hub.visitor("forgetful")
 
@@ -102,7 +104,7 @@ def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admi
 
 
 def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
-    """Whoever has a password keeps it and their sessions, unless a reset is asked for."""
+    """An invitation keeps an existing password and its sessions, unless a reset is requested."""
     hub.visitor().set_password(hub.accounts("invite", "joined").strip())
     joined, console = hub.visitor("joined"), opened(admin)
     words = ("admin", "users", "invite", "joined", "--without-notebook")
@@ -133,7 +135,7 @@ def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
 
 
 def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
-    """Changing a password takes the old one, and signs out every other browser."""
+    """Changing a password needs the old one, and signs out every other browser."""
     hub.visitor().set_password(hub.accounts("invite", "changer").strip())
     here, elsewhere = hub.visitor("changer"), hub.visitor("changer")
     made = elsewhere.api("POST", "users/changer/tokens", {"note": "a test"}).json()["token"]
@@ -153,7 +155,7 @@ def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
 def test_an_administrator_invites_in_the_console_and_each_is_noted(
     hub: Hub, admin: Visitor
 ) -> None:
-    """A newer link replaces an older one; nobody else makes one, nor does a request to the hub."""
+    """An administrator's newer link replaces an older one; a user and the hub's API make none."""
     assert admin.api("POST", "users/added").status_code == 201
     console = opened(admin)
     first = links(console, ["added"])["added"]
@@ -176,7 +178,7 @@ def test_an_administrator_invites_in_the_console_and_each_is_noted(
 
 
 def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -> None:
-    """The reason is told at the invitation, in the console and in a shell, and nothing is made."""
+    """An invitation without a system account is refused with the reason, in console and shell."""
     console, name = opened(admin), "tfc-nobody-at-all"
     reason = "has no system account" if os.geteuid() == 0 else "was started by"
 
@@ -195,8 +197,8 @@ def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -
 
 
 def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -> None:
-    """Also what the console does for a shell, where its own administrator needs no token; what is
-    clicked has the browser's address.
+    """Changes from a shell are in the audit log, including those through the console without a
+    token. Changes in a browser have its address.
     """
     hub.accounts("invite", "noted")
     hub.accounts("reset", "noted")
@@ -217,7 +219,7 @@ def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -
 
 
 def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visitor) -> None:
-    """The hub's own way to delete users is enough."""
+    """A user who is deleted in the hub also loses the account."""
     hub.visitor().set_password(hub.accounts("invite", "leaver").strip())
     assert hub.visitor("leaver").signed_in
 
@@ -228,7 +230,9 @@ def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visito
 
 
 def test_who_is_removed_from_a_shell_is_no_user_of_the_hub(hub: Hub, admin: Visitor) -> None:
-    """Sessions and rights go with the account: who gets the name later has none of them."""
+    """Removing an account in a shell also removes the user, so a later user of that name gets no
+    rights.
+    """
     hub.visitor().set_password(hub.accounts("invite", "dismissed", "--admin").strip())
     dismissed = hub.visitor("dismissed")
     assert dismissed.get("admin").status_code == 200
@@ -242,7 +246,7 @@ def test_who_is_removed_from_a_shell_is_no_user_of_the_hub(hub: Hub, admin: Visi
 
 
 def test_an_administrator_makes_another_one_in_the_hub(hub: Hub, admin: Visitor) -> None:
-    """The hub's database says who is an administrator; a reset link takes nothing away."""
+    """The hub's database stores who is an administrator; a reset link does not change it."""
     hub.visitor().set_password(hub.accounts("invite", "second").strip())
     admin.api("PATCH", "users/second", {"admin": True})
     hub.visitor().set_password(hub.accounts("reset", "second").strip())
@@ -251,7 +255,7 @@ def test_an_administrator_makes_another_one_in_the_hub(hub: Hub, admin: Visitor)
 
 
 def test_nobody_signs_up_alone(hub: Hub, admin: Visitor) -> None:
-    """There is no such page, which is said, and a password without an account opens nothing."""
+    """There is no sign-up page, and a password without an account signs nobody in."""
     page = hub.visitor().get("signup")
     assert page.status_code == 404
     assert "There is no such page" in page.text
@@ -261,7 +265,7 @@ def test_nobody_signs_up_alone(hub: Hub, admin: Visitor) -> None:
 def test_who_has_no_system_account_is_told_why_there_is_no_notebook(
     hub: Hub, admin: Visitor
 ) -> None:
-    """A second person never gets a notebook under the first one's uid."""
+    """A second user never gets a notebook under the first user's uid."""
     hub.visitor().set_password(hub.accounts("invite", "tfc-nobody-of-this-name").strip())
     answer = hub.visitor("tfc-nobody-of-this-name").get("spawn")
 
@@ -271,12 +275,14 @@ def test_who_has_no_system_account_is_told_why_there_is_no_notebook(
 
 
 def test_an_unknown_account_cannot_be_reset(hub: Hub, admin: Visitor) -> None:
-    """The command says which there are."""
+    """Resetting an unknown account fails, and the command lists the accounts."""
     assert "there is no account" in hub.accounts("reset", "nobody-here")
 
 
 def test_what_the_hub_keeps_is_its_owners_alone(hub: Hub, admin: Visitor) -> None:
-    """The folder and the accounts can be read by nobody else, and hold no password."""
+    """The hub's state folder and accounts are readable by their owner only, and hold no
+    password.
+    """
     folder = hub.state / "hub"
     file = folder / "accounts.json"
 

@@ -1,4 +1,4 @@
-"""One case of each kind of attack on a real hub, as `make run` opens it."""
+"""One case of each kind of attack on a real hub started like `make run`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def target(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targe
 
 @pytest.mark.parametrize("name", QUICK)
 def test_attack_is_held(name: str, target: Target) -> None:
-    """The product holds, and nothing is left."""
+    """The product withstands the attack, and nothing is left behind."""
     chosen = rows(KINDS, [name])
     held = attack(target, chosen, SEED, 1)
     assert held, table(chosen)
 
 
 def test_every_kind_is_tried() -> None:
-    """Every kind of attack is in the suite, except that on Kubernetes (`make test-kube`)."""
+    """Every kind of attack is in the suite, except those on Kubernetes (`make test-kube`)."""
     tried = {row.kind for row in rows(KINDS, [*QUICK, *WITHOUT_HUB])}
     assert tried == {*KINDS} - {"kubernetes"}

@@ -1,4 +1,4 @@
-"""Saving and restoring the hub's state, a newer hub, a locked database: a real hub's own files."""
+"""Backup and restore of a real hub's state, an upgrade of the hub, and a locked database."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
 
 BEFORE = "ff1860e38070"
-"""The database's version before the newest, which adds a column: of JupyterHub 6.0."""
+"""The database revision of JupyterHub 6.0, before the newest one, which adds a column."""
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub that these tests end and start again."""
+    """A hub that these tests stop and start again."""
     made = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"])
     try:
         made.start()
@@ -34,19 +34,19 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def command(*words: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """`python -m tfcluster_magic.hub` with these words."""
+    """Run `python -m tfcluster_magic.hub` with these arguments."""
     line = [sys.executable, "-m", "tfcluster_magic.hub", *map(str, words)]
     return subprocess.run(line, input=given, capture_output=True, check=False, timeout=120)
 
 
 def named(database: Path) -> set[str]:
-    """The users in a hub's database."""
+    """Return the users in a hub's database."""
     with closing(sqlite3.connect(database)) as connection:
         return {row[0] for row in connection.execute("SELECT name FROM users")}
 
 
 def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
-    """A backup of a hub that runs brings users, passwords and sessions back, and keeps the rest."""
+    """A backup of a running hub restores users, passwords and sessions, and keeps the rest."""
     ada = hub.visitor("ada")
     file = tmp_path / "hub.backup"
     done = command("backup", file, "--state", hub.state)
@@ -77,7 +77,9 @@ def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
 
 
 def test_newer_hub(hub: RealHub) -> None:
-    """A newer hub brings the database up to date, keeps a copy, sessions, notebooks and kernels."""
+    """A newer hub upgrades the database after copying it, and keeps sessions, notebooks and
+    kernels.
+    """
     ada = hub.visitor("ada")
     own = ada.spawn()
     kernel = ada.kernel(own)
@@ -104,13 +106,13 @@ def test_newer_hub(hub: RealHub) -> None:
 
 
 def _as_before(connection: sqlite3.Connection) -> None:
-    """Make the database what the version before had."""
+    """Change the database to the previous revision."""
     connection.execute("ALTER TABLE spawners DROP COLUMN display_name")
     connection.execute("UPDATE alembic_version SET version_num = ?", (BEFORE,))
 
 
 def _end_proxy(hub: RealHub) -> None:
-    """What tools/hub.py does with the proxy of a hub that was killed."""
+    """End the proxy as tools/hub.py does after the hub was killed."""
     for one in hub.processes():
         if "configurable-http-proxy" in " ".join(one.cmdline()):
             one.kill()
@@ -118,7 +120,7 @@ def _end_proxy(hub: RealHub) -> None:
 
 
 def test_locked_database(hub: RealHub, wait_for: Callable[..., None]) -> None:
-    """While another program holds the database, the hub answers; afterwards it goes on."""
+    """The hub answers while another program locks its database, and recovers afterwards."""
     ada = hub.visitor("ada")
     with closing(sqlite3.connect(hub.state / "jupyterhub.sqlite", timeout=120)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
@@ -131,7 +133,7 @@ def test_locked_database(hub: RealHub, wait_for: Callable[..., None]) -> None:
 
 
 def test_killed_during_a_spawn(hub: RealHub, wait_for: Callable[..., None]) -> None:
-    """A hub that is killed while a notebook starts gives its owner one after it is back."""
+    """After a hub was killed while a notebook started, the restarted hub starts it."""
     bob = hub.visitor("bob")
     bob.ask("DELETE", "hub/api/users/bob/server")
     began = hub.log.stat().st_size
@@ -148,7 +150,7 @@ def test_killed_during_a_spawn(hub: RealHub, wait_for: Callable[..., None]) -> N
 
 
 def test_what_is_no_backup(tmp_path: Path) -> None:
-    """What no backup made is refused with the reason, and nothing is touched."""
+    """A file that is not a backup is refused with the reason, and nothing is changed."""
     state = tmp_path / "hub"
     state.mkdir(mode=0o700)
     (state / "accounts.json").write_text("kept")
@@ -166,7 +168,7 @@ def test_what_is_no_backup(tmp_path: Path) -> None:
 
 
 def test_backup_of_a_newer_hub(tmp_path: Path) -> None:
-    """What a newer JupyterHub saved is not given to an older one."""
+    """A backup of a newer JupyterHub is not restored into an older one."""
     about = json.dumps({"format": 1, "jupyterhub": "99.0.0", "saved": ""}).encode()
     packed = _packed({"manifest.json": about, "jupyterhub.sqlite": b""})
     done = command("restore", "-", "--state", tmp_path / "hub", given=packed)

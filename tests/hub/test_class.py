@@ -1,9 +1,9 @@
-"""A class through its term, in a real browser at a real hub: from its file to its archive.
+"""A class through its term, in a real browser on a real hub: from import to archive.
 
-`--class-size` students, 2 unless said otherwise: a hub of root, a system account for each, and a
-browser for each. A machine has room for some notebooks, not for a class of them: students come in
-turns of `AT_A_TIME`, and when the next ones come, an administrator stops the notebooks of those who
-have launched, whose clusters go on. What they launch sleeps: it is about numbers, not training.
+`--class-size` students (default 2) each have a system account and a browser; the hub runs as root.
+The machine has room for a few notebooks only, so students come in turns of `AT_A_TIME`. Before the
+next turn an administrator stops the notebooks of those who have launched; their clusters go on. The
+clusters only sleep, because the test is about numbers, not training.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ GROUP = "ml101"
 POLICY = f"default: {{quota: {{cpu: 0.5}}}}\ngroups: {{{GROUP}: {{quota: {{cpu: 2}}}}}}\n"
 MORE, OVER, END = "a bigger model today", "The lesson is over", "the term is over"
 EACH = 60_000
-"""Milliseconds for the archive of one student, on a machine that is busy with others."""
+"""Milliseconds for the archive of one student on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def accounts(class_size: int) -> Mapping[str, int]:
-    """Who is in the class."""
+    """The accounts of the class."""
     return students(class_size)
 
 
 @pytest.fixture(scope="module")
 def hub(accounts: Mapping[str, int]) -> Iterator[Hub]:
-    """What `make run` starts as root on a machine with these accounts."""
+    """A hub started like `make run` as root, on a machine with these accounts."""
     with open_folder(accounts.values()) as machine:
         (folder := machine / "root").mkdir(mode=0o700)
         (around := machine / "around").mkdir()
@@ -65,7 +65,7 @@ def hub(accounts: Mapping[str, int]) -> Iterator[Hub]:
 def pupils(
     hub: Hub, accounts: Mapping[str, int], context: object, shots: Path
 ) -> Iterator[list[Student]]:
-    """The students; in the end no browser of theirs is open, and none has seen an error."""
+    """The students. At the end all their browsers are closed, and none has seen an error."""
     browser = context.browser  # type: ignore[attr-defined]
     made = [Student(hub, browser, name, shots) for name in accounts]
     yield made
@@ -80,7 +80,9 @@ def pupils(
 def test_from_the_list_of_a_class_to_its_archive(
     hub: Hub, pupils: list[Student], page: Page, shots: Path, tmp_path: Path
 ) -> None:
-    """Imported, signed in, launched; too much refused, allowed for a day; stopped; archived."""
+    """A class is imported, signs in, launches, meets a limit, gets an override, is stopped and
+    archived.
+    """
     sign_in_to(page, hub, "users")
     links = imported(page, pupils, tmp_path, shots)
     for one in pupils:
@@ -120,7 +122,7 @@ def test_from_the_list_of_a_class_to_its_archive(
 
 
 def imported(page: Page, pupils: list[Student], folder: Path, shots: Path) -> dict[str, str]:
-    """Import the class's file on the page; the links that it gives to save, by name."""
+    """Import the class's file on the page; return the links that it offers to save, by name."""
     file = folder / "class.csv"
     file.write_text("".join(["name,full name\n", *(f"{one.name},Somebody\n" for one in pupils)]))
     page.get_by_role("button", name="Import a class…").click()
@@ -143,7 +145,7 @@ def imported(page: Page, pupils: list[Student], folder: Path, shots: Path) -> di
 
 
 def is_refused(one: Student, shots: Path) -> None:
-    """More than the group gives: the form says why, and that an administrator may help."""
+    """A form beyond the group's limit says why, and that an administrator can help."""
     form = one.fills_in(6)
     expect(form).to_contain_text(f"you may have 2 CPU cores at once (group {GROUP})")
     expect(form).to_contain_text("for more, ask an administrator of the hub")
@@ -153,7 +155,7 @@ def is_refused(one: Student, shots: Path) -> None:
 
 
 def allowed_more(page: Page, one: Student, shots: Path) -> None:
-    """An override for a day, as the dialog proposes."""
+    """Grant an override for a day, as the dialog suggests."""
     page.get_by_role("button", name=f"Override for {one.name}").click()
     page.get_by_label("CPU cores").fill("4")
     page.get_by_label("Reason, shown to the user").fill(MORE)
@@ -163,7 +165,7 @@ def allowed_more(page: Page, one: Student, shots: Path) -> None:
 
 
 def make_room(page: Page, turn: list[Student]) -> None:
-    """Those who have launched close their browsers, and their notebooks are stopped."""
+    """Close the browsers of those who have launched, and stop their notebooks."""
     for one in turn:
         one.goes()
         page.get_by_role("checkbox", name=f"Select {one.name}").check()
@@ -174,7 +176,7 @@ def make_room(page: Page, turn: list[Student]) -> None:
 
 
 def stop_all(page: Page, count: int, shots: Path) -> None:
-    """Everything of the class, with one reason."""
+    """Stop all clusters of the class with one reason."""
     page.get_by_role("link", name="Clusters").click()
     running, stopped = (page.locator(f"[data-word={word}]") for word in ("Running", "Stopped"))
     expect(running).to_have_text(f"Running {count}", timeout=PATIENCE)
@@ -192,7 +194,7 @@ def stop_all(page: Page, count: int, shots: Path) -> None:
 
 
 def archive_all(hub: Hub, page: Page, pupils: list[Student], shots: Path) -> None:
-    """The group is chosen, packed and removed; each archive has program and record."""
+    """Select, archive and remove the group; each archive has program and record."""
     count = len(pupils)
     page.get_by_label("Filter by name").fill(GROUP)
     expect(page.locator("#count")).to_have_text(re.compile(rf"^1\D{count} of {count} matches"))

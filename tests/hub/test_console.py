@@ -1,4 +1,4 @@
-"""The admin console of a real hub: what an administrator sees and does, and who must not get in."""
+"""The admin console of a real hub: what an administrator sees and does, and who is refused."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = ["page"]  # a fixture used by the tests below
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a path of its own."""
+    """A hub below a base URL."""
     return start_hub(base_url="/tf/")
 
 
 @pytest.fixture(scope="module")
 def guest(hub: Hub, admin: Visitor) -> Visitor:
-    """A user of the hub who is no administrator."""
+    """A user of the hub who is not an administrator."""
     hub.visitor().set_password(hub.accounts("invite", "guest").strip())
     return hub.visitor("guest")
 
@@ -57,7 +57,9 @@ def console(admin: Visitor) -> Console:
 def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     hub: Hub, admin: Visitor, page: Page, shots: Path
 ) -> None:
-    """Seen, filtered, read, stopped with a reason; HTML in it is text; axe finds nothing."""
+    """An administrator sees, filters, reads and stops clusters; HTML is shown as text; axe finds no
+    fault.
+    """
     hub.launch(SLEEP, "digits", workers=1)
     hub.launch(SLEEP, "other", workers=1)
     page.goto(f"{hub.url}/hub/login?next=/tf/hub/home")
@@ -113,11 +115,11 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
 
 
 def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:
-    """On both pages with runs, until there are those of now."""
+    """Both pages with clusters mark cached rows as such until fresh ones arrive."""
     note = "from 61 seconds ago; updating…"
 
     def old(route: Route) -> None:
-        known = ("if-none-match", "etag")  # such rows are always sent
+        known = ("if-none-match", "etag")  # without them such rows are always sent
         asked = {k: text for k, text in route.request.headers.items() if k not in known}
         found = route.fetch(headers=asked)
         headers = {k: text for k, text in found.headers.items() if k not in known}
@@ -134,7 +136,7 @@ def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: 
 
 
 def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
-    """What has not changed is not sent again."""
+    """An open page does not receive unchanged data again."""
     hub.launch(SLEEP, "quiet", workers=1)
     hub.until(lambda: hub.manager.status("quiet").status.phase.value == "Running", "running")
     path = "api/clusters?q=quiet"
@@ -145,7 +147,7 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
     def shown() -> list[str]:
         return [row["phase"] for row in console.ask("GET", path).json()["items"]]
 
-    def is_the_same() -> bool:  # runs of other tests may end between the two questions
+    def is_the_same() -> bool:  # runs of other tests may end between the two requests
         first = console.ask("GET", path)
         headers = {"If-None-Match": first.headers["Etag"]}
         again = console.visitor.session.get(console.url + path, headers=headers, timeout=120)
@@ -158,7 +160,9 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
 
 
 def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Console) -> None:
-    """One answer for each; nothing without a reason, nothing of a run that took the name."""
+    """A stop gets one answer for each run: it needs a reason, and does not hit a newer run of that
+    name.
+    """
     hub.launch(SLEEP, "many", workers=1)
     runs = [
         {"owner": OWNER, "name": "many-1", "uid": "another"},
@@ -178,7 +182,7 @@ def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Cons
 
 
 def test_what_nobody_owns_is_found_and_removed(hub: Hub, console: Console) -> None:
-    """A process whose run is gone, and a folder that a killed launch left."""
+    """The console finds and removes a process without a run, and the folder of a killed launch."""
     left = hub.state / "runs" / "half" / "1"
     left.mkdir(parents=True)
     os.utime(left, (1, 1))
@@ -197,7 +201,9 @@ def test_what_nobody_owns_is_found_and_removed(hub: Hub, console: Console) -> No
 
 
 def test_the_audit_log_is_appended_to_and_exported(hub: Hub, console: Console) -> None:
-    """Each change has its line on the disk before and after, for the hub's account alone."""
+    """Each change is written to disk before and after it is made, readable by the hub's account
+    only.
+    """
     file = hub.state / "hub" / "audit.jsonl"
     before = file.read_bytes() if file.exists() else b""
     console.stop("none-1", "for the log")
@@ -243,7 +249,7 @@ def test_hostile_requests_are_refused_without_a_traceback(hub: Hub, admin: Visit
 
 
 def test_a_user_gets_no_page_and_no_answer(hub: Hub, guest: Visitor) -> None:
-    """Neither a link, nor the page, nor the API; and nobody at all is asked to sign in."""
+    """A user gets no link, page or API response of the console; a stranger must sign in."""
     opened = Console(guest)
     nobody = requests.get(f"{hub.url}/services/admin/api/clusters", timeout=120)
 
@@ -257,7 +263,7 @@ def test_a_user_gets_no_page_and_no_answer(hub: Hub, guest: Visitor) -> None:
 def test_tokens_of_users_and_notebooks_are_refused(
     hub: Hub, admin: Visitor, guest: Visitor
 ) -> None:
-    """Only an administrator's own token with the right scope is enough."""
+    """Only an administrator's own token with the right scope is accepted."""
     admins = token(admin, OWNER, ["access:services!service=admin"])
     assert by_token(hub, admins).status_code == 200
     assert refused(by_token(hub, token(guest, "guest")), 403)
@@ -270,7 +276,7 @@ def test_tokens_of_users_and_notebooks_are_refused(
 
 
 def test_a_forged_request_of_a_signed_in_browser_is_refused(hub: Hub, console: Console) -> None:
-    """Without the page's token, or with a wrong or another's one, nothing happens."""
+    """A request without the page's XSRF token, or with a wrong one, changes nothing."""
     hub.launch(SLEEP, "forged", workers=1)
     body = {"runs": [{"owner": OWNER, "name": "forged-1"}], "reason": "forged"}
     for xsrf in ("", "forged", "a" * len(console.xsrf)):
@@ -289,7 +295,7 @@ def test_a_forged_request_of_a_signed_in_browser_is_refused(hub: Hub, console: C
 def test_a_former_administrator_with_an_open_page_is_out_at_once(
     hub: Hub, admin: Visitor, guest: Visitor
 ) -> None:
-    """The hub is asked at each request; nothing is remembered."""
+    """The console checks rights with the hub at each request and caches none."""
     hub.visitor().set_password(hub.accounts("invite", "second", "--admin").strip())
     second = Console(hub.visitor("second"))
     theirs = token(second.visitor, "second", ["access:services!service=admin"])
@@ -305,7 +311,7 @@ def test_a_former_administrator_with_an_open_page_is_out_at_once(
 
 
 def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """`tfcluster admin` with a token; without one it says how to make it."""
+    """`tfcluster admin` does the same with a token; without one it says how to make one."""
     hub.launch(SLEEP, "line", workers=1)
     hub.until(lambda: hub.manager.status("line").status.phase.value == "Running", "running")
     elsewhere = {"TFCLUSTER_STATE_DIR": str(tmp_path), "TFCLUSTER_HUB_URL": hub.url}

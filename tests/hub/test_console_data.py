@@ -1,6 +1,5 @@
-"""Hours, archives and storage in the admin console of a real hub, whose policy bounds them.
-
-One hub for all: what is seen last fills its storage.
+"""Hours, archives and storage in the admin console of a real hub with a policy. All tests share one
+hub; the last one fills its storage.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ groups: {ml101: {budget: {cpuHours: 20}}}
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a path of its own, with a policy."""
+    """A hub below a base URL, with a policy."""
     hub = start_hub(base_url="/tf/")
     (hub.state / "hub" / "policy.yaml").write_text(POLICY)
     return hub
@@ -57,8 +56,8 @@ def console(admin: Visitor) -> Console:
 def test_hours_of_everyone_are_there_for_administrators_alone(
     hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
 ) -> None:
-    """On the page, by the API, as CSV and in a shell; of a deleted cluster, too. Who is nobody, and
-    who forgets the page's token, gets nothing.
+    """Hours are on the page, in the API, as CSV and in a shell, including those of deleted
+    clusters. They are refused without sign-in or XSRF token.
     """
     done = hub.launch(SHORT, "digits", workers=1, worker_cpu=2)
     hub.manager.wait(done.metadata.name)
@@ -105,7 +104,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
 
 
 def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """What they run is ended with the reason; each file is packed with its checksum."""
+    """An archive ends the user's runs with the reason, and contains each file with its checksum."""
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     assert admin.api("POST", "users/kim").status_code == 201
     (hub.folder / "sleep.py").write_text(SLEEP)
@@ -151,7 +150,7 @@ def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path
 def test_archives_are_listed_and_deleted_on_their_page(
     hub: Hub, console: Console, page: Page, shots: Path
 ) -> None:
-    """With size and date; what is deleted is asked for, and noted."""
+    """Archives are listed with size and date; deleting asks first and is in the audit log."""
     begun = console.ask("POST", "api/archives", json={"user": OWNER, "reason": HTML})
     file = str(begun.json()["file"])
     sign_in_to(page, hub, "archives")
@@ -174,8 +173,8 @@ def test_archives_are_listed_and_deleted_on_their_page(
 def test_a_full_folder_is_seen_by_administrators_alone(
     hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
 ) -> None:
-    """On the page, by the API and in a shell, with what is the largest, as text. Who is nobody, and
-    who forgets the page's token, gets nothing.
+    """Storage is on the page, in the API and in a shell, with the largest folders as text. It is
+    refused without sign-in or XSRF token.
     """
     run = hub.root / "log" / LARGEST / "1"
     run.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A hub whose admin console does not come up."""
+"""A hub whose admin console does not start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ services["admin-process"]["command"], services["admin"]["timeout"] = ["false"], 
 
 
 def test_a_console_that_does_not_come_up_keeps_no_hub_from_starting(tmp_path: Path) -> None:
-    """People sign in, and the hub's log says what is not there."""
+    """Users can sign in, and the hub's log says that the console is missing."""
     environ = {"TFCLUSTER_HUB_CONSOLE_PORT": str(ports.free(1)[0])}
     hub = RealHub(tmp_path / "hub", ["ada"], environ, ENDS_AT_ONCE)
     try:

@@ -1,4 +1,4 @@
-"""Users of a real hub in the admin console: seen, imported, allowed more for a time, served."""
+"""Users of a real hub in the admin console: list, import, overrides and notebook servers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ groups:
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a path of its own, with a policy."""
+    """A hub below a base URL, with a policy."""
     hub = start_hub(base_url="/tf/")
     (hub.state / "hub" / "policy.yaml").write_text(POLICY)
     return hub
@@ -60,7 +60,7 @@ def console(admin: Visitor) -> Console:
 
 
 def lines(console: Console, **words: object) -> dict[str, dict[str, object]]:
-    """What an import told, by the number of the line."""
+    """Return the result of an import, by line number."""
     answer = console.ask(
         "POST", "api/users/import", json={"csv": CLASS, "withoutNotebook": True, **words}
     )
@@ -69,14 +69,14 @@ def lines(console: Console, **words: object) -> dict[str, dict[str, object]]:
 
 
 def users(console: Console, words: str = "") -> dict[str, dict[str, object]]:
-    """The rows of a look, by name."""
+    """Return the rows of the user list, by name."""
     answer = console.ask("GET", f"api/users{words}")
     assert answer.status_code == 200, answer.text
     return {one["name"]: one for one in answer.json()["items"]}
 
 
 def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
-    """Tried first, done then; wrong lines are told and hide no other; again it changes nothing."""
+    """An import has a dry run, reports wrong lines without skipping others, and can be repeated."""
     tried = lines(console, group="ml101", dryRun=True)
     assert users(console).keys() == {OWNER}
     done = lines(console, group="ml101")
@@ -101,7 +101,7 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
 
 
 def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console) -> None:
-    """The second waits, and has nothing to do; nothing is under way then."""
+    """Of two imports at once, the second waits and has nothing to do."""
     text = "name\n" + "\n".join(f"pair{number}" for number in range(40))
 
     def one(_number: int) -> list[dict[str, object]]:
@@ -122,7 +122,7 @@ def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console)
 
 
 def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
-    """With the line, what stands there and what is allowed."""
+    """A file that is not a class list is refused with the line, its text and what is allowed."""
     for text in ("surname\nkim", "", 'name\n"kim'):
         answer = console.ask("POST", "api/users/import", json={"csv": text})
         assert refused(answer, 422)
@@ -143,7 +143,9 @@ def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -
 
 
 def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None:
-    """A notebook is told at once; a launch beyond it is refused with the way out."""
+    """A running notebook gets an override at once; a launch beyond it is refused with
+    the way out.
+    """
     body = {"users": [OWNER], "do": "start"}
     assert console.ask("POST", "api/users/servers", json=body).json()["results"][0]["ok"]
     hub.until(lambda: users(console)[OWNER]["server"] == "running", "a server", 150)
@@ -176,7 +178,7 @@ def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None
 
 
 def test_servers_are_stopped(hub: Hub, console: Console) -> None:
-    """One answer for each; what cannot be done says why; clusters go on."""
+    """A stop gets one answer for each user, with the reason of a failure; clusters go on."""
     body = {"users": [OWNER, "nobody"], "do": "stop"}
     told = console.ask("POST", "api/users/servers", json=body).json()["results"]
     hub.until(lambda: users(console)[OWNER]["server"] == "stopped", "stopped")
@@ -193,7 +195,9 @@ def test_servers_are_stopped(hub: Hub, console: Console) -> None:
 
 
 def test_a_mistake_in_the_policy_changes_nothing(hub: Hub, console: Console) -> None:
-    """The next notebook has what counted before, and the log says the line."""
+    """After a mistake in the policy, the next notebook has the previous limits and the log says the
+    line.
+    """
     policy = hub.state / "hub" / "policy.yaml"
     file = hub.state / "hub" / "limits" / f"{OWNER}.json"
     file.unlink()
@@ -209,7 +213,7 @@ def test_a_mistake_in_the_policy_changes_nothing(hub: Hub, console: Console) -> 
 
 
 def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """The same by `tfcluster admin`; links go to a file that nobody else reads."""
+    """`tfcluster admin` has the same functions; it writes links to a private file."""
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     (file := tmp_path / "class.csv").write_text("name\nmax\n..\n")
     links = tmp_path / "links.csv"
@@ -238,7 +242,7 @@ def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_
 
 
 def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Path) -> None:
-    """Listed, imported, overridden; HTML in names and reasons is text; axe finds nothing."""
+    """Users are listed, imported and given overrides; HTML is shown as text; axe finds no fault."""
     page.goto(f"{hub.url}/hub/login?next=/tf/services/admin/users")
     page.get_by_label("Username").fill(OWNER)
     page.locator("#password_input").fill(PASSWORD)
@@ -310,7 +314,7 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
 
 
 def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page) -> None:
-    """Until it is done; then what became of it."""
+    """The page shows the progress of an import, and then its result."""
     sign_in_to(page, hub, "users")
     page.get_by_role("button", name="Import a class…").click()
     page.get_by_label("Or its text").fill("name\nida\n")
@@ -332,7 +336,7 @@ def test_the_page_says_how_far_an_import_is(hub: Hub, admin: Visitor, page: Page
 
 
 def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, page: Page) -> None:
-    """It names the limit, for a file and for text."""
+    """The page names the size limit, for a file and for text."""
     sign_in_to(page, hub, "users")
     page.get_by_role("button", name="Import a class…").click()
     asked: list[str] = []
@@ -341,7 +345,7 @@ def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, p
     file = {"name": "class.csv", "mimeType": "text/csv", "buffer": text.encode()}
     page.get_by_label("A file").set_input_files(file)  # type: ignore[arg-type]
     expect(page.locator("#import-said")).to_contain_text("at most 1 MiB")
-    # A browser takes minutes to type so much.
+    # Typing so much text takes a browser minutes.
     page.get_by_label("Or its text").evaluate(
         "one => { one.value = 'name\\n' + ('student'.repeat(150) + '\\n').repeat(1100) }"
     )
@@ -352,7 +356,7 @@ def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, p
 
 
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
-    """Neither by the page nor by a request; nor does a forged one of an administrator's browser."""
+    """A user without rights changes nothing by page or request, nor does a forged request."""
     hub.visitor().set_password(hub.accounts("invite", "guest").strip())
     guest = Console(hub.visitor("guest"))
     doors = (

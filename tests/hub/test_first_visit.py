@@ -1,4 +1,4 @@
-"""The whole first visit in a real browser, under /tf/: from the printed link to signing out."""
+"""The whole first visit in a real browser below /tf/: from the printed link to signing out."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_"
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a path of its own, whose link nobody has used yet."""
+    """A hub below a base URL whose link has not been used."""
     return start_hub(base_url="/tf/", terminals=True)
 
 
 @pytest.fixture
 def signed_up(hub: Hub) -> None:
-    """The owner has a password, whether or not the first visit was tried before."""
+    """Make sure that the owner has a password, even if the first visit failed."""
     visitor = hub.visitor()
     if visitor.sign_in(OWNER, PASSWORD).status_code != 302:
         assert visitor.set_password(hub.link).status_code == 302
@@ -37,7 +37,7 @@ def signed_up(hub: Hub) -> None:
 
 @pytest.fixture
 def page(context: object, shots: Path) -> Iterator[Page]:
-    """A page; the last picture is kept."""
+    """A page whose last screenshot is kept."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
     made.emulate_media(reduced_motion="reduce")
     yield made
@@ -45,7 +45,7 @@ def page(context: object, shots: Path) -> Iterator[Page]:
 
 
 def sign_in(page: Page, at: str) -> None:
-    """Sign in as the owner where a page asks for it."""
+    """Sign in as the owner if a page asks for it."""
     page.goto(at)
     page.get_by_label("Username").fill(OWNER)
     page.locator("#password_input").fill(PASSWORD)
@@ -53,7 +53,9 @@ def sign_in(page: Page, at: str) -> None:
 
 
 def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -> None:
-    """Choose a password, run the example's kind of cells, use sidebar and TensorBoard, sign out."""
+    """A user sets a password, runs cells as in the example, uses sidebar and TensorBoard, signs
+    out.
+    """
     page.goto(hub.link)
     expect(page.get_by_text(f"You will sign in as {OWNER}")).to_be_visible()
     in_every_look(page, shots, "password")
@@ -93,7 +95,7 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     button.click()
     row = lab.sidebar.locator(".tfc-RunRow[data-run='digits-1']")
     expect(row).to_have_attribute("data-phase", "Running")
-    expect(row).to_contain_text(re.compile(r"step \d+"))  # it came as an event
+    expect(row).to_contain_text(re.compile(r"step \d+"))  # sent as an event
 
     lab.execute("tfcluster:logs", name="digits-1")
     expect(page.get_by_role("log", name="Output of digits-1")).to_contain_text("step ")
@@ -115,7 +117,9 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
 def test_a_wrong_password_is_told_and_the_right_one_goes_on(
     hub: Hub, page: Page, shots: Path
 ) -> None:
-    """The name stays in its field; after the right password the notebook is there again."""
+    """After a wrong password the name stays in its field; the right one leads back to
+    the notebook.
+    """
     page.goto(f"{hub.url}/hub/nothing-here")
     expect(page.get_by_text("There is no such page.")).to_be_visible()
     in_every_look(page, shots, "404")
@@ -137,8 +141,8 @@ def test_a_wrong_password_is_told_and_the_right_one_goes_on(
 def test_the_home_page_tells_how_notebook_and_clusters_are(
     hub: Hub, page: Page, shots: Path
 ) -> None:
-    """Clusters are there with the notebook and without, and their links lead into it; keys alone
-    stop and start it.
+    """The hub's page shows clusters with and without a notebook, links into it, and can be used
+    with keys alone.
     """
     hub.launch("raise SystemExit('<b>no</b> data')\n", "broken", workers=1, restarts=0)
     hub.launch("import time\nprint('up', flush=True)\ntime.sleep(3600)\n", "steps", workers=2)
@@ -178,7 +182,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
 def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     hub: Hub, page: Page, shots: Path
 ) -> None:
-    """The administrator's link leads to a password, and then to a sentence and a way out."""
+    """An invited user sets a password; a refused notebook shows the reason and a way on."""
     sign_in(page, f"{hub.url}/hub/accounts")
     page.get_by_role("button", name="Invite…").click()
     page.get_by_label("User name").fill("tfc-guest")

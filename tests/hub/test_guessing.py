@@ -35,7 +35,7 @@ FORGERIES = [
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """Start a hub with its console and the accounts of ada, its administrator, bob, cyd and dan."""
+    """Start a hub with its console and the accounts ada (an administrator), bob, cyd and dan."""
     (console,) = ports.free(1)
     environ = {"TFCLUSTER_HUB_CONSOLE_PORT": str(console)}
     people = ["ada", "bob", "cyd", "dan"]
@@ -51,8 +51,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 def test_an_address_that_a_client_claims_is_not_believed(
     hub: RealHub, headers: dict[str, str]
 ) -> None:
-    """At the public port and at the hub's own, which every notebook reaches, the hub logs the
-    address of the connection, and no scheme that was not used.
+    """On the public port and on the hub's own port, which notebooks reach, the hub logs the address
+    of the connection and no forged scheme.
     """
     for port in (hub.port, hub.hub_port):
         mark = f"{port}-{time.monotonic_ns()}"
@@ -64,7 +64,9 @@ def test_an_address_that_a_client_claims_is_not_believed(
 
 
 def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
-    """A made-up path does not work, and neither a log nor an answer shows the proxy's path."""
+    """A guessed path does not work, and neither a log nor a response shows the proxy's
+    secret path.
+    """
     made_up = "0" * 64
     where = f"http://127.0.0.1:{hub.hub_port}/{made_up}{hub.base_url}hub/login"
     answer = requests.get(where, headers={"X-Real-Ip": FORGED}, timeout=120)
@@ -81,7 +83,7 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
 
 
 def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
-    """The audit log names the connection's address, not what an administrator's client claims."""
+    """The audit log has the address of the connection, not one that the client claims."""
     ada = hub.visitor("ada")
     found = wait_until(  # the console starts beside the hub
         lambda: re.search(r'data-xsrf="([^"]*)"', ada.get("services/admin/users").text),
@@ -102,15 +104,15 @@ def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
 
 
 def test_wrong_names_from_a_shared_address_refuse_nobody(hub: RealHub) -> None:
-    """Another user there signs in with the right password, in a new browser."""
+    """After wrong names from an address, another user there can sign in with a new browser."""
     for number in range(5):
         assert _status(Visitor(hub.url), f"made-up-{number}", "not this one") == 403
     assert _status(Visitor(hub.url), "bob", password("bob")) == 302
 
 
 def test_whose_password_is_guessed_signs_in_where_they_did(hub: RealHub) -> None:
-    """Ten wrong passwords block that address, whatever it claims to be, and no browser of the
-    owner.
+    """Ten wrong passwords block the sender's real address, but no browser that the
+    owner has used.
     """
     hers, guessing = Visitor(hub.url), Visitor(hub.url)
     assert _status(hers, "cyd", password("cyd")) == 302
@@ -159,7 +161,7 @@ def _noted(hub: RealHub, mark: str) -> str:
         lines = hub.log.read_text().splitlines()
         return [one for one in lines if mark in one and "200 GET" in one]
 
-    return wait_until(noted, hub.tail)[0]  # a line is written after the answer
+    return wait_until(noted, hub.tail)[0]  # a line is written after the response
 
 
 def _signed_in(visitor: Visitor, name: str, typed: str) -> requests.Response:

@@ -1,4 +1,4 @@
-"""Notebooks that nobody uses, and second notebooks: a real hub with its culler."""
+"""Idle notebooks and second notebooks, on a real hub with its culler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ get_ipython().run_cell_magic("tfcluster", "launch --workers 1 --ps 0 --name long
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub that ends idle notebooks, where everybody may have one named notebook."""
+    """A hub that ends idle notebooks, where each user may have one named notebook."""
     environ = {"TFCLUSTER_HUB_IDLE": str(IDLE), "TFCLUSTER_HUB_NAMED_SERVERS": "1"}
     made = RealHub(tmp_path_factory.mktemp("hub"), ["ada", "bob"], environ)
     try:
@@ -36,7 +36,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def status(hub: RealHub, name: str) -> dict[str, str]:
-    """The status of somebody's run, as its record has it."""
+    """Return the status of a user's run from its record."""
     runs = hub.homes / name / ".local" / "state" / "tfcluster" / "runs"
     file = runs / "long" / "1" / "status.json"
     return dict(json.loads(file.read_text())) if file.exists() else {}
@@ -44,8 +44,8 @@ def status(hub: RealHub, name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
-    """Run a cell of Bob's for twice as long as a notebook may be idle; yield what it printed, and
-    whether his notebook was still there at its end.
+    """Run a cell of Bob's for twice the idle time; yield its output, and whether his notebook still
+    ran at its end.
     """
     bob = hub.visitor("bob")
     text = "import time\nfor _ in range({}):\n    print(1, flush=True)\n    time.sleep(1)"
@@ -58,11 +58,11 @@ def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
         yield pool.submit(work)
 
 
-@pytest.mark.usefixtures("works")  # meanwhile
+@pytest.mark.usefixtures("works")  # runs meanwhile
 def test_running_cluster_is_no_use(
     hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
-    """A notebook without work is ended though its cluster runs, which goes on to its success."""
+    """A notebook without work is ended while its cluster runs on and succeeds."""
     ada = hub.visitor("ada")
     end = tmp_path / "end"
     told = ada.run(ada.spawn(), LAUNCH.format(end=str(end)))
@@ -77,14 +77,14 @@ def test_running_cluster_is_no_use(
 
 
 def test_work_is_use(works: Future[tuple[str, bool]]) -> None:
-    """A notebook in which cells are run is not ended."""
+    """A notebook whose cells run is not ended."""
     said, is_there = works.result()
     assert said.count("1") == 2 * IDLE
     assert is_there
 
 
 def test_second_notebook(hub: RealHub) -> None:
-    """Where named notebooks are on, one more runs beside the first, and not one too many."""
+    """If named notebooks are on, one runs beside the first, and a further one is refused."""
     bob = hub.visitor("bob")
     assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"
     refused = bob.ask("POST", "hub/api/users/bob/servers/third")

@@ -1,4 +1,4 @@
-"""Signing in at a real OpenID Connect provider, and who does not get in that way."""
+"""Signing in at a real OpenID Connect provider, and the sign-ins that are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.hub.visitor import Visitor
 from support.polling import wait_until
 
 PATIENCE = 90_000
-"""Milliseconds, on a machine that is busy with others."""
+"""Milliseconds, for a busy machine."""
 USERS = "services/admin/users"
 PEOPLE = {
     "mia": ["ml", "staff"],
@@ -34,7 +34,7 @@ PEOPLE = {
 
 @pytest.fixture(scope="module")
 def dex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Provider, RealHub]]:
-    """A provider, and a hub that asks it."""
+    """A provider, and a hub that uses it."""
     provider.needs_dex()
     folder = tmp_path_factory.mktemp("openid")
     hub = RealHub(folder / "hub")
@@ -53,7 +53,7 @@ def dex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Provider, Re
 
 
 def to_provider(visitor: Visitor) -> requests.Response:
-    """The provider's page, reached by the button of the hub's."""
+    """Open the provider's page through the hub's button."""
     page = visitor.get("hub/login")
     assert "hub/oauth_login" in page.text
     answer = visitor.get(
@@ -64,13 +64,13 @@ def to_provider(visitor: Visitor) -> requests.Response:
 
 
 def code_of(visitor: Visitor, name: str) -> str:
-    """The address of the hub, with a code, to which the provider sends somebody back."""
+    """Return the hub's address, with a code, to which the provider redirects a user."""
     page = to_provider(visitor)
     return fill_in(visitor.session, page, name, provider.password(name))
 
 
 def signed_in(hub: RealHub, name: str) -> tuple[Visitor, requests.Response]:
-    """A browser that went all the way, and the last answer of the hub."""
+    """Return a browser that completed the sign-in, and the hub's last response."""
     visitor = Visitor(hub.url)
     answer = visitor.session.get(code_of(visitor, name), timeout=120)
     visitor.name = name
@@ -78,12 +78,12 @@ def signed_in(hub: RealHub, name: str) -> tuple[Visitor, requests.Response]:
 
 
 def is_signed_in(visitor: Visitor) -> bool:
-    """Whether the hub knows who this is."""
+    """Return whether the hub knows this visitor."""
     return visitor.ask("GET", "hub/api/user").status_code == 200
 
 
 def changed(url: str, **words: str) -> str:
-    """The same address with other parameters."""
+    """Return the address with other parameters."""
     parts = urlsplit(url)
     query = {key: values[0] for key, values in parse_qs(parts.query).items()}
     return urlunsplit(parts._replace(query=urlencode({**query, **words})))
@@ -104,7 +104,9 @@ def test_member_has_a_notebook(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, shots: Path) -> None:
-    """In a real browser it is one button, the provider's page, and one's own notebook."""
+    """In a real browser sign-in takes one button and the provider's page, and opens the
+    notebook.
+    """
     page = context.new_page()
     page.goto(f"{dex[1].url}hub/login")
     page.get_by_role("button", name="Sign in with your organisation's account").click()
@@ -118,7 +120,9 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
 
 
 def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """Beside the groups there is a list, which administrators' programs write; deletion ends it."""
+    """Besides groups, a list that administrators' programs write allows sign-in;
+    deletion ends it.
+    """
     refused, _ = signed_in(dex[1], "joe")
     ops, _ = signed_in(dex[1], "ops")
     assert not is_signed_in(refused)
@@ -137,7 +141,7 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
 
 
 def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
-    """A request of a page of the console, which comes up beside the hub."""
+    """Send a request of a page of the console, which starts beside the hub."""
     found = wait_until(
         lambda: re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text),
         "the console's page",
@@ -151,8 +155,8 @@ def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.
 
 
 def test_a_class_that_the_console_imports_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """Who stands in its list gets in, with no account and no link; who does not stays out, and so
-    does everybody after a dry run. Groups are the provider's.
+    """Users of an imported list can sign in without account or link; others, and everyone after a
+    dry run, cannot. Groups come from the provider.
     """
     ops, _ = signed_in(dex[1], "ops")
     asked = {"csv": "name,full name\nKim,Kim\na/b,Nobody\n", "withoutNotebook": True}
@@ -195,7 +199,7 @@ def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_outsider(dex: tuple[Provider, RealHub]) -> None:
-    """Somebody the provider knows, but who is in no allowed group, is told so and is no user."""
+    """A user of the provider who is in no allowed group is told so and does not become a user."""
     visitor, answer = signed_in(dex[1], "eve")
     assert answer.status_code == 403
     assert "Ask an administrator to add you" in answer.text
@@ -205,7 +209,7 @@ def test_outsider(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_wrong_password(dex: tuple[Provider, RealHub]) -> None:
-    """With a wrong password the provider asks again and sends nobody on."""
+    """After a wrong password the provider asks again and redirects nobody."""
     visitor = Visitor(dex[1].url)
     assert fill_in(visitor.session, to_provider(visitor), "mia", "a guess") == ""
     assert not is_signed_in(visitor)
@@ -221,7 +225,7 @@ def test_proof_of_who_asked(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_changed_state(dex: tuple[Provider, RealHub]) -> None:
-    """An answer whose state is not that of this browser's question signs nobody in."""
+    """A response whose state does not match this browser's request signs nobody in."""
     visitor = Visitor(dex[1].url)
     other = Visitor(dex[1].url)
     states = [parse_qs(urlsplit(code_of(one, "zoe")).query)["state"][0] for one in (visitor, other)]
@@ -233,7 +237,7 @@ def test_changed_state(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_code_of_another_browser(dex: tuple[Provider, RealHub]) -> None:
-    """A code that was meant for another browser is refused, though this one asked as well."""
+    """A code for another browser is refused, even if this one has asked for a code too."""
     victim, thief = Visitor(dex[1].url), Visitor(dex[1].url)
     stolen = parse_qs(urlsplit(code_of(victim, "mia")).query)["code"][0]
     answer = thief.session.get(changed(code_of(thief, "zoe"), code=stolen), timeout=120)
@@ -243,7 +247,7 @@ def test_code_of_another_browser(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_old_code(dex: tuple[Provider, RealHub]) -> None:
-    """A code that has expired signs nobody in, and the page says what to do."""
+    """An expired code signs nobody in, and the page says what to do."""
     visitor = Visitor(dex[1].url)
     back = code_of(visitor, "zoe")
     dex[0].put_forward("40m")
@@ -251,13 +255,13 @@ def test_old_code(dex: tuple[Provider, RealHub]) -> None:
         answer = visitor.session.get(back, timeout=120)
     finally:
         dex[0].put_forward("0s")
-    assert answer.status_code in {403, 503}  # dex calls an old code an error of its own: 500
+    assert answer.status_code in {403, 503}  # dex answers an old code with its own error, 500
     assert "try again" in answer.text.lower()
     assert not is_signed_in(visitor)
 
 
 def test_another_address_of_the_hub(dex: tuple[Provider, RealHub]) -> None:
-    """The provider sends nobody to an address that is not registered: no code goes there."""
+    """The provider redirects only to the registered address, so no other gets a code."""
     elsewhere = Visitor(dex[1].url.replace("127.0.0.1", "localhost"))
     answer = elsewhere.get("hub/oauth_login")
     assert answer.status_code == 400
@@ -266,7 +270,7 @@ def test_another_address_of_the_hub(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_next_stays_here(dex: tuple[Provider, RealHub]) -> None:
-    """Whatever a link to sign in says comes next, nobody is sent to another site."""
+    """No `next` parameter of a sign-in link leads to another site."""
     visitor = Visitor(dex[1].url)
     page = visitor.get("hub/oauth_login", params={"next": "//evil.example/\\evil.example"})
     back = fill_in(visitor.session, page, "zoe", provider.password("zoe"))
@@ -276,7 +280,7 @@ def test_next_stays_here(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
-    """While the provider is away nobody signs in, and who is signed in goes on."""
+    """While the provider is away nobody can sign in; signed-in users go on."""
     known, _ = signed_in(dex[1], "zoe")
     visitor = Visitor(dex[1].url)
     back = code_of(visitor, "mia")
@@ -292,7 +296,7 @@ def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_hub_that_cannot_ask(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A hub that lacks settings does not start, and names all of them in words alone."""
+    """A hub without required settings does not start, and names all of them without a traceback."""
     hub = RealHub(tmp_path_factory.mktemp("hub"), environ={"TFCLUSTER_HUB_SIGN_IN": "oidc"})
     with pytest.raises(AssertionError, match="the hub ended"):
         hub.start()

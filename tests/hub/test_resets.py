@@ -1,4 +1,4 @@
-"""A password reset at a real hub with a running notebook: all access ends."""
+"""A password reset on a real hub with a running notebook ends all access."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_TOKEN = "JUPYTERHUB_API_TOKEN"
 
 
 class Thief:
-    """Everything that an intruder has who was at ada's browser and in her notebook."""
+    """Everything that an intruder could take from ada's browser and notebook."""
 
     def __init__(self, hub: RealHub) -> None:
         self.hub = hub
@@ -59,7 +59,7 @@ class Thief:
         )
 
     def ways_in(self) -> set[str]:
-        """Return what of it still opens something."""
+        """Return the stolen credentials that still work."""
         found = set()
         if self.browser.get("hub/home", allow_redirects=False).status_code == 200:
             found.add("session")
@@ -79,7 +79,7 @@ class Thief:
         self.socket.settimeout(120)
         try:
             while self.socket.recv_data()[0] != websocket.ABNF.OPCODE_CLOSE:
-                pass  # an event
+                pass  # skip an event
         except websocket.WebSocketConnectionClosedException:
             pass
         self.socket.shutdown()
@@ -98,9 +98,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
-    """Sessions, tokens, tokens made with them and open websockets end when the link is printed,
-    at the hub and at a notebook that goes on with its kernel; the old password opens nothing.
-    A reset while the hub is away holds before the hub answers again.
+    """Sessions, tokens, tokens made with them and open websockets end when the link is printed, at
+    the hub and at a notebook, which keeps its kernel. The old password is invalid. A reset while
+    the hub is down takes effect before the hub answers again.
     """
     thief = Thief(hub)
     kernel = thief.browser.kernel(thief.own)
@@ -132,7 +132,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
 
     assert ada.get("hub/home", allow_redirects=False).status_code == 302
     contents = f"{thief.own}/api/contents"
-    wait_until(  # the hub tells it after its start; no event says so
+    wait_until(  # the hub applies it after its start, without an event
         lambda: ada.get(contents, allow_redirects=False).status_code != 200,
         "the notebook lets no visitor in",
         every=0.1,

@@ -1,4 +1,4 @@
-"""What ends and what goes on: Ctrl-C, a restart, a killed proxy, a killed hub, a second start."""
+"""What ends and what goes on after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NOTEBOOK = "jupyterhub.singleuser"
 
 @pytest.fixture(autouse=True)
 def _runs(hub: Hub, admin: Visitor) -> None:
-    """Each test begins with a hub that runs."""
+    """Make sure that each test begins with a running hub."""
     if hub.process is None:
         hub.start()
 
 
 def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> None:
-    """Nobody has two hubs on one set of accounts."""
+    """A second start with the same accounts is refused and names the address of the first."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "hub.py"), "--workspace", str(hub.root)],
         env=hub.environment,
@@ -44,35 +44,35 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """What was seen around one restart of the hub: it was ended with Ctrl-C and started again."""
+    """The observations around one restart of the hub: ended with Ctrl-C and started again."""
 
     lab: str
     """URL of the owner's notebook before the restart."""
     token: str
-    """Token that shells used before the restart; the hub accepted it."""
+    """Token of shells before the restart; the hub accepted it."""
     ended: str
     """Output of the hub when it ended."""
     left: list[psutil.Process]
-    """Processes of the hub that ran after its end, without those of clusters."""
+    """Processes of the hub that survived it, except those of clusters."""
     phase: str
     """Phase of the cluster after the hub had ended."""
     files: list[Path]
-    """Files that lead to the hub and were left after its end."""
+    """Files that point to the hub and were left after its end."""
     asked: subprocess.CompletedProcess[str]
-    """Command that asked for the console while the hub was down."""
+    """A command that needed the console while the hub was down."""
     invited: str
-    """Invite link that was made while the hub was down."""
+    """Invitation link made while the hub was down."""
     removed: str
     """Output of removing an administrator while the hub was down."""
     again: str
-    """A link for a new account of that name."""
+    """Link for a new account of that name."""
     started: str
     """Output of the hub when it started again."""
 
 
 @pytest.fixture(scope="module")
 def restart(hub: Hub, admin: Visitor) -> Restart:
-    """The hub, once for the tests of what ends with it and what does not."""
+    """One restart of the hub, for the tests of its effects."""
     lab = admin.notebook()
     run = hub.launch(SLEEP, "steady", workers=1)
     hub.manager.wait(run.metadata.name, 180, until=Until.READY)
@@ -105,7 +105,7 @@ def _token(hub: Hub) -> str:
 def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """Hub, proxy and notebooks end; browsers stay signed in, runs go on."""
+    """Hub, proxy and notebooks end; browsers stay signed in, and runs go on."""
     assert "Running clusters go on" in restart.ended
     assert not restart.left
     assert restart.phase == "Running"
@@ -118,8 +118,8 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
-    """Nothing of a hub that has ended leads to its port; its token is void at the next start, and
-    links that are made meanwhile lead to where it was.
+    """After the end nothing points to the hub's port, its token is invalid at the next start, and
+    links made meanwhile have its old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "none runs here" in restart.asked.stderr
@@ -132,7 +132,7 @@ def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restar
 def test_who_is_removed_while_it_is_away_is_none_of_its_users(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """The next start makes up for it, and leaves a new account of that name alone."""
+    """The next start completes the removal, and keeps a new account of that name."""
     assert "at its next start" in restart.removed
     gone = "the user of before"
     hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)
@@ -165,7 +165,7 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
 def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(
     hub: Hub, admin: Visitor
 ) -> None:
-    """The next start ends the proxy that was left, and finds the notebook that goes on."""
+    """The next start ends the leftover proxy and finds the running notebook."""
     lab = admin.notebook()
     notebook = hub.one(NOTEBOOK)
     assert hub.process is not None
@@ -185,11 +185,13 @@ def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(
 
 
 def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
-    """As by a machine that runs out of memory: the proxy that was left is ended."""
+    """When both are killed, as by a machine without memory, the next start ends the
+    leftover proxy.
+    """
     assert hub.process is not None
     old = hub.one(PROXY)
     inner = hub.one("-m jupyterhub -f")
-    inner.suspend()  # else it would be told that its parent died, and end the proxy itself
+    inner.suspend()  # else it would notice that its parent died and end the proxy itself
     hub.process.kill()
     inner.kill()
     hub.process.wait(30)
@@ -209,14 +211,14 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
 def test_closing_the_terminal_ends_it_cleanly(
     hub: Hub, admin: Visitor, number: signal.Signals
 ) -> None:
-    """As Ctrl-C does."""
+    """The signal ends the hub as Ctrl-C does."""
     hub.end(number)
 
     assert not hub.processes("")
 
 
 def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) -> None:
-    """`Shutdown Hub` is an end like Ctrl-C, and told as one."""
+    """`Shutdown Hub` is a clean end like Ctrl-C, and is reported as one."""
     assert admin.api("POST", "shutdown", {"proxy": True, "servers": True}).status_code == 202
     assert hub.process is not None and hub.process.wait(60) == 0
     hub.process = None

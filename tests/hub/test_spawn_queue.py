@@ -1,4 +1,4 @@
-"""Notebooks that are asked for at once: a real hub on which one at a time may start."""
+"""Simultaneous notebook starts on a real hub that starts one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ c.Several.cmd = ["sh", "-c", until, sys.executable, "-m", "tfcluster_magic.hub.n
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file without which no notebook goes on starting."""
+    """A file that a notebook needs before it continues its start."""
     return tmp_path / "open"
 
 
@@ -38,14 +38,14 @@ def hub(tmp_path: Path, gate: Path) -> Iterator[RealHub]:
 
 
 def progress(answer: requests.Response) -> Iterator[str]:
-    """What the page of a start is told, as it comes."""
+    """Yield the progress events of a starting notebook as they arrive."""
     for line in answer.iter_lines():
         if line.startswith(b"data:"):
             yield json.loads(line.removeprefix(b"data:"))["message"]
 
 
 def test_one_waits_for_the_other(hub: RealHub, gate: Path, wait_for: Callable[..., None]) -> None:
-    """Who comes second is told to wait, and starts when the first one listens."""
+    """The second user is told to wait, and their notebook starts once the first one listens."""
     ada, bob = hub.visitor("ada"), hub.visitor("bob")
     assert ada.ask("POST", "hub/api/users/ada/server").status_code == 202
     wait_for(gate.with_name("open.ada").exists, "the first starts", within=60)

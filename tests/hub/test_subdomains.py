@@ -20,7 +20,9 @@ NAME = "hub.localhost"
 
 
 class Loopback(HTTPAdapter):
-    """Connects to this machine whatever the host name is, as browsers do for *.localhost."""
+    """An adapter that connects to this machine for every host name, as browsers do for
+    *.localhost.
+    """
 
     def send(self, request: requests.PreparedRequest, **words: Any) -> requests.Response:  # type: ignore[override]
         parts = urlsplit(str(request.url))
@@ -33,7 +35,9 @@ class Loopback(HTTPAdapter):
 
 
 class Strict(requests.Session):
-    """Sends cookies as a browser does: one without a domain only to the host that set it."""
+    """A session that sends cookies as a browser does: without a domain only to the host that set
+    them.
+    """
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
         made = super().prepare_request(request)
@@ -46,7 +50,7 @@ class Strict(requests.Session):
 
 
 class Browser(Visitor):
-    """A visitor for whom every *.localhost is this machine, at the hub's host or another."""
+    """A visitor for whom every *.localhost is this machine."""
 
     def __init__(self, url: str, session: requests.Session | None = None) -> None:
         super().__init__(url)
@@ -61,7 +65,7 @@ class Browser(Visitor):
         return made
 
     def xsrf(self, path: str) -> str:
-        """Return the token of this host, which no other host's cookies contain."""
+        """Return the XSRF token of this host, which no other host's cookies contain."""
         asked = urlsplit(self.url + path)
         found = [
             one
@@ -72,7 +76,7 @@ class Browser(Visitor):
         return str(max(fits, key=lambda one: len(one.path)).value) if fits else ""
 
     def sends(self, path: str) -> dict[str, str]:
-        """Return the cookies that go with a request."""
+        """Return the cookies that are sent with a request."""
         asked = self.session.prepare_request(requests.Request("GET", self.url + path))
         said = asked.headers.get("Cookie", "")
         return dict(pair.split("=", 1) for pair in said.split("; ") if pair)
@@ -145,7 +149,7 @@ def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
 def test_a_notebooks_cookie_stays_at_the_notebook(
     ada: tuple[Browser, Browser], bob: tuple[Browser, Browser]
 ) -> None:
-    """Neither the hub nor bob's host gets it, and at bob's host it opens nothing."""
+    """Neither the hub nor bob's host gets the cookie, and at bob's host it is not accepted."""
     own, (_at_hub, bobs) = ada[1], bob
     name = "jupyterhub-user-ada"
     cookie = own.sends("user/ada/lab")[name]

@@ -1,4 +1,6 @@
-"""A hub for the accounts of a machine: of root, each under its own; of anybody else, one alone."""
+"""A hub for system accounts: as root each notebook runs under its own, otherwise only its owner's
+runs.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,14 @@ c.Spawner.pre_spawn_hook = wait
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Path]:
-    """A folder that every account may enter, as pytest's own may not."""
+    """A folder that every account may enter, unlike pytest's own."""
     with open_folder(UIDS.values()) as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
 def of_root(machine: Path) -> Iterator[Hub]:
-    """What `make run` starts as root on a machine with the accounts ada and bob."""
+    """A hub started like `make run` as root, on a machine with the accounts ada and bob."""
     (folder := machine / "root").mkdir(mode=0o700)
     (around := machine / "around-root").mkdir()
     hub = Hub(folder, environment={"OF_ROOT": "hidden"})
@@ -66,7 +68,7 @@ def of_root(machine: Path) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def of_ada(machine: Path) -> Iterator[Hub]:
-    """What `make run` starts as ada there, who is nobody special."""
+    """A hub started like `make run` as ada, an ordinary account there."""
     (folder := machine / "ada").mkdir(mode=0o700)
     (around := machine / "around-ada").mkdir()
     hub = Hub(folder)
@@ -79,8 +81,8 @@ def of_ada(machine: Path) -> Iterator[Hub]:
 
 
 def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
-    """It runs under the account's uid in its own home, with nothing of root's environment, and
-    finds another's workspace closed.
+    """A notebook runs under the account's uid in its own home, without root's environment, and
+    cannot open another's workspace.
     """
     said = {}
     for name in UIDS:
@@ -97,7 +99,7 @@ def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
 
 
 def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) -> None:
-    """It sees and stops everybody's clusters, and follows no link to what is root's."""
+    """The console sees and stops everyone's clusters, and follows no link to files of root."""
     owner = of_root.owner_signs_in()
     of_root.launch("import time; time.sleep(3600)", "roots", workers=1)
     ada = arrived(of_root, "ada")
@@ -136,7 +138,7 @@ def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) ->
 
 
 def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
-    """The page says which account is missing, and how it is made."""
+    """A user without a system account is refused; the page says how to make the account."""
     refused = arrived(of_root, "carl").get("hub/spawn")
 
     assert refused.status_code == 403
@@ -145,7 +147,7 @@ def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
 
 
 def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> None:
-    """The reason comes before a start that may take its time, not after it on another page."""
+    """The reason is shown before a slow start begins, not later on another page."""
     hub = RealHub(tmp_path / "slow", ["carl"], more=NEVER, several=False)
     try:
         hub.start()
@@ -157,7 +159,7 @@ def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> N
 
 
 def test_an_ordinary_users_hub_is_theirs_alone(of_ada: Hub) -> None:
-    """`make run` says so; another who signs in is refused with the reason, an account or not."""
+    """`make run` says that the hub is for its owner; other users are refused with the reason."""
     assert "Notebooks run as ada, for ada alone" in of_ada.told
     of_ada.visitor().set_password(of_ada.link)
     ada = Visitor(f"{of_ada.url}/")

@@ -15,7 +15,7 @@ SEED = 1
 
 @pytest.mark.parametrize("name", WITHOUT_HUB)
 def test_attack_is_held(name: str, tmp_path: Path) -> None:
-    """The product holds, and nothing is left."""
+    """The product withstands the attack, and nothing is left behind."""
     target = Target(tmp_path)
     chosen = rows(KINDS, [name])
     held = attack(target, chosen, SEED, 1)
@@ -26,7 +26,7 @@ def test_attack_is_held(name: str, tmp_path: Path) -> None:
 
 
 def sometimes(_target: Target, drawn: random.Random) -> None:
-    """Hold against some seeds."""
+    """An attack that fails with some seeds."""
     assert drawn.random() < 0.8, f"{drawn.random()}"
 
 
@@ -45,7 +45,7 @@ def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
-    """The table says why something was not tried; the rest is tried if there is time."""
+    """The table says why a case was not tried; the others are tried if there is time."""
 
     def needs_more(_target: Target, _drawn: random.Random) -> None:
         raise NotTried("no node is up")
@@ -60,7 +60,7 @@ def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_unknown_name_is_told(tmp_path: Path) -> None:
-    """`--only` with an unknown name tries nothing."""
+    """`--only` with an unknown name tries nothing, and names it."""
     with pytest.raises(KeyError, match="no-such-case"):
         rows(KINDS, ["archives", "no-such-case"])
     names = [name for cases in KINDS.values() for name in cases]

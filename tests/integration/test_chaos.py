@@ -1,6 +1,4 @@
-"""Whatever dies, at whatever moment, nothing of a user's runs leaks, gets lost, or runs twice.
-
-A long schedule:
+"""Whatever process dies at any time, no run leaks, gets lost, or runs twice. A long schedule:
 `pytest tests/integration/test_chaos.py --timeout 0 --chaos-steps 1000 --chaos-seed 7`.
 """
 
@@ -14,11 +12,11 @@ from support.chaos.plan import schedule
 from support.chaos.steps import Chaos
 
 STEPS, SEED = 36, 1942
-"""Few, in which each thing happens."""
+"""A short schedule in which every kind of event happens."""
 
 
 def test_nothing_leaks_and_nothing_is_lost(own_folders: Path, pytestconfig: pytest.Config) -> None:
-    """Launches, ends, stops, deletes, kills, crashes: every promise holds all the time."""
+    """Launches, ends, stops, deletes, kills and crashes never break an invariant."""
     steps = pytestconfig.getoption("chaos_steps") or STEPS
     seed = pytestconfig.getoption("chaos_seed") or SEED
     world = Chaos(own_folders, in_graph=steps > 100)

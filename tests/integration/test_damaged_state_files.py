@@ -29,7 +29,7 @@ PRINTS = "print('hello')\n"
 
 
 def look(backend: LocalBackend, others: set[str]) -> dict[str, TFCluster]:
-    """Look at all runs in every way, check that the others are intact, and return all."""
+    """Read all runs in every way, check that the others are intact, and return all."""
     manager = ClusterManager(backend)
     seen = {run.metadata.name: run for run in manager.list(all_runs=True)}
     manager.options()
@@ -124,7 +124,7 @@ def test_a_copied_folder_ends_no_run(
     (output / "checkpoint").write_text("kept")
     tasks = tasks_of(run)
     runs, copy = backend.state_dir / "runs", "digits-backup"
-    if where == "another state folder":  # there the record is sound
+    if where == "another state folder":  # there the record is valid
         runs, copy = tmp_path / "copied" / "runs", "digits"
         runs.mkdir(parents=True)
     subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)
@@ -234,13 +234,13 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         damage(file, kind)
         with pytest.raises(state_files.Unreadable):
             state_files.load(file, Stop)
-        state_files.write(file, b'{"reason": "enough"}')  # replaces whatever is there
+        state_files.write(file, b'{"reason": "enough"}')  # replaces anything at this path
         assert state_files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # also not into what stands under the temporary name
+    state_files.write(file, b"{}")  # and does not write into a link with the temporary name
     assert (tmp_path / "target").read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""The examples do what they teach, on real held-out digits, and leave nothing behind."""
+"""The examples work on real held-out digits and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ LONG = {
     "04-keras.ipynb",
     "05-multi-worker-mirrored.ipynb",
 }
-"""Notebooks whose way of training a client program, test_training_modes.py or test_connection.py
-also shows; test_user_journey.py runs the first two."""
+"""Notebooks that a client program, test_training_modes.py or test_connection.py covers too;
+test_user_journey.py runs the first two.
+"""
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
-"""What test_training_modes.py trains to the same accuracy."""
+"""Programs that test_training_modes.py trains to the same accuracy."""
 ACCURACY = re.compile(r"held-out accuracy: (\S+)")
 
 pytestmark = pytest.mark.cluster
 
 
 def accuracy_in(text: str) -> float:
-    """The accuracy that an example has printed."""
+    """Return the accuracy that an example has printed."""
     found = ACCURACY.search(text)
     assert found, f"no accuracy in: {text[-2000:]}"
     return float(found[1])
@@ -47,7 +48,7 @@ def accuracy_in(text: str) -> float:
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The examples as a user has them: a copy in a folder of their own, in which they work."""
+    """The examples as a user has them: a copied folder, in which they run."""
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(folder)
@@ -61,7 +62,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_kind_of_example_is_tested() -> None:
-    """No example goes untested: each file is a program, a client or a module of one."""
+    """Each file is a tested program, a tested client, or a module of one."""
     modules = {"digits.py", "between_graph.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, *CLIENTS, *modules}
     assert len(NOTEBOOKS) == 6
@@ -69,7 +70,7 @@ def test_every_kind_of_example_is_tested() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAMS, "between_graph.py"])
 def test_the_command_in_an_example_is_accepted(name: str) -> None:
-    """The command that the head of an example tells is one that `tfcluster` takes as it stands."""
+    """`tfcluster` accepts the command in the head of an example unchanged."""
     text = (EXAMPLES / name).read_text().replace("\\\n", " ")
     command = re.search(r"^ +tfcluster (launch .*)$", text, re.MULTILINE)
     assert command
@@ -84,7 +85,7 @@ def test_the_command_in_an_example_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_are_stored_without_outputs(name: str) -> None:
-    """A stored notebook has no outputs, no counts and nothing of the machine it was written on."""
+    """A stored notebook has no outputs, no execution counts and no trace of a machine."""
     notebook = nbformat.read(EXAMPLES / name, nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     for cell in notebook.cells:
@@ -99,7 +100,7 @@ def test_notebooks_are_stored_without_outputs(name: str) -> None:
 )
 def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
     """Run All in an example trains to 95 % on held-out digits and cleans up; the first one leaves a
-    run to look at in the sidebar.
+    run for the sidebar.
     """
     notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
     client = NotebookClient(
@@ -117,7 +118,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # test_connection.py trains what the others do.
+    # test_connection.py trains in the same ways as the others.
     [CLIENTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CLIENTS[1:])],
 )
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The fault matrix: what goes wrong with real processes, and what a person is told.
+"""The fault matrix: faults of real processes, and what the user is told.
 
-Every fault ends with the right phase, the right task named, a sentence that says the cause, logs
-kept, and no process or control group left (`real_runs.Runs.close` looks for those, too).
+After every fault the phase and the named task are right, a sentence gives the cause, logs are kept,
+and no process or control group is left (`real_runs.Runs.close` checks this too).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CLI = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 
 @pytest.mark.cluster
 def test_each_fault_is_told_with_its_cause_and_its_task(runs: Runs) -> None:
-    """A run with a fault fails, names the task that had it, says why, and keeps its logs.
+    """A run with a fault fails, names its task, gives the cause, and keeps its logs.
 
-    All faults of the table begin at once, for most of them only wait, and are one test: each
-    process of pytest-xdist that had a part of them would launch them all.
+    All faults of the table start at once, because most of them only wait. They are one test,
+    because otherwise each process of pytest-xdist would launch them all.
     """
     launched = {name: _launched(runs, name, fault) for name, fault in FAULTS.items()}
     found = {name: _what_is_wrong(run, FAULTS[name]) for name, run in launched.items()}
@@ -51,7 +51,7 @@ def _launched(runs: Runs, name: str, fault: Fault) -> Run:
 
 
 def _what_is_wrong(run: Run, expected: Fault) -> str:
-    """Return how a run with a fault differs from what is expected, after its end."""
+    """Return how a run with a fault differs from the expected end; "" if it does not."""
     try:
         _is_told(run, expected)
     except AssertionError as error:
@@ -78,7 +78,9 @@ def _is_told(run: Run, expected: Fault) -> None:
     ids=["worker", "worker-with-its-runtime", "chief", "ps-with-its-runtime"],
 )
 def test_a_task_that_is_killed_is_restarted(runs: Runs, task: str, whole: bool) -> None:
-    """Who is killed from outside starts again alone, the record says who, and the run succeeds."""
+    """A task that is killed from outside restarts alone, the record names it, and the
+    run succeeds.
+    """
     counts = {"chief": True, "workers": 2, "ps": 1}
     run = runs.launch(UNTIL_TOLD, name="killed", **counts, reclaim_after=0.2)
     run.until_logged(task, "attempt 1")
@@ -97,7 +99,7 @@ def test_a_task_that_is_killed_is_restarted(runs: Runs, task: str, whole: bool) 
 
 
 def test_a_killed_supervisor_takes_its_tasks_along(runs: Runs) -> None:
-    """When the supervisor is killed its tasks end with it, and the record says what happened."""
+    """When the supervisor is killed its tasks end with it, and the record says so."""
     run = runs.launch(SLEEPS, name="alone", workers=2, ps=1)
     for task in run.tasks:
         run.until_logged(task, "up")
@@ -112,7 +114,9 @@ def test_a_killed_supervisor_takes_its_tasks_along(runs: Runs) -> None:
 
 
 def test_a_supervisor_that_is_asked_to_end_stops_its_run(runs: Runs) -> None:
-    """SIGTERM to the supervisor, as at a shutdown, stops the run in order and says so."""
+    """SIGTERM to the supervisor, as at a shutdown, stops the run properly, and the
+    record says so.
+    """
     run = runs.launch(SLEEPS, name="shutdown", workers=1, ps=1)
     run.until_logged("worker-0", "up")
     run.supervisor().send_signal(signal.SIGTERM)
@@ -124,7 +128,7 @@ def test_a_supervisor_that_is_asked_to_end_stops_its_run(runs: Runs) -> None:
 
 @pytest.fixture
 def kernel(runs: Runs, tmp_path: Path) -> Iterator[KernelManager]:
-    """A Jupyter kernel of its own, with the hub's and its own secrets in its environment."""
+    """A Jupyter kernel with the hub's and its own secrets in its environment."""
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(cwd=str(tmp_path), env={**os.environ, **runs.environment})
     yield manager
@@ -134,7 +138,7 @@ def kernel(runs: Runs, tmp_path: Path) -> Iterator[KernelManager]:
 
 
 def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelManager) -> None:
-    """A run launched from a cell goes on when its kernel is killed, and has none of its secrets."""
+    """A run launched from a cell outlives its killed kernel, and has none of its secrets."""
     client = kernel.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=PATIENCE)
@@ -160,15 +164,15 @@ def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelMa
 
 
 def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
-    """The command line, launching in a process of its own."""
+    """Start the command line, which launches, in its own process."""
     command = [*CLI, "launch", *words, "--workers", "2", "-o", "name", str(program)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env={**os.environ, **runs.environment}, **pipes)
 
 
 def test_two_launches_of_one_name_at_once(runs: Runs) -> None:
-    """Of two processes that launch one name one gets it, the other is told who has it; launches
-    without a name get names of their own, and no two runs share a port.
+    """Of two processes that launch one name one succeeds, and the other is told who has it.
+    Launches without a name get different names, and no two runs share a port.
     """
     program = runs.file(SLEEPS)
     named = [launching(runs, program, "--name", "digits") for _ in range(2)]
@@ -186,7 +190,7 @@ def test_two_launches_of_one_name_at_once(runs: Runs) -> None:
 
 
 def test_a_stop_while_it_starts(runs: Runs) -> None:
-    """A run that is stopped before its tasks are up ends as Stopped, with nothing restarted."""
+    """A run that is stopped before its tasks are up ends as Stopped, and nothing is restarted."""
     run = runs.launch(NEVER_SERVES, name="starting", workers=2, ps=1)
     run.until_logged("worker-1", "up")
     assert run.status.phase is Phase.STARTING
@@ -200,7 +204,7 @@ def test_a_stop_while_it_starts(runs: Runs) -> None:
 
 
 def test_a_stop_while_a_task_is_restarted(runs: Runs) -> None:
-    """A stop wins over a restart that is under way: nothing starts after it."""
+    """A stop wins over a restart in progress: nothing starts after it."""
     run = runs.launch(NEVER_SERVES, name="stop-while-healing", workers=2, ps=1)
     run.until_logged("worker-1", "up")
     kill(run.program_of("worker-1"))
@@ -215,7 +219,7 @@ def test_a_stop_while_a_task_is_restarted(runs: Runs) -> None:
 
 
 def test_deleting_a_run_that_runs(runs: Runs) -> None:
-    """Deleting a running run ends it first; then neither processes nor record nor logs are left."""
+    """Deleting an active run ends it first; afterwards processes, record and logs are gone."""
     run = runs.launch(SLEEPS, name="gone", workers=2, ps=1)
     run.until_logged("worker-0", "up")
     runs.manager.delete(run.name, with_logs=True)
@@ -250,7 +254,7 @@ def test_a_deletion_that_would_be_refused_stops_nothing(runs: Runs) -> None:
 
 
 def launch_with_mount(runs: Runs, mount: str, program: str, *words: str) -> Run:
-    """Launch from a mount namespace of its own, in which `mount` hides a folder of this machine."""
+    """Launch in a separate mount namespace, where `mount` hides a folder of this machine."""
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     command = [*CLI, "launch", "--name", "mounted", "-o", "name", *words, str(runs.file(program))]
     script = f'set -e; mkdir -p "$TFCLUSTER_LOG_DIR"; mount {mount}; exec "$@"'
@@ -287,7 +291,7 @@ def test_a_program_that_fills_the_disk(runs: Runs) -> None:
 
 
 def test_a_full_log_folder_never_stops_training(runs: Runs) -> None:
-    """When the copies of the logs fill the log folder the run goes on, and loses no line itself."""
+    """When copies of logs fill the log folder, the run goes on and loses no line of its own log."""
     run = launch_with_mount(runs, SMALL, PRINTS, "--workers", "2", "--ps", "0")
     status = run.until_released()
 
@@ -301,7 +305,9 @@ def test_a_full_log_folder_never_stops_training(runs: Runs) -> None:
 
 
 def test_memory_is_watched_where_the_kernel_may_not_be_asked(runs: Runs) -> None:
-    """Without control groups a task above its limit is ended all the same, and that is told."""
+    """Without control groups, a task above its memory limit is still ended, and the record says
+    why.
+    """
     program = f"{IS}print('loading', flush=True)\n{EATS}{SLEEPS}"
     words = ("--workers", "1", "--ps", "0", "--worker-memory", "100Mi")
     run = launch_with_mount(runs, "-t tmpfs none /sys/fs/cgroup", program, *words)

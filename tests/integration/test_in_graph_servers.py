@@ -1,4 +1,4 @@
-"""In-Graph servers that are killed, that a client uses, and that nobody uses."""
+"""In-Graph servers that are killed, in use by a client, or unused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AFTER = {
 
 
 def test_in_graph_servers_come_back(runs: Runs) -> None:
-    """A killed server serves again at its address, and the record says what that means."""
+    """A killed server serves again at its address, and the record says what was lost."""
     run = runs.launch(None, mode="in-graph", name="servers", workers=2, ps=1)
     before = run.until_phase(Phase.RUNNING).addresses
     for task, after in AFTER.items():
@@ -84,7 +84,7 @@ with tf.Graph().as_default() as graph:
 
 
 def test_servers_are_kept_while_a_notebook_uses_them(runs: Runs) -> None:
-    """In-Graph servers run as long as a client is connected, computing or not, and end after it."""
+    """In-Graph servers run while a client is connected, computing or not, and end afterwards."""
     runs.environment["TFCLUSTER_IDLE_SAMPLE"] = "0.2"
     client = subprocess.run(
         [sys.executable, str(runs.file(CLIENT))],

@@ -1,5 +1,5 @@
-"""Real TensorFlow clusters of one parameter server and two workers, once in every mode; where a
-mode can lose a task, one is killed while it trains.
+"""Real TensorFlow clusters of one parameter server and two workers in every mode; where a mode
+allows it, a task is killed during training.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ STEPS = re.compile(r": step (\d+) loss")
 
 @dataclass
 class Sighting:
-    """What was seen of a run's processes while it lived."""
+    """Observations of a run's processes while it ran."""
 
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of each task's program, when it was first seen."""
+    """Of each task's program, when first seen."""
     private: set[str] = field(default_factory=set)
-    """Variables of the hub and the kernel, in any process."""
+    """Variables of the hub and the kernel in any process."""
     sockets: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
-    """What each task ever listened on."""
+    """All addresses on which each task ever listened."""
 
     def look(self, run: Run) -> None:
         for process in run.processes():
@@ -56,8 +56,8 @@ class Sighting:
 
 
 def watch(run: Run, until: Callable[[Status], bool], sighting: Sighting | None = None) -> Sighting:
-    """Look at the run's processes all the time until something is true of its status; what was seen
-    before, by `sighting`, is kept.
+    """Observe the run's processes until `until` is true of its status. Earlier observations in
+    `sighting` are kept.
     """
     seen = sighting or Sighting()
 
@@ -70,7 +70,7 @@ def watch(run: Run, until: Callable[[Status], bool], sighting: Sighting | None =
 
 
 def watched_to_its_end(run: Run, sighting: Sighting | None = None) -> tuple[Sighting, Status]:
-    """What was seen, and the status once nothing is left; the run has succeeded."""
+    """Return the observations, and the status after the run has succeeded and ended completely."""
     sighting = watch(run, lambda status: status.phase.is_final, sighting)
     status = run.until_released()
     assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED), run.story()
@@ -79,7 +79,7 @@ def watched_to_its_end(run: Run, sighting: Sighting | None = None) -> tuple[Sigh
 
 
 def assert_placed(run: Run, sighting: Sighting, serving: list[str]) -> None:
-    """Every task knew itself and the others, listened on loopback only, and had no secrets."""
+    """Check that every task knew all addresses, listened on loopback only, and had no secrets."""
     addresses = {t: list(hosts) for t, hosts in run.status.addresses.items()}
     cluster = {t: hosts for t, hosts in addresses.items() if t != "evaluator"}
     assert sorted(sighting.environments) == sorted(run.tasks)
@@ -97,7 +97,9 @@ def assert_placed(run: Run, sighting: Sighting, serving: list[str]) -> None:
 
 
 def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
-    """The program has measured that it reads digits, and left event files in its folder."""
+    """Check that the program reached this accuracy on digits, and left event files in
+    its folder.
+    """
     found = re.search(r"held-out accuracy: ([01]\.\d+)", run.log(task))
     assert found, run.story()
     assert float(found.group(1)) >= least
@@ -105,16 +107,16 @@ def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
 
 
 def checkpoint(run: Run) -> int:
-    """The newest checkpoint's step; -1 without any."""
+    """Return the step of the newest checkpoint; -1 without one."""
     found = run.output.glob("model.ckpt-*.index")
     return max((int(path.stem.rpartition("-")[2]) for path in found), default=-1)
 
 
 def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
-    """A TensorFlow 1 program gets the tasks that its flags speak of, with their addresses, and
-    trains. A killed parameter server comes back, training goes on from its checkpoint, and the
-    record says from which step; killed workers, the one that leads as well, rejoin. In the end the
-    parameter server is reclaimed: the record says when, and what was freed.
+    """A TensorFlow 1 program gets the tasks that its flags name, with their addresses, and trains.
+    A killed parameter server restarts, training resumes from its checkpoint, and the record says at
+    which step. Killed workers rejoin, including the leading one. At the end the parameter server is
+    reclaimed; the record says when, and what was freed.
     """
     workers = ("worker-1", "worker-0")
     run = runs.launch(
@@ -159,9 +161,9 @@ def test_between_graph_in_the_style_of_tensorflow_1(runs: Runs) -> None:
 
 
 def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
-    """A program gets the tasks that it asks for: a chief coordinates workers and parameter servers,
-    an evaluator outside of the cluster follows its checkpoints, and the chief's success ends the
-    run; killed while it trains, the chief finds its workers again.
+    """A program gets the tasks that it needs: a chief coordinates workers and parameter servers, an
+    evaluator outside the cluster follows its checkpoints, and the chief's success ends the run. A
+    chief that is killed during training finds its workers again.
     """
     run = runs.launch(
         EXAMPLES / "parameter_server_keras.py",
@@ -185,8 +187,8 @@ def test_parameter_server_strategy_with_chief_and_evaluator(runs: Runs) -> None:
 
 
 def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
-    """Two workers without parameter servers train one model together. When one is killed all start
-    again, at the next epoch.
+    """Two workers without parameter servers train one model together. When one is killed, all
+    restart at the next epoch.
     """
     run = runs.launch(EXAMPLES / "multi_worker_mirrored.py", name="mwms", workers=2, ps=0)
     sighting = watch(run, lambda _: "Epoch 2/8" in run.log("worker-0"))
@@ -208,7 +210,7 @@ def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
 
 
 def test_mirrored_strategy_on_one_worker(runs: Runs) -> None:
-    """One worker is a cluster, too: it trains and listens on nothing."""
+    """A single worker is a cluster, too: it trains and listens on no port."""
     run = runs.launch(EXAMPLES / "mirrored.py", name="mirrored", workers=1, ps=0)
     sighting, _ = watched_to_its_end(run)
 
@@ -243,14 +245,14 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # tests/unit: the program of it in runtime/test_tf_server.py, clients of one in
+        # tests/unit covers the program of one in runtime/test_tf_server.py, and its clients in
         # client/test_connection.py.
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )
 def test_in_graph_servers_for_a_session(runs: Runs, server: str, through: str) -> None:
-    """A TensorFlow 1 session of another process runs on the In-Graph servers, whichever kind they
-    are, until they are stopped.
+    """A TensorFlow 1 session in another process runs on In-Graph servers of either kind until they
+    are stopped.
     """
     run = runs.launch(None, mode="in-graph", name="in-graph", server=server, workers=2, ps=1)
     sighting = watch(run, lambda status: status.phase is Phase.RUNNING)

@@ -1,4 +1,4 @@
-"""Programs that people bring do here what their authors mean, with nothing added to them."""
+"""Users' programs run unchanged as their authors intend."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = ["here", "run"]  # fixtures used by the tests below
 pytestmark = pytest.mark.cluster
 OLD = tool("old_tensorflow").python()
 PATIENCE = 300.0
-"""Seconds in which a program has ended, on a machine that is busy with others."""
+"""Seconds within which a program must end on a busy machine."""
 
 
 def launched(program: PublicProgram) -> object:
-    """A parameter of the tests, marked `long` where a shorter program shows its kind."""
+    """Return a test parameter, marked `long` if a shorter program covers the same kind."""
     return pytest.param(program, id=program.name, marks=[pytest.mark.long] * program.is_long)
 
 
 def log_of(manager: ClusterManager, name: str, task: str) -> str:
-    """All that a task has printed."""
+    """Return a task's whole output."""
     lines = manager.logs(name, [task])
     return "\n".join(line.text for line in lines if line is not None)
 
 
 def story(manager: ClusterManager, ended: TFCluster) -> str:
-    """What is known of a run, for the message of a failed test."""
+    """Return what is known of a run, for the message of a failed test."""
     counts = ended.spec.replicas.counts
     tasks = [f"{kind.value}-{index}" for kind, count in counts.items() for index in range(count)]
     logs = [f"--- {task}\n{log_of(manager, ended.metadata.name, task)[-2000:]}" for task in tasks]
@@ -49,7 +49,9 @@ def story(manager: ClusterManager, ended: TFCluster) -> str:
 
 @pytest.mark.parametrize("program", [launched(program) for program in PROGRAMS])
 def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Run) -> None:
-    """It has the tasks that it needs, ends as it should, and what was inferred is said."""
+    """The program gets the tasks that it needs and ends as expected, and the launch says what it
+    inferred.
+    """
     if program.is_old and OLD is None:
         pytest.skip("no TensorFlow 2.15 here: python tools/old_tensorflow.py")
     python = ("--python", str(OLD)) if program.is_old else ()
@@ -60,7 +62,7 @@ def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Ru
     with contextlib.suppress(ClusterFailed):
         manager.wait("brought", PATIENCE)
     if "evaluator" not in program.tasks:
-        manager.stop("brought")  # what a success keeps for a while goes now
+        manager.stop("brought")  # end what a successful run keeps for a while
     ended = manager.wait("brought", PATIENCE, until=Until.RELEASED)
     told = story(manager, ended)
     assert ended.status.phase is program.phase, told
@@ -76,7 +78,7 @@ def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Ru
 
 
 def test_a_cell_of_a_notebook() -> None:
-    """A cell's text is a program like any other."""
+    """A notebook cell is launched like any other program."""
     manager = ClusterManager()
     manager.launch(cell=CELL, name="cell", workers=2)
     ended = manager.wait("cell", PATIENCE, until=Until.RELEASED)
@@ -87,7 +89,7 @@ def test_a_cell_of_a_notebook() -> None:
 
 @pytest.mark.long
 def test_a_client_of_an_in_graph_cluster(here: Path) -> None:
-    """A client that knows TF_CONFIG alone trains on servers that were launched for it."""
+    """A client that knows only TF_CONFIG trains on servers that were launched for it."""
     manager = ClusterManager()
     manager.launch(mode="in-graph", ps=1, workers=2, name="servers")
     up = manager.wait("servers", PATIENCE, until=Until.READY)

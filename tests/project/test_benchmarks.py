@@ -1,4 +1,4 @@
-"""`make bench`: its rows, its table, and one real bench."""
+"""`make bench`: its rows, its table, and one real benchmark."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from benchmarks.rows import COLUMNS, bounded, compared, table
 
 
 def test_a_ratio_is_the_median_of_each_rounds_ratio() -> None:
-    """A machine that is slow in one round is slow for both sides of it."""
+    """A machine that is slow in one round is slow for both sides."""
     row = compared("start", "s", [1, 20, 1], [2, 40, 2.5], at_most=0.5)
     assert (row.ratio, row.met, row.goal) == (0.5, True, "ratio <= 0.5")
 
 
 @pytest.mark.parametrize(("values", "met"), [([1, 2, 9], True), ([1, 3, 9], False)])
 def test_a_bound_holds_for_the_median(values: list[float], met: bool) -> None:
-    """One slow round does not fail a bench, a slow median does."""
+    """One slow round does not fail a benchmark, but a slow median does."""
     assert bounded("late", "s", values, at_most=2).met is met
 
 
 def test_a_goal_that_is_missed_stands_out() -> None:
-    """The table has a line for each row and shouts NO."""
+    """The table has a line for each row, with NO for a missed goal."""
     head, line = table([bounded("late", "s", [3], at_most=2)]).splitlines()
     assert head.split() == list(COLUMNS)
     assert line.split() == ["late", "3", "s", "-", "-", "value", "<=", "2", "NO"]
 
 
 def test_a_bench_writes_its_rows_for_programs(tmp_path: Path) -> None:
-    """`python -m benchmarks NAME` leaves build/bench/NAME.json: figure, goal, and if it is met."""
+    """`python -m benchmarks NAME` writes build/bench/NAME.json with figure, goal and result."""
     subprocess.run(
         [sys.executable, "-m", "benchmarks", "--quick", "load_ext"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT)},
-        check=False,  # 1 when a busy machine misses the goal
+        check=False,  # 1 if a busy machine misses the goal
         capture_output=True,
     )
     (row,) = json.loads((tmp_path / "build" / "bench" / "load_ext.json").read_text())
@@ -48,7 +48,7 @@ def test_a_bench_writes_its_rows_for_programs(tmp_path: Path) -> None:
 
 
 def test_an_unknown_bench_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    """A wrong name costs no measurement."""
+    """A wrong name is refused before anything is measured."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""Turns of the processes that run the tests on one cluster (tests/support/kube/turns.py)."""
+"""Turns of the test processes that share a cluster (tests/support/kube/turns.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.kube.turns import Turn
 
 
 def soon(take: Callable[[], None]) -> threading.Event:
-    """Take a turn beside the test; set when it is there."""
+    """Take a turn beside the test; return an event that is set once it is taken."""
     taken = threading.Event()
 
     def wait() -> None:
@@ -22,7 +22,7 @@ def soon(take: Callable[[], None]) -> threading.Event:
 
 
 def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
-    """Two share; a third that wants it alone has it when both gave it back, and not before."""
+    """An exclusive turn waits until both shared turns are given back."""
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     second.share()
@@ -38,7 +38,7 @@ def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
 
 
 def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
-    """Who wants to share after somebody asked to be alone comes after them."""
+    """A shared turn that is requested after an exclusive one comes after it."""
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     alone = soon(second.alone)
@@ -53,7 +53,9 @@ def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
-    """Neither waits for the other for ever: each gives back what it shares before it asks."""
+    """Two sharers that both request an exclusive turn do not deadlock, because each gives back
+    first.
+    """
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.share()
     second.share()
@@ -67,7 +69,7 @@ def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_who_has_it_alone_and_asks_again_lets_nobody_in_between(tmp_path: Path) -> None:
-    """To ask twice is to ask once: whoever waits to share waits on."""
+    """Requesting an exclusive turn again keeps it; sharers go on waiting."""
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.alone()
     shared = soon(second.share)

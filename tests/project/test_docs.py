@@ -1,6 +1,4 @@
-"""Pages for readers: links lead somewhere, commands and cells on them are ones that work, and the
-words are ours.
-"""
+"""Pages for readers: links are valid, commands and cells work, and the words are the field's."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ PAGES = doc_pages.pages()
 DOCS = ROOT / "docs"
 READ = ("docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 LEARNED = ("docs/tutorial/", "docs/how-to/")
-"""Folders of pages whose blocks readers type: each block has a mark."""
+"""Folders of pages with blocks that readers type; each block has a mark."""
 MARK = re.compile(
     r"(?:tested: (?P<file>tests/[\w/]+\.py)(?:::(?P<test>\w+))?(?: \(raises \w+\))?|not run: \S.+)"
 )
@@ -49,7 +47,7 @@ FIELD_WORDS = {
     r"held": "used, reserved",
     r"told": "reported, shown",
 }
-"""Words that were ours, and the field's words to write instead: nobody meets them elsewhere."""
+"""Words that only this project used, and the field's words to write instead."""
 LANGUAGES = {"console", "ini", "jinja", "json", "python", "text", "toml", "yaml", ""}
 
 
@@ -70,7 +68,7 @@ def name_of(value: object) -> str:
 
 
 def typed(block: Block) -> Iterator[list[str]]:
-    """The commands of a console block, each as its words; pipes and `&&` part them."""
+    """Yield the words of each command of a console block; pipes and `&&` separate commands."""
     for line in re.sub(r" *\\\n *", " ", block.text).splitlines():
         if not line.startswith(("$ ", "# ")):
             continue
@@ -87,14 +85,14 @@ def typed(block: Block) -> Iterator[list[str]]:
 
 
 def split(line: str) -> Iterator[str]:
-    """The words of a line of shell, without its comment."""
+    """Yield the words of a shell line without its comment."""
     found = shlex.shlex(line, posix=True, punctuation_chars=True)
     found.whitespace_split = True
     yield from found
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """The arguments of each `tfcluster` in a block, from a shell or a cell."""
+    """Yield the arguments of each `tfcluster` in a block, from a shell or a cell."""
     if block.language == "console":
         for words in typed(block):
             if Path(words[0]).name == "tfcluster":
@@ -110,7 +108,7 @@ COMMANDS = [(block, words) for block in BLOCKS for words in commands(block)]
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each link is a file of the project, a heading of a page, or an address of the web."""
+    """Each link is a file of the project, a heading of a page, or a web address."""
     for link in doc_pages.links(page):
         parts = urlsplit(link)
         if parts.scheme:
@@ -125,7 +123,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if str(b).startswith(LEARNED)], ids=name_of)
 def test_each_block_is_run_by_a_test_or_says_why_not(block: Block) -> None:
-    """A block that readers type names the test that does it, or the reason that none does."""
+    """Each block that readers type names the test that runs it, or the reason why none does."""
     mark = MARK.fullmatch(block.comment)
     assert mark, f"{block}: write `<!-- tested: FILE::TEST -->` or `<!-- not run: WHY -->` above it"
     if mark["file"]:
@@ -135,7 +133,7 @@ def test_each_block_is_run_by_a_test_or_says_why_not(block: Block) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
 def test_each_block_is_of_its_language(block: Block) -> None:
-    """What is marked as YAML, JSON or Python is that; each language is one that is checked."""
+    """Each YAML, JSON or Python block is valid, and no other language goes unchecked."""
     assert block.language in LANGUAGES, block.language
     if block.language == "yaml":
         assert list(yaml.safe_load_all(block.text))
@@ -149,7 +147,7 @@ def test_each_block_is_of_its_language(block: Block) -> None:
     ("block", "words"), COMMANDS, ids=[f"{name_of(b)}-{' '.join(w)[:40]}" for b, w in COMMANDS]
 )
 def test_tfcluster_takes_the_commands_on_pages(block: Block, words: list[str]) -> None:
-    """Verbs and options on pages exist and take what is written there; nothing is run."""
+    """The command line accepts the verbs and options on pages; nothing is run."""
     command: click.Command = cli.tfcluster
     context = click.Context(command, info_name="tfcluster")
     words = [word for word in words if word != "…"]
@@ -165,7 +163,7 @@ def test_tfcluster_takes_the_commands_on_pages(block: Block, words: list[str]) -
 
 
 def words_of_ours(text: str) -> list[str]:
-    """What stands in a text that has a word of the field; code and values do not count."""
+    """Return the words in a text that have a better word; code and values do not count."""
     plain = re.sub(r"`[^`]*`|\{[^}]*\}|\]\([^)]*\)", " ", text)
     return [
         f"{found[0]!r}: write {instead}"
@@ -176,14 +174,14 @@ def words_of_ours(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if name_of(p).startswith(READ)], ids=name_of)
 def test_pages_use_the_words_of_the_field(page: Path) -> None:
-    """A reader who knows Python, Jupyter and Kubernetes needs no glossary of ours."""
+    """Pages use the field's words, so readers need no glossary."""
     lines = enumerate(doc_pages.prose(page), 1)
     assert [(number, found) for number, line in lines if (found := words_of_ours(line))] == []
 
 
 @pytest.mark.parametrize("domain", ["tfcluster_magic", "tfcluster"])
 def test_messages_use_the_words_of_the_field(domain: str) -> None:
-    """So do the messages, the help and the labels of the page."""
+    """Messages, help and labels use the field's words, too."""
     file = ROOT / "tfcluster_magic" / "locale" / "zh_CN" / "LC_MESSAGES" / f"{domain}.po"
     with file.open("rb") as text:
         ids = [message.id for message in read_po(text)]
@@ -207,7 +205,7 @@ def test_make_knows_the_targets_that_pages_name() -> None:
 
 
 def test_files_that_commands_name_exist() -> None:
-    """A file of the clone that a command on a page names is there."""
+    """Every file of the clone that a command on a page names exists."""
     missing = [
         (str(block), word)
         for block in BLOCKS
@@ -221,7 +219,7 @@ def test_files_that_commands_name_exist() -> None:
 
 
 def test_policies_on_pages_are_accepted() -> None:
-    """The policies that pages show are ones that the hub and the operator take."""
+    """The hub and the operator accept the policies on pages."""
     hubs = [b for b in BLOCKS if b.language == "yaml" and str(b).startswith("docs/how-to/hub-ten")]
     policies = [block for block in hubs if block.text.startswith(("default:", "groups:"))]
     assert len(policies) >= 3
@@ -235,7 +233,7 @@ def test_policies_on_pages_are_accepted() -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name.endswith(".zh-CN.md")], ids=name_of)
 def test_a_translated_page_has_the_blocks_of_the_english_one(page: Path) -> None:
-    """Cells, commands and their marks are the same in both languages, but for comments."""
+    """Cells, commands and their marks are the same in both languages, except for comments."""
     english = page.with_name(page.name.replace(".zh-CN", ""))
 
     def shown(each: Path) -> list[tuple[str, str, str]]:
@@ -248,7 +246,7 @@ def test_a_translated_page_has_the_blocks_of_the_english_one(page: Path) -> None
 
 
 def test_pictures_are_small_and_used() -> None:
-    """Each picture of docs/pictures stands on a page, is made by `make pictures`, and is small."""
+    """Each picture in docs/pictures is small, used on a page, and made by `make pictures`."""
     made = tool("pictures")
     found = {path.name for path in made.FOLDER.iterdir()}
     used = {Path(link).name for page in PAGES for link in doc_pages.links(page)}

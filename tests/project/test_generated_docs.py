@@ -1,4 +1,4 @@
-"""Pages that are made by the program itself."""
+"""Pages that are generated from the code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfcluster_magic.cli.group import Command
 
 
 def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
-    """docs/reference/cli.md is current; `python tools/cli_docs.py` makes it so."""
+    """docs/reference/cli.md is current; `python tools/cli_docs.py` updates it."""
     made = tool("cli_docs")
 
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
 def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
-    """docs/reference/api.md names each verb with what it takes; `python tools/cli_docs.py` makes
-    it so.
+    """docs/reference/api.md lists each verb with its fields; `python tools/cli_docs.py`
+    updates it.
     """
     made = tool("cli_docs")
     page = made.api_page()
@@ -32,7 +32,7 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
 
 def test_the_tables_of_messages_are_those_of_the_code() -> None:
     """docs/reference/messages.md and the page's table are current; `python tools/message_docs.py`
-    makes it so.
+    updates them.
     """
     made = tool("message_docs")
 
@@ -45,22 +45,22 @@ def test_the_tables_of_messages_are_those_of_the_code() -> None:
     ["record.md", "rest.md", "launch-options.md", "reasons.md", "metrics.md", "policy.md"],
 )
 def test_a_reference_page_lists_what_the_code_has(name: str) -> None:
-    """docs/reference/<name> is current; `python tools/reference_docs.py` makes it so."""
+    """docs/reference/<name> is current; `python tools/reference_docs.py` updates it."""
     made = tool("reference_docs")
 
     assert (made.FOLDER / name).read_text("utf-8") == made.pages()[name]
 
 
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
-    """docs/reference/tfcluster.schema.json is current; `python tools/schema.py` makes it so."""
+    """docs/reference/tfcluster.schema.json is current; `python tools/schema.py` updates it."""
     made = tool("schema")
 
     assert made.FILE.read_text("utf-8") == made.text()
 
 
 def test_the_custom_resource_is_the_one_of_the_models() -> None:
-    """k8s/crds is current, and what the admission policy of records counts; `python tools/crd.py`
-    makes it so.
+    """k8s/crds and the variables of the admission policy for records are current; `python
+    tools/crd.py` updates them.
     """
     made = tool("crd")
 
@@ -69,7 +69,7 @@ def test_the_custom_resource_is_the_one_of_the_models() -> None:
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:
-    """The help option that click keeps from a first use has `-h`, with the group and without."""
+    """The help option that click caches on first use includes `-h`, with the group and without."""
     command = Command("verb")
 
     option = command.get_help_option(click.Context(command))

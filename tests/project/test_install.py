@@ -1,4 +1,4 @@
-"""tools/install.py: packages that one clone of a build machine keeps for the next."""
+"""tools/install.py: packages that a build machine keeps for the next clone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = "#!{python}\nimport kept\nprint(kept.WORD, kept.__cached__)\n"
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tool."""
+    """The tools/install.py module."""
     tools = ROOT / "tools"
     monkeypatch.syspath_prepend(str(tools))
     spec = importlib.util.spec_from_file_location("install", tools / "install.py")
@@ -30,15 +30,15 @@ def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def environment(folder: Path) -> Path:
-    """A new environment."""
+    """Make a new environment."""
     venv.create(folder, with_pip=False, symlinks=True)
     return folder
 
 
 @pytest.fixture
 def first(install: ModuleType, tmp_path: Path) -> Path:
-    """An environment with a package that has a module, a script and a file beside, and with what is
-    its clone's own.
+    """An environment with a package that has a module, a script and a data file, and with files of
+    its own clone.
     """
     made = environment(tmp_path / "first")
     (made / install.PACKAGES / "kept.py").write_text("WORD = 'from a package'\n")
@@ -54,12 +54,12 @@ def first(install: ModuleType, tmp_path: Path) -> Path:
 
 
 def cached(made: Path, install: ModuleType) -> Path:
-    """Where the module is that was compiled."""
+    """Return the path of the compiled module."""
     return made / install.PACKAGES / "__pycache__" / f"kept.{sys.implementation.cache_tag}.pyc"
 
 
 def said(made: Path) -> str:
-    """What the script of an environment prints; what it imports is compiled."""
+    """Return the output of the environment's script; running it compiles its imports."""
     script = str(made / "bin" / "says")
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run([script], capture_output=True, text=True, check=True, env=env)
@@ -69,7 +69,7 @@ def said(made: Path) -> str:
 def test_another_clone_takes_what_was_unpacked_and_compiled(
     install: ModuleType, first: Path, tmp_path: Path
 ) -> None:
-    """Its scripts run by its own Python, and nothing of the first clone's own comes with it."""
+    """Its scripts run with its own Python, and no file of the first clone's own is copied."""
     kept = tmp_path / "cache" / "dev-1"
     install.keep_packages(kept, first)
     second = environment(tmp_path / "second")
@@ -83,7 +83,7 @@ def test_another_clone_takes_what_was_unpacked_and_compiled(
 
 
 def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Path) -> None:
-    """Those of earlier pins leave the cache, and what is there is not kept again."""
+    """Packages of earlier pins leave the cache, and kept packages are not kept again."""
     for number in range(install.KEPT + 1):
         install.keep_packages(tmp_path / "cache" / f"dev-{number}", first)
     left = sorted(path.name for path in (tmp_path / "cache").iterdir())
@@ -95,8 +95,8 @@ def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Pa
 def test_what_was_killed_is_not_taken_for_whole(
     install: ModuleType, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packages that were half kept, or half removed, come to no clone, and leave the cache later;
-    those that another process keeps at the moment stay.
+    """Packages that are partly kept or removed are never used, and are removed later; those that
+    another process is keeping stay.
     """
     cache = tmp_path / "cache"
     (cache / ".dev-9.1").mkdir(parents=True)

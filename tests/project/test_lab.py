@@ -1,4 +1,4 @@
-"""`make run`: the workspace it prepares and the JupyterLab it starts."""
+"""`make run HUB=0`: the workspace it prepares and the JupyterLab it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAB = ROOT / "tools" / "lab.py"
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tool, with a folder of two examples of its own."""
+    """The tools/lab.py module, with a folder of two examples."""
     spec = importlib.util.spec_from_file_location("lab", LAB)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -42,7 +42,7 @@ def test_examples_come_with_their_folders(lab: ModuleType, tmp_path: Path) -> No
 
 
 def test_an_updated_example_replaces_an_unchanged_copy(lab: ModuleType, tmp_path: Path) -> None:
-    """Who never touched an example has its newest text."""
+    """An unchanged copy of an example is replaced by its new version."""
     workspace = tmp_path / "workspace"
     lab.copy_examples(workspace)
     (lab.EXAMPLES / "train.py").write_text("second")
@@ -52,7 +52,7 @@ def test_an_updated_example_replaces_an_unchanged_copy(lab: ModuleType, tmp_path
 
 
 def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
-    """What the user changed stays, is named, and stays at the next start, too."""
+    """A changed copy is kept and named, and is kept at the next start, too."""
     workspace = tmp_path / "workspace"
     lab.copy_examples(workspace)
     (workspace / "examples" / "train.py").write_text("mine")
@@ -64,7 +64,7 @@ def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -> None:
-    """A user's own file of an example's name is not an example."""
+    """A user's own file with the name of an example is kept."""
     own = tmp_path / "workspace" / "examples" / "train.py"
     own.parent.mkdir(parents=True)
     own.write_text("mine")
@@ -76,7 +76,7 @@ def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -
 def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notebook's own %load_ext adds no remark, and JupyterLab does not ask about its news."""
+    """A notebook's own %load_ext prints no warning, and JupyterLab does not ask about its news."""
     monkeypatch.syspath_prepend(str(LAB.parent))
     spec = importlib.util.spec_from_file_location("install", LAB.with_name("install.py"))
     assert spec is not None and spec.loader is not None
@@ -104,7 +104,7 @@ def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A real `make run` without make, in a workspace of its own."""
+    """A JupyterLab started like `make run HUB=0` in a new workspace."""
     command = [sys.executable, str(LAB), "--workspace", str(tmp_path / "workspace"), "--port", "0"]
     env = {key: value for key, value in os.environ.items() if key != "DISPLAY"}
     with subprocess.Popen(
@@ -117,7 +117,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_printed_address_opens_jupyterlab_and_ctrl_c_ends_it(
     server: subprocess.Popen[str],
 ) -> None:
-    """The address answers with the token, refuses without, and an interrupt ends all of it."""
+    """The address works with the token, is refused without, and an interrupt ends all processes."""
     assert server.stdout is not None
     address = next(line.strip() for line in server.stdout if "?token=" in line)
     base, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=(\w+)", address).groups()  # type: ignore[union-attr]

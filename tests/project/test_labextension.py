@@ -1,4 +1,4 @@
-"""The JupyterLab extension in a wheel, in an environment, in the images, and when it is built."""
+"""The JupyterLab extension in a wheel, in an environment and in images, and when it is built."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ import tfcluster_magic
 SOURCES = ROOT / "labextension"
 NAME = "tfcluster-labextension"
 TOOL = ROOT / "tools" / "labextension.py"
-LONGEST = 600  # lines of a TypeScript file
+LONGEST = 600  # most lines of a TypeScript file
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def copy(target: Path) -> Path:
-    """A clone of what a wheel is made from, with the extension as `make dev` built it."""
+    """Copy the files of a wheel, with the extension as `make dev` built it."""
     made = shutil.ignore_patterns("__pycache__", "*.so", "node_modules", ".yarn", "lib")
     also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
     for name in also:
@@ -39,7 +39,7 @@ def copy(target: Path) -> Path:
 
 
 def node(folder: Path) -> tuple[dict[str, str], Path]:
-    """An environment whose Node leaves a mark and fails, and the mark."""
+    """Return an environment whose Node leaves a mark and fails, and the mark."""
     folder.mkdir()
     mark = folder / "was-started"
     for name in ("node", "nodejs"):
@@ -51,7 +51,7 @@ def node(folder: Path) -> tuple[dict[str, str], Path]:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone in which the extension is built."""
+    """A clone with the built extension."""
     folder = copy(tmp_path_factory.mktemp("sources"))
     assert run_tool(folder, "current").returncode == 0, "the extension is not built: make dev"
     return folder
@@ -59,7 +59,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of that clone, built where Node cannot be used."""
+    """The wheel of that clone, built where Node fails."""
     environment, mark = node(tmp_path_factory.mktemp("wheel") / "bin")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
     done = subprocess.run(
@@ -71,7 +71,7 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_tool(clone: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the clone's own tools/labextension.py."""
+    """Run the clone's tools/labextension.py."""
     return subprocess.run(
         [sys.executable, clone / "tools" / "labextension.py", *words],
         env={**os.environ, **environment},
@@ -82,7 +82,7 @@ def run_tool(clone: Path, *words: str, **environment: str) -> subprocess.Complet
 
 
 def test_the_wheel_holds_the_extension_where_jupyter_looks_for_it(wheel: Path) -> None:
-    """Page, settings, install.json and the server's switch are data files, each once."""
+    """Page, settings, install.json and the server's configuration are data files, each once."""
     names = zipfile.ZipFile(wheel).namelist()
     data = f"tfcluster_magic-{tfcluster_magic.__version__}.data/data"
     front = f"{data}/share/jupyter/labextensions/{NAME}"
@@ -97,7 +97,9 @@ def test_the_wheel_holds_the_extension_where_jupyter_looks_for_it(wheel: Path) -
 
 
 def test_installing_the_wheel_enables_both_halves_without_node(wheel: Path, tmp_path: Path) -> None:
-    """Where Node does not work, JupyterLab and its server list the extension as enabled and OK."""
+    """Without a working Node, JupyterLab and its server list the installed extension as enabled and
+    OK.
+    """
     environment, _ = node(tmp_path / "bin")
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=False, symlinks=True)
@@ -123,7 +125,7 @@ def test_installing_the_wheel_enables_both_halves_without_node(wheel: Path, tmp_
 
 
 def test_an_sdist_makes_the_wheel_without_node(sources: Path, tmp_path: Path) -> None:
-    """Who installs from an sdist has the built extension in it, and pip is asked for no builder."""
+    """An sdist contains the built extension, and its build asks pip for no builder."""
     environment, mark = node(tmp_path / "bin")
     build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path]
     subprocess.run(build, cwd=sources, env=environment, capture_output=True, check=True)
@@ -146,7 +148,7 @@ def test_an_sdist_makes_the_wheel_without_node(sources: Path, tmp_path: Path) ->
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The tool with an extension of one file, which was never built."""
+    """The tool with an extension of one file that was never built."""
     folder = tmp_path / "clone"
     (folder / "tools").mkdir(parents=True)
     shutil.copy(TOOL, folder / "tools")
@@ -165,7 +167,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def put_in_cache(clone: Path, cache: Path) -> None:
-    """What another clone with the same sources has built, by hand."""
+    """Write a build of the same sources into the cache, as another clone would."""
     ask = "import labextension as e; print(e.digest()); print(e.kept())"
     digest, kept = subprocess.run(
         [sys.executable, "-c", ask],
@@ -180,7 +182,7 @@ def put_in_cache(clone: Path, cache: Path) -> None:
 
 
 def test_what_another_clone_built_is_not_built_again(clone: Path, tmp_path: Path) -> None:
-    """The same sources take the build of the user's cache, although Node would fail."""
+    """The build of the same sources is taken from the user's cache, although Node would fail."""
     environment, mark = node(tmp_path / "bin")
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": environment["PATH"]}
     put_in_cache(clone, tmp_path / "cache")
@@ -190,11 +192,13 @@ def test_what_another_clone_built_is_not_built_again(clone: Path, tmp_path: Path
     built = clone / "tfcluster_magic" / "labextension"
     assert (built / "static.js").read_text() == "built elsewhere"
     assert run_tool(clone, "current").returncode == 0
-    assert run_tool(clone, "build", **cache).stdout == ""  # nothing to tell
+    assert run_tool(clone, "build", **cache).stdout == ""  # nothing to report
 
 
 def test_only_what_goes_into_the_extension_asks_for_a_build(clone: Path, tmp_path: Path) -> None:
-    """A unit test may change; a source, a style, a setting or a dependency may not."""
+    """A unit test may change without a build; a source, a style, a setting or a
+    dependency may not.
+    """
     put_in_cache(clone, tmp_path / "cache")
     run_tool(clone, "build", XDG_CACHE_HOME=str(tmp_path / "cache"))
     (clone / "labextension" / "src" / "index.test.ts").write_text("it()")
@@ -231,7 +235,7 @@ def test_a_registry_that_is_away_is_named_as_the_reason(clone: Path, tmp_path: P
 def test_a_package_can_be_built_without_the_extension_and_says_so(
     sources: Path, tmp_path: Path
 ) -> None:
-    """Images without a notebook leave the sources away, anyone sets a variable; both are told."""
+    """Images without a notebook omit the sources, and a variable can be set; both are reported."""
     ask = "import labextension as e; print(e.left_out()); print(e.requirements())"
 
     def said(folder: Path, **environment: str) -> list[str]:
@@ -253,7 +257,7 @@ def test_a_package_can_be_built_without_the_extension_and_says_so(
 
 
 def test_only_the_notebook_image_is_built_anew_when_the_extension_changes() -> None:
-    """Its digest counts the extension's sources, never what was built from them or was fetched."""
+    """The image's digest includes the extension's sources, but no built or downloaded files."""
     notebook, hub = images.contents("notebook"), images.contents("hub")
     assert "labextension/src/index.ts" in notebook and "labextension/yarn.lock" in notebook
     assert "jupyter-config/tfcluster_magic.json" in notebook
@@ -263,7 +267,9 @@ def test_only_the_notebook_image_is_built_anew_when_the_extension_changes() -> N
 
 
 def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones() -> None:
-    """Types are those of JupyterLab 4.2: the compiler refuses what came later; ranges are open."""
+    """Types are those of JupyterLab 4.2, so the compiler refuses newer API; version ranges are
+    open.
+    """
     package = json.loads((SOURCES / "package.json").read_text())
     assert package["version"] == tfcluster_magic.__version__
     assert package["dependencies"]["@jupyterlab/application"] == "^4.2.0"
@@ -273,7 +279,7 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
     assert newer == {
         "@jupyterlab/apputils",
         "@jupyterlab/core-meta",
-    }  # 4.3 is JupyterLab 4.2's apputils
+    }  # 4.3 is the apputils version of JupyterLab 4.2
     assert locked["@jupyterlab/application"].startswith("4.2.")
     assert (
         not {*package["dependencies"]}
@@ -283,7 +289,7 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
 
 
 def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
-    """No TypeScript file is longer than 600 lines, but the one that is made from the schema."""
+    """No TypeScript file is longer than 600 lines, except the one generated from the schema."""
     long = {
         path.name: lines
         for path in (SOURCES / "src").rglob("*.ts*")
@@ -293,7 +299,7 @@ def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
 
 
 def test_typescript_files_import_in_no_circle() -> None:
-    """No file of the extension imports itself through others, nor its types."""
+    """No file of the extension imports itself through others, not even for types."""
     folder = SOURCES / "src"
     files = {path.with_suffix("").as_posix(): path for path in folder.rglob("*.ts*")}
     imported = {

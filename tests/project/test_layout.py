@@ -15,9 +15,9 @@ from support.project import ROOT, TESTS
 PACKAGE = ROOT / "tfcluster_magic"
 
 
-@cache  # by who asks: each process of the suite imports this file
+@cache  # cached on use, because each process of the suite imports this file
 def trees() -> Mapping[Path, ast.Module]:
-    """Every file of the package, read."""
+    """Return the parsed files of the package."""
     return {
         path.relative_to(ROOT).with_suffix(""): ast.parse(path.read_text("utf-8"))
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -26,7 +26,7 @@ def trees() -> Mapping[Path, ast.Module]:
 
 @cache
 def modules() -> Mapping[str, ast.Module]:
-    """Those that import each other by their whole names: runtime is no package."""
+    """Return the modules with full import names; runtime/ is not a package."""
     return {
         ".".join(path.parts).removesuffix(".__init__"): tree
         for path, tree in trees().items()
@@ -35,7 +35,7 @@ def modules() -> Mapping[str, ast.Module]:
 
 
 def imports(module: str, tree: ast.Module) -> set[str]:
-    """The modules of ours that a module imports anywhere, also for its types alone."""
+    """Return our modules that a module imports anywhere, including for types only."""
     is_package = (ROOT / Path(*module.split(".")) / "__init__.py").exists()
     parts = module.split(".") if is_package else module.split(".")[:-1]
     found = set()
@@ -51,19 +51,19 @@ def imports(module: str, tree: ast.Module) -> set[str]:
 
 
 def test_no_two_modules_import_each_other() -> None:
-    """No circle of imports exists, also none inside functions or through TYPE_CHECKING."""
+    """There are no import cycles, not even inside functions or through TYPE_CHECKING."""
     graph = {module: imports(module, tree) for module, tree in modules().items()}
-    graph[PACKAGE.name] = set()  # the root names what it offers and imports it only when asked
+    graph[PACKAGE.name] = set()  # the root lists its names and imports them only on use
     TopologicalSorter(graph).prepare()
 
 
 def test_few_modules_lie_loose_at_the_root() -> None:
-    """The root holds what every package uses, and nothing else."""
+    """The root has at most six modules, which every package uses."""
     assert len(list(PACKAGE.glob("*.py"))) <= 6
 
 
 def test_a_class_name_is_used_once() -> None:
-    """No two classes of the package have one name."""
+    """No two classes of the package share a name."""
     places = defaultdict(list)
     for path, tree in trees().items():
         for node in tree.body:
@@ -85,7 +85,7 @@ def test_each_large_package_has_a_contract() -> None:
 
 
 def test_no_test_imports_a_test() -> None:
-    """What tests share lies in tests/support."""
+    """Code that tests share is in tests/support."""
     sharing = re.compile(r"^\s*(from|import) (\w+\.)*test_\w+", re.MULTILINE)
     among = [path for path in TESTS.rglob("*.py") if sharing.search(path.read_text("utf-8"))]
     assert [path.relative_to(TESTS).as_posix() for path in among] == []

@@ -1,4 +1,4 @@
-"""The servers of the tests' Kubernetes node: built once, whole or not at all."""
+"""The build of the servers for the tests' Kubernetes node: once, and completely or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ func main() {
 
 
 def depends(module: Module, path: str, version: str) -> Path:
-    """Makes `module` depend on `path`, with sources beside it: no registry is asked."""
+    """Make `module` depend on local sources of `path`, so that no registry is asked."""
     sources = module.folder / "sources"
     sources.mkdir()
     (sources / "go.mod").write_text(f"module {path}\n\ngo 1.21\n")
@@ -48,7 +48,7 @@ def depends(module: Module, path: str, version: str) -> Path:
 def test_a_program_is_built_from_its_module_and_found_by_its_name(
     cache: Path, module: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A built program runs, is found again by its name, and one line tells its size and seconds."""
+    """A built program runs, is found by its name, and one line reports its size and build time."""
     folder = module().folder.parent
     assert build.build(["tiny"], folder=folder) == {"tiny": build.binary("tiny", folder=folder)}
     subprocess.run([build.binary("tiny", folder=folder)], check=True)
@@ -60,7 +60,7 @@ def test_a_program_is_built_from_its_module_and_found_by_its_name(
 
 
 def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
-    """Of two builds at once one builds; the other waits for it and takes what it made."""
+    """Of two simultaneous builds one builds; the other waits and uses the result."""
     tiny = module()
     with ThreadPoolExecutor(2) as both:
         for done in [both.submit(build.make, tiny) for _ in range(2)]:
@@ -72,7 +72,7 @@ def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
 
 
 def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> None:
-    """A build that another process holds up says whose build it waits for."""
+    """A build that waits for another process says for whose build it waits."""
     tiny = module()
     holds = (
         "from kubenode import paths; from kubenode.commands import locked\n"
@@ -99,7 +99,9 @@ def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> No
 def test_the_first_module_that_fails_ends_the_build_and_leaves_nothing(
     cache: Path, module: Make
 ) -> None:
-    """A module that does not compile is named with the compiler's words; the next is not begun."""
+    """A module that does not compile is named with the compiler's message, and no further one is
+    built.
+    """
     module("bad", "package main\n\nfunc main() { undefined() }\n")
     folder = module("good").folder.parent
     with pytest.raises(NodeError, match=r"(?s)of bad failed.*main\.go:3.*undefined") as failed:
@@ -109,7 +111,7 @@ def test_the_first_module_that_fails_ends_the_build_and_leaves_nothing(
 
 
 def test_a_half_made_entry_is_never_used(cache: Path, module: Make) -> None:
-    """What a killed build left is removed, and an entry that lost a byte is built again."""
+    """Leftovers of a killed build are removed, and a damaged entry is built again."""
     tiny = module()
     killed = tiny.entry.with_name(f"{tiny.entry.name}.making-1")
     killed.mkdir(parents=True)
@@ -128,7 +130,7 @@ def test_a_half_made_entry_is_never_used(cache: Path, module: Make) -> None:
 
 
 def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> None:
-    """A program whose package is called otherwise is built under its own name, as etcd."""
+    """A program whose package has another name is built under its known name, such as etcd."""
     etcd = module("etcd")
     depends(etcd, "go.etcd.io/etcd/server/v3", "v3.0.1")
     folder = etcd.folder
@@ -144,7 +146,7 @@ def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> 
 def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
     cache: Path, module: Make
 ) -> None:
-    """Gateway API's resources come with the module of traefik; who starts a node needs no Go."""
+    """The resources of Gateway API come with traefik's module, and starting a node needs no Go."""
     traefik = module("traefik")
     brings = depends(traefik, "sigs.k8s.io/gateway-api", "v1.4.0") / "config/crd/standard"
     brings.mkdir(parents=True)
@@ -159,7 +161,7 @@ def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
 
 
 def test_another_version_is_another_entry(cache: Path, module: Make) -> None:
-    """The place in the cache changes with go.mod, with the sources and with nothing else."""
+    """The cache key depends on go.mod, on the sources and on nothing else."""
     tiny = module()
     before = tiny.entry
     (tiny.folder / "README.md").write_text("words")
@@ -170,25 +172,25 @@ def test_another_version_is_another_entry(cache: Path, module: Make) -> None:
 
 
 def test_older_versions_leave_the_cache_when_nobody_uses_them(cache: Path, module: Make) -> None:
-    """After a new build an older one is removed, unless it runs or was handed out within a day."""
+    """A build removes an older version unless it is running or was used within a day."""
     tiny = module(program=HOLDS)
     build.make(tiny)
     old = tiny.entry
     with subprocess.Popen([old / "tiny"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout and running.stdout.read(1)
         build.make(module(program=TINY))
-        assert old.exists()  # young
+        assert old.exists()  # used within a day
         yesterday = time.time() - build.UNUSED - 1
         os.utime(old / build.STAMP, (yesterday, yesterday))
         build.remove_older(tiny := module(program=TINY))
-        assert old.exists()  # runs
+        assert old.exists()  # running
         running.communicate(b"x")
     build.remove_older(tiny)
     assert entries(cache) == [tiny.entry.name]
 
 
 def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
-    """A stamp beside the programs tells the module, Go's version and the seconds."""
+    """A stamp beside the programs has the module, Go's version and the build time."""
     tiny = module()
     build.make(tiny, quiet=True)
     stamp = json.loads((tiny.entry / build.STAMP).read_text())

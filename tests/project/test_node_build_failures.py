@@ -1,4 +1,4 @@
-"""Why a build of the tests' Kubernetes node fails: said with what to do."""
+"""Failed builds of the tests' Kubernetes node: the message says why and what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["cache", "go_cache", "module"]  # fixtures used by the tests below
 def test_without_go_the_message_says_which_version_to_install(
     cache: Path, module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing Go is named with the version that is needed; what is built needs no Go any more."""
+    """A missing Go is reported with the version that is needed; built programs need no Go."""
     folder = module("built").folder.parent
     build.build(["built"], folder=folder)
     module("later", needs_go="1.23.4")
@@ -40,7 +40,7 @@ def test_an_old_go_is_refused_before_anything_is_built(cache: Path, module: Make
 def test_a_registry_that_does_not_answer_is_named(
     cache: Path, module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where sources cannot be fetched, the message names the module and the registry's setting."""
+    """If sources cannot be fetched, the message names the module and the registry's setting."""
     far = module("far", 'package main\n\nimport _ "example.org/far"\n\nfunc main() {}\n')
     with (far.folder / "go.mod").open("a") as go_mod:
         go_mod.write("\nrequire example.org/far v1.0.0\n")
@@ -56,7 +56,7 @@ def test_a_registry_that_does_not_answer_is_named(
 
 
 def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: Make) -> None:
-    """On a full disk the message tells the folders, what is free and needed, and the settings."""
+    """On a full disk the message has the folders, free and needed space, and the settings."""
     tiny = module()
     cache.mkdir()
     own = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
@@ -81,14 +81,14 @@ def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: M
 def test_a_cache_that_cannot_be_written_says_which_variable_moves_it(
     cache: Path, module: Make
 ) -> None:
-    """Where a file stands in the cache's place, the message names it and the variable."""
+    """If a file is in place of the cache, the message names it and the variable."""
     cache.write_text("")
     with pytest.raises(NodeError, match=r"(?s)cache cannot be written.*TFCLUSTER_KUBE_CACHE"):
         build.make(module())
 
 
 def test_an_unknown_module_or_program_is_refused(cache: Path) -> None:
-    """A name that no folder has is answered with those that there are."""
+    """An unknown name is refused, and the existing ones are listed."""
     with pytest.raises(NodeError, match=r"called kubernets\. There are: kubernetes, et"):
         build.build(["kubernets"])
     with pytest.raises(NodeError, match="builds a program called kubectx"):

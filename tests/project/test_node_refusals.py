@@ -1,4 +1,4 @@
-"""Tests on Kubernetes where they cannot run as asked: one message says which, and what to do."""
+"""Kubernetes tests that cannot run as requested: one message says which, and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.project import ROOT
 
 KUBENODE = [sys.executable, "-m", "kubenode"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-# Becomes a user without rights once all is imported: that user may not be able to read it.
+# Drops its rights after the imports, which the new user might not be able to read.
 AS_NOBODY = """
 import os, sys
 from kubenode.__main__ import main
@@ -34,7 +34,7 @@ notebook = "notebook:1"
 
 
 def ended(words: list[str], cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command and return its result."""
     clean = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "CLUSTER")}
     return subprocess.run(
         words,
@@ -49,26 +49,26 @@ def ended(words: list[str], cwd: Path = ROOT, **env: str) -> subprocess.Complete
 
 @pytest.fixture
 def as_root() -> None:
-    """What only root can try: giving up its rights and staying root, other mounts."""
+    """Skips without root, which is needed to drop rights as root and to mount."""
     if os.geteuid() != 0:
         pytest.skip("only root can try what a node says to root")
 
 
 @pytest.fixture
 def powerless(as_root: None) -> list[str]:
-    """What starts a command as a root who may make no namespaces, as in a plain container."""
+    """The prefix of a command that runs as root without namespaces, as in a plain container."""
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where clusters of the test would have their folders."""
+    """The folder for clusters of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "clusters"))
     return tmp_path / "clusters"
 
 
 def test_a_node_needs_root() -> None:
-    """Without root a node does not start, and says so in one message with the way out."""
+    """Without root a node does not start; one message says so, with the way out."""
     done = ended([sys.executable, "-c", AS_NOBODY])
     assert done.returncode == 1
     assert "needs root" in done.stderr
@@ -77,7 +77,7 @@ def test_a_node_needs_root() -> None:
 
 
 def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
-    """Where root may make no namespaces a node does not start, says so, and leaves nothing."""
+    """If root cannot make namespaces, a node does not start, says so, and leaves nothing."""
     done = ended([*powerless, *KUBENODE, "up"])
     assert done.returncode == 1
     assert "lets root make no namespaces (unshare: " in done.stderr
@@ -87,7 +87,7 @@ def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
 
 
 def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -> None:
-    """Where the kernel lacks a file system, and no module brings it, a node says which."""
+    """If the kernel lacks a file system, a node does not start and names it."""
     (tmp_path / "filesystems").write_text("nodev\ttmpfs\n\text4\n\toverlay\n")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -101,7 +101,7 @@ def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -
 
 
 def test_tests_on_our_node_end_where_it_cannot_start(powerless: list[str]) -> None:
-    """Tests that have no cluster end with one message and a status; none is skipped."""
+    """Tests without a cluster end with one message and an exit status; none is skipped."""
     done = ended([*powerless, *PYTEST, "tests/kube/test_pods.py"])
     assert done.returncode == 1
     assert "lets root make no namespaces" in done.stdout
@@ -110,7 +110,7 @@ def test_tests_on_our_node_end_where_it_cannot_start(powerless: list[str]) -> No
 
 
 def test_ending_a_cluster_that_does_not_run(state: Path) -> None:
-    """Ending a cluster that does not run is no failure, however often, and leaves no folder."""
+    """Ending a stopped cluster is not an error, even repeatedly, and leaves no folder."""
     for _ in range(2):
         done = ended([*KUBENODE, "down"], TFCLUSTER_KUBE_NAME="never")
         assert (done.returncode, done.stderr) == (0, "")
@@ -118,7 +118,7 @@ def test_ending_a_cluster_that_does_not_run(state: Path) -> None:
 
 
 def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
-    """Tests that need what a described cluster cannot do are left out by name, all others stay."""
+    """Tests that a described cluster cannot run are deselected by name; all others stay."""
     description = tmp_path / "mine.toml"
     description.write_text(POOR)
     env = {"KUBECONFIG": str(tmp_path / "config"), "CLUSTER": str(description)}
@@ -148,7 +148,7 @@ def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
     ],
 )
 def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: str) -> None:
-    """A description of a cluster with a word too many or too few is refused, and the word named."""
+    """A cluster description with a missing or extra word is refused, and the word is named."""
     description = tmp_path / "mine.toml"
     description.write_text(text)
     with pytest.raises(NodeError) as refused:
@@ -157,7 +157,7 @@ def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: s
 
 
 def test_a_description_needs_a_kubeconfig(tmp_path: Path) -> None:
-    """A description alone leads to no cluster: the tests end before the first, with one message."""
+    """A description without a kubeconfig ends the tests before the first, with one message."""
     done = ended([*PYTEST, "tests/kube/test_pods.py"], CLUSTER=str(tmp_path / "mine.toml"))
     assert done.returncode == 1
     assert "CLUSTER is set, but KUBECONFIG is not" in done.stderr

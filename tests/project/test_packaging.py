@@ -1,4 +1,4 @@
-"""What a user installs, what the layout promises, and what must not be in the project."""
+"""The wheel, the layout of packages, and what must not be in the project."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _files(*endings: str) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as a release builds it, from a copy of the sources without anything built."""
+    """The wheel built like a release, from a copy of the sources without built files."""
     copy = tmp_path_factory.mktemp("sources")
     also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
     for name in also:
@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_wheel_serves_every_python_of_a_platform(wheel: Path) -> None:
-    """The wheel is tagged for the platform, because of the guard, and for no single Python."""
+    """Because of the guard the wheel is tagged for the platform, but for no single Python."""
     assert re.fullmatch(r"tfcluster_magic-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
 
 
@@ -70,7 +70,7 @@ def test_the_wheel_holds_everything_that_is_started_or_read_by_path(wheel: Path)
 
 
 def test_the_guard_in_the_wheel_can_be_preloaded(wheel: Path, tmp_path: Path) -> None:
-    """A process starts with the compiled guard without a word of complaint."""
+    """A process starts with the compiled guard without printing a warning."""
     guard = zipfile.ZipFile(wheel).extract("tfcluster_magic/runtime/libloopback_guard.so", tmp_path)
     said = subprocess.run(
         [sys.executable, "-S", "-c", "print('hello')"],
@@ -95,7 +95,7 @@ def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
 
 
 def test_make_tells_its_targets() -> None:
-    """`make` alone lists what can be made, each with a line."""
+    """`make` alone lists its targets, each with a line."""
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("install", "run", "test", "lint", "fix", "bench", "clean"):
         assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
@@ -113,12 +113,12 @@ def _names(name: str) -> set[str]:
 
 
 def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
-    """`make test` after `make run` changes no version, it only adds."""
+    """`make test` after `make run` only adds packages and changes no version."""
     assert _pins("run.txt") < _pins("dev.txt")
 
 
 def test_an_image_holds_the_versions_that_are_tested_here() -> None:
-    """The notebook image has all of run.txt, and no two images differ in a package's version."""
+    """The notebook image has all of run.txt, and images never differ in a package's version."""
     assert _pins("run.txt") < _pins("notebook.txt")
     for one, other in itertools.combinations(("notebook.txt", "hub.txt", "operator.txt"), 2):
         differing = {pin.partition("==")[0] for pin in _pins(one) ^ _pins(other)}
@@ -127,7 +127,7 @@ def test_an_image_holds_the_versions_that_are_tested_here() -> None:
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
-    """The layers of ARCHITECTURE.md hold."""
+    """The layers of ARCHITECTURE.md hold, and the faces do not import each other."""
     tool = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
         [tool, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -137,10 +137,12 @@ def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").rglob("*.py")), ids=lambda p: p.name)
 def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
-    """A runtime module parses as Python 3.8 and imports the standard library and its siblings."""
+    """A runtime module parses as Python 3.8 and imports only the standard library and
+    its siblings.
+    """
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}
-    late = {"tensorflow"}  # `--server python` alone
+    late = {"tensorflow"}  # for `--server python` only
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
@@ -165,7 +167,7 @@ def test_the_figure_of_the_layers_is_that_of_the_contract() -> None:
 
 
 def test_the_project_names_no_machine_and_no_registry() -> None:
-    """Paths of a developer's machine and host names of registries are nowhere in the project."""
+    """The project contains no paths of a developer's machine and no registry hosts."""
     words = [r"(?<![\w.~$}])/(work|root)/", r"[s]pikes?/", r"\b[i]ssue \d", r"pypi\.o[r]g/simple"]
     forbidden = re.compile("|".join(words))
     endings = (".py", ".md", ".txt", ".toml", ".sh", ".ipynb", ".j2", ".c", ".h", ".yaml", ".in")
@@ -179,7 +181,7 @@ def test_the_project_names_no_machine_and_no_registry() -> None:
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:
-    """Each row of SECURITY.md names a test, and each test that it names is there."""
+    """Each row of SECURITY.md names a test that exists."""
     rows = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:2] == "| "]
     rows = [row for row in rows if not row.startswith("| who |")]
     assert len(rows) > 20

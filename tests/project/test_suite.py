@@ -1,4 +1,4 @@
-"""tools/suite.py: a broken test fails everywhere; an unsteady one is named where CI=true."""
+"""tools/suite.py: a broken test fails always; in CI an unsteady one is listed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BROKEN = "def test_broken():\n    assert False\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of its own, on a build machine."""
+    """A project on a build machine."""
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of what pytest's start takes
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # halves the start time of pytest
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     (tmp_path / "test_it.py").write_text(UNSTEADY)
     return tmp_path
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_unsteady_test_is_named_with_its_first_failure(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It passes the second time, in a run that has it alone."""
+    """An unsteady test passes the second time, when it runs alone."""
     assert suite.main([], folder) == 0
     said = capfd.readouterr().out
     assert "1 failed, 1 passed" in said
@@ -49,7 +49,9 @@ def test_an_unsteady_test_is_named_with_its_first_failure(
 def test_tests_of_a_file_that_belong_together_are_tried_together(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a file stays in one process, a test may need what those before it left."""
+    """If a file stays in one process, its tests run together again, as they may need
+    earlier ones.
+    """
     later = UNSTEADY.replace("def test_steady():", "def test_steady():\n    assert made\n")
     later = later.replace("def test_unsteady():", "def test_unsteady():\n    assert made")
     first = "made = []\n\ndef test_first():\n    made.append(1)\n"
@@ -63,13 +65,13 @@ def test_tests_of_a_file_that_belong_together_are_tried_together(
 def test_away_from_a_build_machine_a_failure_is_a_failure(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever runs it by hand sees it at once."""
+    """Outside CI a failure is reported at once."""
     monkeypatch.delenv("CI")
     assert suite.main([], folder) == 1
 
 
 def test_a_broken_test_fails_both_times(folder: Path) -> None:
-    """Also beside one that is only unsteady."""
+    """A broken test fails twice, even beside an unsteady one."""
     (folder / "test_broken.py").write_text(BROKEN)
     assert suite.main([], folder) == 1
 
@@ -77,7 +79,7 @@ def test_a_broken_test_fails_both_times(folder: Path) -> None:
 def test_failures_in_many_files_are_no_accident(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is tried again."""
+    """Failures in too many files are not retried."""
     for number in range(suite.AT_MOST + 1):
         (folder / f"test_broken_{number}.py").write_text(BROKEN.replace("broken", f"b{number}"))
     assert suite.main([], folder) == 1
@@ -85,7 +87,9 @@ def test_failures_in_many_files_are_no_accident(
 
 
 def test_a_choice_that_leaves_nothing_is_no_failure(folder: Path) -> None:
-    """`make test PYTEST_ARGS='-k name'` goes through all suites; without -k it is."""
+    """`make test PYTEST_ARGS='-k name'` runs all suites, so no match is fine; without -k it is an
+    error.
+    """
     assert suite.main(["-k", "nothing_has_this_name"], folder) == 0
     (folder / "test_it.py").unlink()
     assert suite.main([], folder) == 5

@@ -1,4 +1,4 @@
-"""The catalogs of messages: complete, current, and what the sources say."""
+"""The message catalogs: complete, current, and true to the sources."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ MODULES = [
     for path in sorted((ROOT / "tfcluster_magic").rglob("*.py"))
     if "runtime" not in path.parts and "labextension" not in path.parts
 ]
-# Calls whose text a person reads: errors, problems, and what a command says.
+# Calls whose text users read: errors, problems, and output of commands.
 SAYING = re.compile(
     r"(\w*Error|InvalidRequest|NameTaken|NotFound|Conflict|ClusterFailed|WaitTimeout"
     r"|BackendUnavailable|ClientUnsupported|Problem|refusal|say|note|link|confirm)$"
 )
-# Raised for programmers, or shown to nobody: a message of Python's own kind.
+# Raised for programmers or never shown, so they stay untranslated.
 FOR_PROGRAMMERS = {"AttributeError", "OSError", "RuntimeError", "AssertionError", "HTTPError"}
 FOR_PROGRAMMERS |= {"TypeError", "KeyError", "ImportError", "ValueError", "ValidationError"}
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """A module, read once for the tests below."""
+    """Return a parsed module, cached for the tests below."""
     return ast.parse(path.read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_every_message_of_the_sources_is_translated(domain: str, language: str) -> None:
-    """`make translations` has nothing to write and nothing to complain about; what gettext and
-    JupyterLab read is what the `.po` file says.
+    """`make translations` changes nothing and reports nothing, and the compiled catalogs match the
+    `.po` file.
     """
     catalog, current = made.written(domain, language), made.updated(domain, language)
 
@@ -55,7 +55,7 @@ def test_every_message_of_the_sources_is_translated(domain: str, language: str) 
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_a_translation_has_the_placeholders_of_its_message(domain: str, language: str) -> None:
-    """Nothing that a message is filled with is lost or misspelt in a translation."""
+    """No placeholder of a message is lost or misspelt in a translation."""
     wrong = [
         (message.id, form)
         for message in made.written(domain, language)
@@ -69,7 +69,7 @@ def test_a_translation_has_the_placeholders_of_its_message(domain: str, language
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> None:
-    """What stands between backticks is typed, in every language."""
+    """Text between backticks is typed, so it is the same in every language."""
     for message in made.written(domain, language):
         for form in made.forms(message) if message.id else ():
             commands = sorted(re.findall(r"`[^`\n]+`", form))
@@ -78,7 +78,7 @@ def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> N
 
 @pytest.mark.parametrize("language", made.LANGUAGES)
 def test_jupyterlab_finds_the_plurals_of_a_language_that_has_none(language: str) -> None:
-    """A plural has two entries at least for the page, or JupyterLab takes it for untranslated."""
+    """A plural has at least two entries for the page; otherwise JupyterLab ignores it."""
     catalog = made.written(made.PAGE, language)
     told = json.loads((made.folder(language) / f"{made.PAGE}.json").read_text("utf-8"))
 
@@ -89,7 +89,7 @@ def test_jupyterlab_finds_the_plurals_of_a_language_that_has_none(language: str)
 
 
 def test_every_error_and_remark_is_made_of_a_translated_text() -> None:
-    """No error, problem or remark of the package is built from a text without `_`."""
+    """No error, problem or note of the package is built from a text without `_`."""
     bare = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in MODULES
@@ -100,7 +100,7 @@ def test_every_error_and_remark_is_made_of_a_translated_text() -> None:
 
 
 def test_nothing_takes_the_name_of_the_translation() -> None:
-    """A function that translates binds `_` to nothing else, which would hide it."""
+    """A function that translates does not bind `_` to anything else."""
     hidden = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in MODULES
@@ -113,7 +113,7 @@ def test_nothing_takes_the_name_of_the_translation() -> None:
 
 
 def test_no_text_is_translated_when_a_module_is_imported() -> None:
-    """The language may differ from one request to the next, so a constant is only marked."""
+    """The language may differ between requests, so constants are only marked."""
     early = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in MODULES
@@ -144,7 +144,9 @@ def _texts(message: Message) -> list[str]:
 
 
 def _placeholders(text: str) -> list[str]:
-    """`{name!r:fmt}` of Python's messages, `%1` of the page's, `%(name)s` of the hub's."""
+    """Return the placeholders of Python messages (`{name!r:fmt}`), the page (`%1`) and the hub
+    (`%(name)s`).
+    """
     try:
         named = [f"{n}!{c}:{f}" for _, n, f, c in string.Formatter().parse(text) if n is not None]
     except ValueError:
@@ -166,7 +168,7 @@ def _bare_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _literal(node: ast.expr) -> str:
-    """The fixed part of a text that is written where it is used."""
+    """Return the literal part of a text that is written where it is used."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""A real Jupyter server with the extension, in the process of the tests, on folders of its own."""
+"""A real Jupyter server with the extension, in the process of the tests, with its own folders."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tfcluster_magic.spec import TFCluster
 
 @pytest.fixture
 def jp_server_config() -> Config:
-    """The extension is on, as its file in jupyter_server_config.d has it."""
+    """The extension is enabled, as by its file in jupyter_server_config.d."""
     return Config({"ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}}})
 
 
 @pytest.fixture
 def jp_home_dir(own_folders: Any) -> Any:
-    """The home that every test has."""
+    """The home folder of every test."""
     return own_folders / "home"
 
 
 @pytest.fixture
 def service(jp_serverapp: Any) -> Iterator[Service]:
-    """What the routes of the server share; the runs of a test end with it."""
+    """The shared state of the server's routes; the runs of a test are ended after it."""
     found: Service = jp_serverapp.web_app.settings["tfcluster"]
     yield found
     for run in found.manager.list(all_runs=True):
@@ -42,7 +42,7 @@ def service(jp_serverapp: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def ask(jp_fetch: Ask) -> Ask:
-    """Asks a route below `tfcluster`; `to` is a path as it is."""
+    """A function that requests a route below `tfcluster`; `to` is a literal path."""
 
     async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
         body = None if data is None else json.dumps(data)
@@ -54,7 +54,7 @@ def ask(jp_fetch: Ask) -> Ask:
 
 @pytest.fixture
 def api(jp_fetch: Any, service: Service) -> Api:
-    """Calls a route with a method, a path and the JSON of a body."""
+    """A function that calls a route with a method, a path and a JSON body."""
 
     async def call(
         method: str, path: str, body: Any = None, raw: bytes | None = None, **more: Any
@@ -81,7 +81,7 @@ def api(jp_fetch: Any, service: Service) -> Api:
 
 @pytest.fixture
 def launch(service: Service) -> Launch:
-    """Launches a program's text, as somebody else would: by the manager."""
+    """A function that launches a program's text through the manager, as another client would."""
 
     async def start(text: str = SLEEP, name: str = "digits", **options: Any) -> TFCluster:
         wish = {"cell": text, "name": name, "workers": 1, "grace": "1s", **options}
@@ -92,7 +92,7 @@ def launch(service: Service) -> Launch:
 
 @pytest.fixture
 def ended(service: Service, launch: Launch) -> Launch:
-    """Launches a program's text and waits until nothing of the run is left."""
+    """A function that launches a program's text and waits until the run has ended completely."""
 
     async def start(text: str = "pass", **options: Any) -> TFCluster:
         run = await launch(text, **options)
@@ -106,13 +106,13 @@ def ended(service: Service, launch: Launch) -> Launch:
 def page(
     jp_ws_fetch: Any, jp_fetch: Any, service: Service
 ) -> Iterator[Callable[[], Awaitable[Events]]]:
-    """Opens the stream of events as a page does."""
+    """A function that opens the stream of events as a page does."""
     sockets = []
 
     async def open_page() -> Events:
         socket = await jp_ws_fetch("api", "events", "subscribe")
         sockets.append(socket)
-        await jp_fetch("api", "status")  # the server has opened its side, too
+        await jp_fetch("api", "status")  # by now the server has opened its side too
         service.start()
         return Events(socket)
 

@@ -1,4 +1,4 @@
-"""Who may call what: every route of the extension, whoever wrote it."""
+"""Access control of every route of the extension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sent(method: str) -> dict[str, Any]:
 
 
 def test_every_route_is_found(jp_web_app: Any) -> None:
-    """The walk below meets the routes of every module of the extension."""
+    """The walk below finds the routes of every module of the extension."""
     found = ways(jp_web_app)
     text = [f"{method} {path}" for method, path, _ in found]
     for expected in ("GET /a%40b/tfcluster/api/clusters", "POST /a%40b/tfcluster/api/clusters"):
@@ -30,13 +30,13 @@ def test_every_route_is_found(jp_web_app: Any) -> None:
 
 
 def test_every_method_is_guarded(jp_web_app: Any) -> None:
-    """No route has a method that answers before it knows who asks and whether they may."""
+    """Every method of every route checks authentication and authorization before it answers."""
     for method, path, function in ways(jp_web_app):
         assert getattr(function, "is_guarded", False), f"{method} {path}"
 
 
 async def test_nobody_comes_in_without_signing_in(jp_web_app: Any, http_server_client: Any) -> None:
-    """Every route refuses who has no token, a wrong one, or a cookie that the server never gave."""
+    """Every route refuses a client without a token, with a wrong one, or with a forged cookie."""
     wrong = (
         {},
         {"Authorization": "token wrong"},
@@ -55,7 +55,7 @@ async def test_nobody_comes_in_without_signing_in(jp_web_app: Any, http_server_c
 
 
 async def signed_in(client: Any, base_url: str, token: str) -> dict[str, str]:
-    """The cookies of a browser that has opened a page with the server's token."""
+    """Return the cookies of a browser that has opened a page with the server's token."""
     page = await client.fetch(f"{base_url}tree?token={token}", raise_error=False)
     jar: SimpleCookie = SimpleCookie()
     for header in page.headers.get_list("Set-Cookie"):
@@ -66,7 +66,7 @@ async def signed_in(client: Any, base_url: str, token: str) -> dict[str, str]:
 async def test_another_site_cannot_use_a_persons_cookies(
     jp_web_app: Any, http_server_client: Any, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """A browser's request that changes something needs the token against forged requests."""
+    """A change requested by a browser needs the XSRF token."""
     token = jp_serverapp.identity_provider.token
     cookies = await signed_in(http_server_client, jp_base_url, token)
     assert "_xsrf" in cookies
@@ -94,7 +94,7 @@ async def test_another_site_cannot_use_a_persons_cookies(
 async def test_a_token_in_the_url_opens_as_everywhere_in_jupyter(
     http_server_client: Any, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """A program may send its token as a header or in the URL."""
+    """A program may send its token in a header or in the URL."""
     token = jp_serverapp.identity_provider.token
     path = f"{jp_base_url}tfcluster/api/clusters"
     for headers, query in (
@@ -121,7 +121,7 @@ class TestSomebodyWhoMayOnlyLook:
         )
 
     async def test_looking_is_allowed(self, api: Api, ended: Launch) -> None:
-        """Lists, records and logs are shown."""
+        """Lists, records and logs are allowed."""
         await ended()
         for path in ("clusters", "clusters/digits", "clusters/digits/logs", "options"):
             assert (await api("GET", path)).status == 200

@@ -1,4 +1,4 @@
-"""A backend that hangs or is away, for real: files that block whoever opens them."""
+"""A backend that hangs or is away: files that really block their readers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def folder_of(run: TFCluster) -> RunFolder:
 
 
 async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> None:
-    """While the state folder hangs every route answers and says why, the loop goes on, and pages
-    are told; when it comes back so does everything, by itself.
+    """While the state folder hangs, every route answers with the reason, the loop goes on, and
+    pages are told. When the folder is back, everything recovers by itself.
     """
     run = await ended()
     events = await page()
@@ -62,8 +62,8 @@ async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> No
 async def test_a_state_folder_that_cannot_be_read(
     api: Api, ended: Launch, page: Page, service: Service
 ) -> None:
-    """A backend that answers with an error is told to pages with its words, and tried again; what
-    went meanwhile is told then.
+    """A backend's error is sent to pages with its text and the request is retried; changes made
+    meanwhile are sent then.
     """
     await ended()
     await ended(name="other")
@@ -89,7 +89,7 @@ async def test_a_state_folder_that_cannot_be_read(
 async def test_a_hanging_log_volume_stops_nothing_but_progress(
     api: Api, launch: Launch, page: Page, service: Service
 ) -> None:
-    """Lists, records and changes are told while the folder of event files hangs."""
+    """Lists, records and changes are sent while the folder of event files hangs."""
     run = await launch()
     events = await page()
     await events.phase("Running")
@@ -98,7 +98,7 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
     file.write_bytes(b"")
     blocking = Blocking(file)
     try:
-        await asyncio.sleep(1.5)  # a look at it is under way, and hangs
+        await asyncio.sleep(1.5)  # a read of it is under way, and hangs
         assert (await api("GET", "clusters")).json["runs"][0]["progress"] is None
         assert (await api("POST", "clusters/digits/stop")).status == 200
         await events.phase("Stopped")
@@ -109,8 +109,8 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
 async def test_which_backend_is_meant_is_never_asked_on_the_loop(
     api: Api, service: Service, tmp_path: Path
 ) -> None:
-    """In a pod whose API server says nothing the first launch waits for it in a thread: the loop
-    goes on, and the answer says that nobody answers.
+    """In a pod whose API server does not answer, the first launch waits in a thread: the loop goes
+    on, and the response says that the API server does not answer.
     """
     account_folder = tmp_path / "serviceaccount"
     account_folder.mkdir()
@@ -133,8 +133,8 @@ async def test_which_backend_is_meant_is_never_asked_on_the_loop(
             with connection:
                 assert await asyncio.to_thread(connection.recv, 65536)
                 connection.setblocking(False)
-                with pytest.raises(BlockingIOError):  # it waits still, and the loop is here
+                with pytest.raises(BlockingIOError):  # the launch still waits, and the loop is free
                     connection.recv(65536)
                 assert_problem(await answer, 503)
         finally:
-            del service.manager  # the next one is asked anew, when all is as it was
+            del service.manager  # the next test makes a new manager

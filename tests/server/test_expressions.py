@@ -1,4 +1,4 @@
-"""Regular expressions of the page: what they match in a whole log, and what is refused."""
+"""Regular expressions from the page: what they match in a whole log, and what is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tfcluster_magic.server.expressions import (
 )
 from tfcluster_magic.server.log_streams import Search
 
-# The page matches the same: labextension/test/lines.test.ts.
+# The page is tested with the same table: labextension/test/lines.test.ts.
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "expressions.json").read_text())
 REFUSED = [
     r"\p{L}",
@@ -54,7 +54,7 @@ HOSTILE = {"(a+)+$": "a" * 5000 + "b", "(?:(?:a?){200}){200}b": "a" * 20_000}
 
 
 def matches(source: str, *texts: str, case: bool = False) -> list[bool]:
-    """Which of the texts an expression matches, as a process of its own says."""
+    """Return which texts an expression matches, evaluated in a separate process."""
     with closing(Matcher(source, case)) as matcher:
         (found,) = (answer for answer in matcher.matches(texts) if answer is not None)
     return list(found)
@@ -66,7 +66,7 @@ def children() -> list[psutil.Process]:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row['source']} in {row['text']}")
 def test_an_expression_matches_what_the_page_matches(row: dict[str, Any]) -> None:
-    """Classes, escapes, references and case mean here what they mean in JavaScript."""
+    """Classes, escapes, references and case have their JavaScript meaning."""
     source = python_source(row["source"])
     assert matches(row["source"], row["text"]) == [row["matches"]], source
 
@@ -77,7 +77,7 @@ def test_upper_and_lower_case_differ_on_demand() -> None:
 
 @given(st.text())
 def test_every_character_can_be_written(text: str) -> None:
-    """A text whose syntax characters are escaped matches itself, within a class or without."""
+    """A text with escaped syntax characters matches itself, inside a class or outside."""
     escaped = re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", text)
     assert re.fullmatch(python_source(escaped), text)
     for character in text:
@@ -87,7 +87,7 @@ def test_every_character_can_be_written(text: str) -> None:
 
 @pytest.mark.parametrize("source", [*REFUSED, "x" * (MOST_SOURCE + 1)])
 def test_what_python_has_nothing_like_is_refused(source: str) -> None:
-    """Nothing is matched in another meaning, and no process is left of a refusal."""
+    """A construct that Python lacks is refused, and the refusal leaves no process."""
     before = children()
     with pytest.raises(ExpressionRefused):
         Matcher(source, case=False)
@@ -96,7 +96,7 @@ def test_what_python_has_nothing_like_is_refused(source: str) -> None:
 
 @pytest.mark.parametrize("source", HOSTILE)
 def test_an_expression_that_never_ends_is_given_up(source: str) -> None:
-    """The search ends with what to do instead, and nothing goes on with the expression."""
+    """An expression that does not finish is given up with advice, and its process ends."""
     before = children()
     log = [LogLine("worker-0", "b"), LogLine("worker-0", HOSTILE[source])]
     with pytest.raises(InvalidRequest, match="too long or too much memory: simplify it"):
@@ -105,7 +105,7 @@ def test_an_expression_that_never_ends_is_given_up(source: str) -> None:
 
 
 def test_a_search_that_nobody_waits_for_leaves_no_process() -> None:
-    """When the reader goes, the process that matches goes with it."""
+    """When the reader closes the search, the matching process ends."""
     before = children()
 
     def log() -> Iterator[LogLine | None]:
@@ -121,8 +121,8 @@ def test_a_search_that_nobody_waits_for_leaves_no_process() -> None:
 
 
 async def test_an_expression_is_looked_for_in_the_whole_log(api: Api, ended: Launch) -> None:
-    """A search with `regex` gives the lines that match and ends as one for a text; what is refused
-    says so at once.
+    """A search with `regex` returns the matching lines and ends like a text search. A wrong
+    expression is refused at once.
     """
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)")
     path = "clusters/digits/logs?regex=1&search="

@@ -1,4 +1,4 @@
-"""Which Python the tasks of a launch get: that of a kernel, and why not."""
+"""The Python of a launch's tasks: that of a kernel, or the reason why not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 async def test_what_a_form_needs_comes_with_the_options(
     jp_fetch: Callable[..., Awaitable[HTTPResponse]], service: Service
 ) -> None:
-    """Fields, kernels and what is free come in one answer."""
+    """Fields, kernels and free resources come in one response."""
     answer = json.loads((await jp_fetch("tfcluster", "api", "options")).body)
     assert {"mode", "workers", "max_duration"} <= {field["key"] for field in answer["form"]}
     assert answer["options"]["memory"]["free"] > 0
@@ -62,7 +62,9 @@ async def test_a_kernel_names_the_python_of_the_tasks(
 
 
 async def test_a_kernel_that_runs_elsewhere_is_refused(post: Post, jp_data_dir: Path) -> None:
-    """A kernel without a Python on this machine is named with the reason; the form shows it so."""
+    """A kernel without a Python on this machine is listed with the reason, and the form
+    shows it.
+    """
     kernel(jp_data_dir, "ruby", argv=["iruby"], language="ruby")
     kernel(jp_data_dir, "gone", argv=["/nowhere/bin/python3"])
     for name, why in (
@@ -99,7 +101,7 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A backend on other machines has none of this server's Pythons."""
+    """A backend on other machines offers none of this server's Pythons."""
     monkeypatch.setattr(service.manager.backend, "is_here", False)
     offered = json.loads((await jp_fetch("tfcluster", "api", "options")).body)
     assert (offered["kernelspecs"], offered["defaults"]) == ([], {"kernelspec": None})
@@ -108,14 +110,14 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
 
 
 def test_jupyters_own_python_is_not_named_twice() -> None:
-    """A kernel with the server's Python asks for no other, by whatever name it is called."""
+    """A kernel with the server's own Python needs no `--python`, under any path."""
     assert launch._is_server_python(sys.executable)
     assert not launch._is_server_python("/usr/bin/true")
 
 
 @pytest.mark.parametrize(("provisioner", "remote"), [("somewhere-provisioner", False), ("", True)])
 def test_a_kernel_of_another_machine_has_no_python_here(provisioner: str, remote: bool) -> None:
-    """A kernel that a provisioner or a gateway starts is shown with the reason, never used."""
+    """A kernel that a provisioner or a gateway starts is listed with the reason, but never used."""
     metadata = {"kernel_provisioner": {"provisioner_name": provisioner}} if provisioner else {}
     spec = {"argv": [sys.executable], "display_name": "Far", "metadata": metadata}
     far = launch._kernel_from_spec("far", spec, remote)

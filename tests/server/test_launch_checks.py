@@ -1,4 +1,4 @@
-"""What a form is told before it launches: problems, what fits, the line; and nothing is done."""
+"""The checks of a launch form: problems, what fits, the line; nothing is launched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
-    """One answer has all that is wrong, each where the form shows it, and the line all the same."""
+    """One response has every problem with the field where the form shows it, and the line."""
     code, told = await post(
         "clusters/plan",
         program="project/tarin.py",
@@ -38,7 +38,7 @@ async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
 
 
 async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
-    """Where room is short, the number that fits comes with the sentence, also without a program."""
+    """Where resources are short, the response has the number that fits, even without a program."""
     free = service.manager.options().memory.free
     each = int(free / 4.5 / 2**20)
     said = {"workers": 6, "worker_memory": f"{each}Mi"}
@@ -56,7 +56,7 @@ async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
 async def test_a_plan_tells_what_is_left_of_a_budget(
     post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a launch, and without standing against it; with none left it does."""
+    """The rest of the budget is shown before a launch; an empty budget refuses it."""
     file = tmp_path / "limits.json"
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
     file.write_text(json.dumps({"budget": {"cpuHours": 20}}))
@@ -71,7 +71,7 @@ async def test_a_plan_tells_what_is_left_of_a_budget(
 
 
 async def test_a_plan_leaves_nothing(post: Post, root: Path, tmp_path: Path) -> None:
-    """A plan stores no snapshot, not even of a large program."""
+    """A plan stores no snapshot, even of a large program."""
     (root / "project" / "train.py").write_text(f"{HELLO}X = '{'x' * 100_000}'\n")
     code, told = await post("clusters/plan", program="project/train.py")
     assert (code, told["problems"]) == (200, [])
@@ -80,7 +80,7 @@ async def test_a_plan_leaves_nothing(post: Post, root: Path, tmp_path: Path) -> 
 
 
 async def test_a_plan_asks_no_url(post: Post) -> None:
-    """While a person types an address, nothing is fetched; what is no address is told."""
+    """While a user types a URL, nothing is fetched; an invalid one is reported."""
     with socket.create_server(("127.0.0.1", 0)) as site:
         site.setblocking(False)
         _, told = await post(
@@ -95,7 +95,7 @@ async def test_a_plan_asks_no_url(post: Post) -> None:
 
 
 async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> None:
-    """The plan says in the same words what the launch would be refused for."""
+    """The plan gives the same reason that the launch would be refused with."""
     words = {"program": "sleep.py", "name": "digits", "options": {"workers": 1}}
     code, _ = await post("clusters", **words)
     assert code == 201
@@ -108,7 +108,7 @@ async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> Non
 
 
 async def test_what_a_program_asks_for_is_told(post: Post) -> None:
-    """What the program asks for by itself is told with its reason; the line stays short."""
+    """What the program itself asks for is shown with its reason; the line stays short."""
     _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
     assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
     why, passed = told["inferred"]
@@ -139,7 +139,7 @@ BODIES: list[dict[str, object]] = [
 
 
 async def test_no_words_break_a_plan_or_launch_anything(post: Post, service: Service) -> None:
-    """Whatever is asked for is refused in words: problems of a plan, a 4xx of a launch."""
+    """Any invalid request is refused in words: as problems of a plan, or with 4xx by a launch."""
     for body in BODIES:
         code, told = await post("clusters/plan", **body)
         assert code == 200 and told["problems"], str(body)[:200]

@@ -1,4 +1,4 @@
-"""Launches by a page: what becomes of programs and cells, and what is refused."""
+"""Launches from a page: programs, cells, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_program_of_the_file_browser_is_launched(post: Post, service: Service) -> None:
-    """A path begins in the server's root, and the program runs in its own folder."""
+    """A path is relative to the server's root, and the program runs in its own folder."""
     code, run = await post("clusters", program="project/train.py", options={"workers": "1"})
     assert code == 201
     assert run["cluster"]["metadata"]["name"] == "train-1"
@@ -33,7 +33,7 @@ async def test_a_program_of_the_file_browser_is_launched(post: Post, service: Se
 async def test_a_cell_is_launched_in_the_folder_of_its_notebook(
     post: Post, service: Service
 ) -> None:
-    """A cell finds the modules beside its notebook, and says its name in its log."""
+    """A cell runs in the folder of its notebook, under the name of the launch."""
     code, _ = await post(
         "clusters", cell=HELLO, folder="project", name="digits", options={"workers": 1}
     )
@@ -45,7 +45,7 @@ async def test_a_cell_is_launched_in_the_folder_of_its_notebook(
 
 
 async def test_a_rerun_keeps_the_snapshot(post: Post, service: Service) -> None:
-    """A run is launched again with what is changed, and with nothing else changed."""
+    """A rerun applies the given changes and changes nothing else."""
     await post("clusters", program="project/train.py", name="digits", options={"workers": 1})
     ended(service, "digits")
     code, run = await post("clusters", "digits", "rerun", arguments=["x"], options={"grace": "5s"})
@@ -69,7 +69,7 @@ OUTSIDE = (
 async def test_no_path_leads_out_of_the_file_browser(
     post: Post, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever its spelling, a path that leaves the root is refused, and told where paths begin."""
+    """A path that leaves the root is refused in any spelling, with the folder where paths start."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret.py").write_text(HELLO)
     for path in OUTSIDE:
@@ -85,7 +85,7 @@ async def test_no_path_leads_out_of_the_file_browser(
 async def test_a_full_path_in_the_root_and_a_link_are_what_the_browser_shows(
     post: Post, root: Path, tmp_path: Path
 ) -> None:
-    """A link that the file browser opens is launched, too: the person put it there."""
+    """A link that the file browser opens can be launched too."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "far.py").write_text(HELLO)
     (root / "link").symlink_to(tmp_path / "elsewhere")
@@ -98,7 +98,7 @@ async def test_a_full_path_in_the_root_and_a_link_are_what_the_browser_shows(
 async def test_a_dead_backend_is_told(
     post: Post, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch does not wait two minutes for a backend that answers nobody."""
+    """A launch does not wait two minutes for a backend that does not answer."""
     release = threading.Event()
     monkeypatch.setattr(service.manager.backend, "list", lambda: release.wait(120) and [])
     try:
@@ -110,7 +110,7 @@ async def test_a_dead_backend_is_told(
 
 
 async def test_a_rerun_takes_options_only(post: Post, service: Service) -> None:
-    """What is no option is named; a word of the program's own is none."""
+    """An unknown option is named in the refusal; a program's argument is not an option."""
     await post("clusters", cell=HELLO, name="digits", options={"workers": 1})
     ended(service, "digits")
     for key in ("self", "ref", "resume", "name", "function", "within", "wrokers"):
@@ -124,7 +124,7 @@ async def test_a_rerun_takes_options_only(post: Post, service: Service) -> None:
 async def test_a_cluster_may_be_called_plan(
     post: Post, service: Service, jp_fetch: Callable[..., Awaitable[HTTPResponse]]
 ) -> None:
-    """Its record is shown and removed like any other."""
+    """The record of a cluster called `plan` is shown and removed like any other."""
     await post("clusters", cell=HELLO, name="plan", options={"workers": 1})
     ended(service, "plan")
     path = ("tfcluster", "api", "clusters", "plan")
@@ -134,13 +134,13 @@ async def test_a_cluster_may_be_called_plan(
 
 
 class Elsewhere(ContentsManager):
-    """Contents that are no files: those of a database, say."""
+    """Contents that are not files, such as those in a database."""
 
 
 async def test_contents_that_are_no_files(
     post: Post, jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the file browser shows no files of this machine, none of them is launched or shown."""
+    """If the file browser does not show files of this machine, none can be launched or opened."""
     monkeypatch.setattr(jp_serverapp, "contents_manager", Elsewhere())
     for body in ({"program": "etc/passwd"}, {"cell": HELLO, "folder": "etc"}):
         code, told = await post("clusters/plan", **body)

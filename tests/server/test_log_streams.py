@@ -1,4 +1,4 @@
-"""Logs that are followed over HTTP: browsers that go or are slow, volumes that hang, the end."""
+"""Logs followed over HTTP: browsers that close or are slow, volumes that hang, the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
 FEW = 1 << 20
-"""Bytes that a server reads in a second or two although nobody asks."""
+"""Bytes that a server reads in a second or two without any request."""
 
 
 def reading() -> int:
@@ -44,7 +44,7 @@ def log_of(run: TFCluster, task: str = "worker-0") -> Path:
 
 
 class Browser:
-    """A connection that can be left half-read, as a browser leaves it."""
+    """A connection that can be left half-read, as a browser may do."""
 
     def __init__(self, port: int, path: str, token: str, small: bool = False) -> None:
         self.socket = socket.socket()
@@ -58,7 +58,7 @@ class Browser:
         self.socket.sendall(ask.encode())
 
     async def until(self, words: bytes) -> bytes:
-        """All that came until these words did."""
+        """Return all data up to and including these bytes."""
         got = bytearray()
         while words not in got[-70_000:]:
             piece = await asyncio.to_thread(self.socket.recv, 65536)
@@ -71,7 +71,7 @@ class Browser:
 def browse(
     http_server: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
 ) -> Callable[..., Browser]:
-    """Opens a path below the API."""
+    """A function that opens a path below the API."""
 
     def open_path(path: str, **how: Any) -> Browser:
         token = jp_serverapp.identity_provider.token
@@ -83,7 +83,7 @@ def browse(
 async def test_followed_to_the_end(
     launch: Launch, browse: Callable[..., Browser], tmp_path: Path
 ) -> None:
-    """Lines come as they are printed, the next when the first was read; the run's end ends all."""
+    """Lines arrive as they are printed, and the stream ends with the run."""
     text = """
 import os, time
 for i in range(3):
@@ -104,7 +104,7 @@ for i in range(3):
 async def test_a_browser_that_goes(
     service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """When the browser closes a log that is followed, nothing reads it any more."""
+    """When the browser closes a followed log, reading stops."""
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')
@@ -116,8 +116,8 @@ async def test_a_browser_that_goes(
 async def test_a_browser_that_is_slow(
     service: Service, ended: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """A log is read no faster than the browser takes it, the loop stays free, and every line
-    arrives in the end.
+    """A log is read no faster than the browser receives it, the loop stays free, and every line
+    arrives.
     """
     run = await ended()
     log = log_of(run)
@@ -128,7 +128,7 @@ async def test_a_browser_that_is_slow(
     await browser.until(b"line")
     begun = before = bytes_read()
     await asyncio.sleep(1.5)
-    while bytes_read() - before > FEW:  # until what lies on the way is full
+    while bytes_read() - before > FEW:  # until all buffers on the way are full
         before = bytes_read()
         await asyncio.sleep(1.5)
     assert before - begun < size / 2, "it is read although nobody takes it"
@@ -138,12 +138,12 @@ async def test_a_browser_that_is_slow(
 
 
 def bytes_read() -> int:
-    """How much this process has read of files, by now."""
+    """Return the bytes that this process has read so far."""
     return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
 
 
 async def test_a_volume_that_hangs(api: Api, ended: Launch) -> None:
-    """A log that cannot be read is told while it hangs."""
+    """The stream says while it hangs that a log cannot be read."""
     run = await ended("print('hello')")
     blocking = Blocking(log_of(run))
     try:
@@ -157,7 +157,9 @@ async def test_a_volume_that_hangs(api: Api, ended: Launch) -> None:
 async def test_a_volume_that_hangs_takes_one_reader(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often a page tries again, one reader waits for what hangs; other logs are read."""
+    """However often a page retries, only one reader waits for the hanging log; other
+    logs are read.
+    """
     monkeypatch.setattr(log_streams, "HANGS_AFTER", 0.1)
     run = await ended("print('hello')")
     await ended("print('other')", name="other")
@@ -167,7 +169,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
         await asyncio.sleep(0.2)
         for _ in range(3):
             answer = await api("GET", "clusters/digits/logs?tail=1")
-            assert_problem(answer, 503, "storage with the logs")  # and nobody waited
+            assert_problem(answer, 503, "storage with the logs")  # and no request waited
         assert reading() == 1
         others = items(await api("GET", "clusters/other/logs"))
         assert lines(others) == [("worker-0", "other")]
@@ -180,7 +182,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
 async def test_a_download_that_is_cut_does_not_look_whole(
     api: Api, service: Service, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When reading fails in a way that nobody foresaw, the browser sees a broken download."""
+    """After an unexpected read error the browser sees a broken download."""
     await ended("print('hello')")
 
     def breaks(*_: Any, **__: Any) -> Iterator[LogLine | None]:
@@ -196,7 +198,7 @@ async def test_a_download_that_is_cut_does_not_look_whole(
 async def test_a_sign_of_life(
     launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing is printed the stream says that it goes on, so that no proxy closes it."""
+    """While nothing is printed the stream sends heartbeats, so that no proxy closes it."""
     monkeypatch.setattr(runs, "HEARTBEAT", 0.5)
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
@@ -207,7 +209,7 @@ async def test_a_sign_of_life(
 async def test_a_run_that_is_deleted_while_it_is_read(
     api: Api, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """Somebody else's deletion ends the stream, with the reason or as its run has ended."""
+    """A deletion by another client ends the stream, with the reason or with the run's end."""
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')
@@ -221,7 +223,7 @@ async def test_a_run_that_is_deleted_while_it_is_read(
 async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """There is a bound on logs that are read at once; who comes then is told, and may come back."""
+    """The number of logs read at once is limited; a further reader is told, and may retry."""
     service.streams = LogStreams(most=1)
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
@@ -233,8 +235,8 @@ async def test_too_many_at_once(
 
 
 def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long lines without a match take, a search sees soon that its browser has gone, and
-    what was found before is on its way.
+    """However long lines without a match take, a search soon notices that its browser has gone, and
+    earlier matches are already sent.
     """
     now = [0.0]
     monkeypatch.setattr(log_streams, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -255,7 +257,7 @@ def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_around_one_are_bounded_in_size() -> None:
-    """Around a line that is megabytes long fewer lines are given, and always the line itself."""
+    """Around a line of several megabytes fewer lines are returned, but always the line itself."""
     long = "x" * (MOST_CHARACTERS_AROUND // 8)
     every = [LogLine("worker-0", f"{n} {long}") for n in range(100)]
     given = [line for line in around(every, "worker-0", 50, 60) if line is not None]
@@ -271,7 +273,7 @@ def test_lines_around_one_are_bounded_in_size() -> None:
 async def test_the_end_of_the_server(
     service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """When the extension ends, no log is read any more."""
+    """When the extension stops, no log is read any more."""
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')

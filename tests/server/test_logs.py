@@ -1,4 +1,4 @@
-"""Logs of a run over HTTP: lines, tasks, the last ones, a file; and what is refused."""
+"""Logs of a run over HTTP: lines, tasks, the tail, a file, and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tfcluster_magic.server.log_streams import MOST_LINES
 
 
 async def test_all_that_was_printed(api: Api, ended: Launch) -> None:
-    """The lines of every task come in batches of at most 500, whole and in order, then the end."""
+    """The lines of every task arrive complete, in order and in batches of at most 500, then the
+    end.
+    """
     await ended("for i in range(1234): print('line', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
     assert found[-1] == {"end": True}
@@ -22,7 +24,7 @@ async def test_all_that_was_printed(api: Api, ended: Launch) -> None:
 
 
 async def test_some_tasks_and_the_last_lines(api: Api, ended: Launch) -> None:
-    """Single tasks can be asked for, and the last lines of each."""
+    """A query can select single tasks, and the last lines of each."""
     await ended("for i in range(9): print(i)", workers=3)
     found = items(await api("GET", "clusters/digits/logs?task=worker-1&tail=2"))
     assert lines(found) == [("worker-1", "7"), ("worker-1", "8")]
@@ -31,7 +33,7 @@ async def test_some_tasks_and_the_last_lines(api: Api, ended: Launch) -> None:
 
 
 async def test_a_query_that_is_wrong(api: Api, ended: Launch) -> None:
-    """What a query may say is named."""
+    """A wrong query is refused with what it may contain."""
     await ended()
     for query in ("tail=-1", "tail=x", "tail=1e3", "follow=yes", "download=2"):
         answer = await api("GET", f"clusters/digits/logs?{query}")
@@ -39,7 +41,7 @@ async def test_a_query_that_is_wrong(api: Api, ended: Launch) -> None:
 
 
 async def test_what_programs_print_is_only_text(api: Api, ended: Launch) -> None:
-    """Control characters, markup, NUL and bytes that are no UTF-8 arrive as text in JSON."""
+    """Control characters, markup, NUL and invalid UTF-8 arrive as text in JSON."""
     text = r"""
 import sys
 sys.stdout.buffer.write(b"<script>alert(1)</script>\x1b[31m\x00\xff\xe2\x80\xa8 \"}\n")
@@ -52,7 +54,7 @@ sys.stdout.buffer.write(b"<script>alert(1)</script>\x1b[31m\x00\xff\xe2\x80\xa8 
 
 
 async def test_as_a_text_file(api: Api, ended: Launch) -> None:
-    """A download is text with each line's task, under the run's name."""
+    """A download is text with each line's task, and has the run's name."""
     await ended("print('hello')", workers=2)
     answer = await api("GET", "clusters/digits/logs?download=1&follow=1")
     assert answer.content_type.startswith("text/plain")
@@ -76,7 +78,7 @@ for turn in range(6):
 
 
 async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch) -> None:
-    """Lines that tasks printed by turns come in that order, with their times, also at the end."""
+    """Lines that tasks print in turns arrive in that order with their times, also at the end."""
     before = time.time() * 1000
     await ended(TURNS, workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
@@ -89,7 +91,7 @@ async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch
 
 
 async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
-    """A search gives every line that has the text, and its number leads to the lines around it."""
+    """A search returns every line with the text; a line's number leads to the lines around it."""
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs?search=step 299"))
     matches = [line for item in found for line in item.get("lines", ())]
@@ -110,7 +112,7 @@ async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
 
 
 async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Launch) -> None:
-    """A wrong part is refused: nobody gets the whole log, or numbers of another part, instead."""
+    """A wrong part is refused; the response is never the whole log or another part."""
     await ended("print('hello')")
     for query, problem in {
         "around=worker-1:x": "around",
@@ -125,8 +127,8 @@ async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Lau
 
 
 async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: Launch) -> None:
-    """A search ends after so many matches, at lines that were printed at a time or later, and says
-    in how many lines of each task it has looked.
+    """A search ends after the requested number of matches, or at lines printed after a given time,
+    and says how many lines of each task it has read.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/cpu_feature_guard.cc:210] turn"
     await ended(TURNS + f"\nif me == 0: print({noise!r})", workers=2)
@@ -141,5 +143,5 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
     assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
     assert (await found("&hide_tensorflow_logs=1"))[0] == every
     assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
-    # it reads on until both tasks have come to that time
+    # it reads on until both tasks have reached that time
     assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 1, "worker-1": 1})

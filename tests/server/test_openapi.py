@@ -1,4 +1,4 @@
-"""The description of the routes, against the routes and what they really answer."""
+"""The OpenAPI document, compared with the routes and their real responses."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Described = dict[str, Any]
 
 @pytest.fixture
 def described() -> Described:
-    """The document."""
+    """The OpenAPI document."""
     return app.openapi_document()
 
 
 def check(described: Described, name: str, data: Any) -> None:
-    """The data is what the document calls `name`."""
+    """Check that the data matches the schema `name` of the document."""
     schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
     Draft202012Validator(schema).validate(data)
 
 
 def test_it_names_every_route_and_no_other(described: Described, jp_web_app: Any) -> None:
-    """What is described is what the server has: each path with each of its methods."""
+    """The document has exactly the server's paths, each with its methods."""
     template = {path: re.sub(r"\{[^}]*\}", "{}", path) for path in described["paths"]}
     assert len(set(template.values())) == len(template)
     told = {
@@ -47,7 +47,7 @@ def test_it_names_every_route_and_no_other(described: Described, jp_web_app: Any
 
 
 def test_all_that_it_refers_to_is_there(described: Described) -> None:
-    """No reference leads nowhere, and each schema is one."""
+    """Every reference resolves, and each schema is valid."""
     for ref in re.findall(r'"#/([^"]+)"', json.dumps(described)):
         at: Any = described
         for part in ref.split("/"):
@@ -57,7 +57,7 @@ def test_all_that_it_refers_to_is_there(described: Described) -> None:
 
 
 def test_every_parameter_of_a_path_is_described(described: Described) -> None:
-    """`{ref}` and `{id}` have their line."""
+    """The document describes `{ref}` and `{id}`."""
     for path, item in described["paths"].items():
         named = {
             p.get("name") or described["components"]["parameters"][p["$ref"].split("/")[-1]]["name"]
@@ -69,7 +69,9 @@ def test_every_parameter_of_a_path_is_described(described: Described) -> None:
 async def test_answers_are_as_described(
     described: Described, api: Api, ended: Launch, page: Any
 ) -> None:
-    """Real answers of each kind fit their schemas: lists, runs, logs, options, problems, events."""
+    """Real responses of each kind fit their schemas: lists, runs, logs, options,
+    problems, events.
+    """
     events: Events = await page()
     await ended("print('hello')", workers=2, ps=1, reclaim_after="0s")
     event = await events.phase("Succeeded")
@@ -97,7 +99,7 @@ async def test_answers_are_as_described(
 
 
 async def test_a_wrong_answer_would_be_noticed(described: Described) -> None:
-    """The schemas are strict enough to refuse what is no run."""
+    """The schemas are strict enough to refuse data that is not a run."""
     for wrong in ({}, {"cluster": {}, "ready": {}, "progress": None, "notes": []}):
         with pytest.raises(Exception, match="required"):
             check(described, "Run", wrong)

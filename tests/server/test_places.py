@@ -1,4 +1,4 @@
-"""Where the file browser shows the program, the folder and the output of a run."""
+"""The places in the file browser of a run's program, folder and output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 async def test_places_of_a_run_are_those_of_the_file_browser(
     post: Post, service: Service, api: Api, page: Any, root: Path
 ) -> None:
-    """Lists and events say what the file browser calls a run's program, folder and output."""
+    """Lists and events have the file browser's paths of a run's program, folder and output."""
     events = await page()
     await post("clusters", program="project/train.py", name="digits", options={"workers": 1})
     event = await events.phase("Succeeded")
     places = {"program": "project/train.py", "folder": "project"}
-    assert event["run"]["places"] == places  # its output lies elsewhere
+    assert event["run"]["places"] == places  # its output is elsewhere
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["places"] == places
     cluster = service.manager.status("digits")
@@ -53,7 +53,7 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
 def test_a_path_is_what_the_file_browser_calls_it(
     tmp_path: Path, path: str, name: str | None
 ) -> None:
-    """Below the root, also by its real path; never outside of it, nor in what is hidden."""
+    """Places are below the root, also by its real path; never outside it or in hidden folders."""
     real = tmp_path / "real"
     real.mkdir()
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""The page of a TensorBoard below the server: what crosses to it and back."""
+"""The proxied page of a TensorBoard: what passes through in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 
 
 async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:
-    """A body where none belongs is dropped, with what says how long it is."""
+    """The body of a GET is dropped, with the headers that give its length."""
     words = {"method": "GET", "body": "x", "allow_nonstandard_methods": True}
     told, headers = echoed(await fetch("/echo", **words))
     assert told["body"] == ""
@@ -27,7 +27,9 @@ async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:
 
 
 async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
-    """The first piece arrives while the board still writes, and a body goes on as it comes."""
+    """The first piece arrives while the board still writes, and a request body is forwarded in
+    pieces.
+    """
     first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     got: list[bytes] = []
 
@@ -59,7 +61,7 @@ async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
 async def test_a_slow_reader_slows_the_board(
     recorder: Page, fetch: Fetch, jp_auth_header: dict[str, str], http_server_port: Any
 ) -> None:
-    """A body is never held as a whole, and one that nobody reads stops; others are still served."""
+    """No body is held completely, and an unread one pauses; other clients are still served."""
     reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[-1])
     head = f"GET {recorder.base}/big?400 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     writer.write(f"{head}Authorization: {jp_auth_header['Authorization']}\r\n\r\n".encode())
@@ -74,7 +76,7 @@ async def test_a_slow_reader_slows_the_board(
 
 
 async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
-    """A board that ends in the middle of an answer breaks ours off; one without any is told."""
+    """A board that ends within a response breaks ours off; one that sends none is reported."""
     with pytest.raises(HTTPStreamClosedError):
         await fetch("/half")
     answer = await fetch("/none")
@@ -84,7 +86,7 @@ async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
 
 
 async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page) -> None:
-    """Nothing is decoded on the way; without its slash the page is redirected to it."""
+    """Nothing is decoded on the way. Without its slash the page redirects to it."""
     for path in ("/data/a%20b%2Fc", "//x/../y", "/echo/%2e%2e/z", "/x?a=1&b=%26", "/%F0%9F%98%80"):
         told, _headers = echoed(await fetch(path))
         assert told["path"] == PREFIX + path
@@ -97,7 +99,7 @@ async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page)
 
 
 async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> None:
-    """An absolute redirect of the board leads below the page again, and its secret stays here."""
+    """An absolute redirect of the board leads below the page again, without its secret."""
     for location, there in (
         ("http://127.0.0.1:PORT/a-secret/x?y=1#z", "BASE/x?y=1#z"),
         ("/a-secret/x/", "BASE/x/"),
@@ -113,5 +115,5 @@ async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> No
 
 
 def test_a_redirect_to_a_folder_of_like_name_is_not_cut() -> None:
-    """Only the whole prefix counts."""
+    """Only the whole prefix is removed."""
     assert relocated("/ab/x", "127.0.0.1", 1, "/a", "/base") == "/base/ab/x"

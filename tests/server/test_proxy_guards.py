@@ -1,4 +1,4 @@
-"""The page of a TensorBoard below the server: what does not cross, and who gets no answer."""
+"""The proxied page of a TensorBoard: what does not pass through, and who is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 def cookies(
     http_server_client: Any, jp_serverapp: Any, jp_base_url: str, jp_asyncio_loop: Any
 ) -> dict[str, str]:
-    """Headers of a browser that has signed in: cookies, and no token."""
+    """The headers of a browser that has signed in: cookies, but no token."""
     token = jp_serverapp.identity_provider.token
     url = f"{jp_base_url}api/status?token={token}"
     answer = jp_asyncio_loop.run_until_complete(http_server_client.fetch(url))
@@ -27,7 +27,7 @@ def cookies(
 
 
 async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, str]) -> None:
-    """Cookies, tokens, XSRF tokens, the host and the hub's headers stay here; the rest crosses."""
+    """Cookies, tokens, XSRF tokens, host and hub headers are not forwarded; other headers are."""
     sent = {
         **cookies,
         "X-XSRFToken": "secret",
@@ -52,7 +52,9 @@ async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, s
 
 
 async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
-    """Cookies and rights that a board sends are dropped; its policy only adds to ours."""
+    """Cookies and permissions that a board sends are dropped; its content policy only
+    adds to ours.
+    """
     answer = await fetch("/greedy")
     assert answer.body == b"x"
     assert answer.headers["ETag"] == '"tag"'
@@ -65,7 +67,7 @@ async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
 
 
 async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) -> None:
-    """Without a token a page leads to the login, and data are refused."""
+    """Without a token a page redirects to the login, and data are refused."""
     for path in ("/", "/echo"):
         answer = await fetch(path, plain=True)
         assert answer.code == 302
@@ -79,7 +81,9 @@ async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) ->
 async def test_a_connection_that_ends_says_so(
     cookies: dict[str, str], recorder: Page, http_server_port: Any, site: str, refused: bool
 ) -> None:
-    """A refusal comes before the body was read, and closes: a proxy must not use it again."""
+    """A refusal comes before the body was read, and closes the connection so that no proxy reuses
+    it.
+    """
     port = http_server_port[-1]
     head = f"POST {recorder.base}/echo HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
     head += f"Cookie: {cookies['Cookie']}\r\nSec-Fetch-Site: {site}\r\nContent-Length: 3\r\n\r\n"
@@ -96,7 +100,7 @@ async def test_a_connection_that_ends_says_so(
 
 
 async def test_posts_of_other_sites_are_refused(fetch: Fetch, cookies: dict[str, str]) -> None:
-    """A POST by cookie needs the browser's word that it comes from our own page."""
+    """A POST with cookies needs the browser's header that it comes from our own page."""
     words = {"plain": True, "method": "POST", "body": "a=1"}
     cases: list[tuple[dict[str, str], int]] = [
         ({"Sec-Fetch-Site": "same-origin"}, 200),
@@ -117,7 +121,7 @@ async def test_posts_of_other_sites_are_refused(fetch: Fetch, cookies: dict[str,
 async def test_pages_of_other_sites_may_only_lead_here(
     fetch: Fetch, cookies: dict[str, str]
 ) -> None:
-    """Another site may link to a board, and neither embed nor read what it shows."""
+    """Another site can link to a board, but neither embed it nor read its content."""
     cases: list[tuple[dict[str, str], bool]] = [
         ({"Sec-Fetch-Site": "same-origin"}, False),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, True),
@@ -135,7 +139,7 @@ async def test_pages_of_other_sites_may_only_lead_here(
 async def test_a_token_in_the_url_stays_here(
     fetch: Fetch, recorder: Page, jp_serverapp: Any
 ) -> None:
-    """What opens the server is not told to the board, nor kept in the address of its page."""
+    """The server's token is not sent to the board, nor kept in the address of its page."""
     token = jp_serverapp.identity_provider.token
     for query in (f"?token={token}&run=a%2Fb", f"?run=a%2Fb&_xsrf=x&token={token}"):
         told, _headers = echoed(await fetch(f"/echo{query}", plain=True))
@@ -149,7 +153,7 @@ async def test_a_token_in_the_url_stays_here(
 async def test_post_from_our_origin_without_fetch_metadata(
     fetch: Fetch, cookies: dict[str, str], jp_serverapp: Any, http_server_port: Any
 ) -> None:
-    """Browsers say nothing of sites to plain http; the origin that they name is enough."""
+    """Over plain HTTP browsers send no `Sec-Fetch-Site`; the `Origin` header is enough."""
     ours = {"Origin": f"http://127.0.0.1:{http_server_port[-1]}"}
     ours["Host"] = ours["Origin"].removeprefix("http://")
     words = {"plain": True, "method": "POST", "body": "a=1"}
@@ -157,7 +161,7 @@ async def test_post_from_our_origin_without_fetch_metadata(
 
 
 async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
-    """An id that nobody opened, and what is no id, lead nowhere."""
+    """An unknown or invalid id leads nowhere."""
     for there in (f"{'0' * 16}/index.html", "127.0.0.1:22/x", f"{'x' * 16}/x", "0/x"):
         answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
         assert answer.code == 404

@@ -1,4 +1,4 @@
-"""What pages hear of runs, and when."""
+"""The events that pages receive about runs, and when."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def assert_gapless(events: Events) -> None:
 
 
 async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launch) -> None:
-    """A page hears of a run that somebody else launched, of each phase in order, and its end."""
+    """A page receives each phase in order of a run that another client launched, and its end."""
     events = await page()
     await launch("print('hello')", workers=2)
     await events.phase("Succeeded")
@@ -52,7 +52,7 @@ async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launc
 
 
 async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: Launch) -> None:
-    """The number in a list is that of the last event before it, in the same stream."""
+    """The sequence number of a list is that of the last event before it in the stream."""
     events = await page()
     await ended()
     last = await events.phase("Succeeded")
@@ -61,14 +61,14 @@ async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: L
 
 
 async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Service) -> None:
-    """A run that somebody deletes on a command line is told as removed, once."""
+    """A run deleted from a command line is sent as removed, once."""
     events = await page()
     run = await ended()
     await events.phase("Succeeded")
     await asyncio.to_thread(service.manager.delete, "digits")
     gone = await events.until(lambda e: e["type"] == "removed")
     assert (gone["name"], gone["run"]) == ("digits-1", None)
-    await ended()  # the number is free again: output and record of the first are told apart
+    await ended()  # a new run gets the same number
     again = await events.phase("Succeeded")
     assert again["run"]["cluster"]["metadata"]["uid"] != run.metadata.uid
     assert_gapless(events)
@@ -77,7 +77,7 @@ async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Serv
 async def test_a_route_that_deletes_is_told_once(
     api: Api, page: Page, launch: Launch, ended: Launch
 ) -> None:
-    """A run deleted by a page is told to all pages at once, and not again by the watch."""
+    """A deletion by a page is sent to all pages at once, and the watcher does not repeat it."""
     events = await page()
     await launch()
     await events.phase("Running")
@@ -89,7 +89,7 @@ async def test_a_route_that_deletes_is_told_once(
 
 
 async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
-    """However many tabs are open, the records are watched once, and all hear the same."""
+    """For any number of tabs the records are watched once, and all receive the same events."""
     pages = [await page() for _ in range(5)]
     await launch("pass")
     for events in pages:
@@ -100,7 +100,7 @@ async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
 
 
 async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> None:
-    """Of many changes in a second a page hears a few, and always the newest in the end."""
+    """Of many changes in a second a page receives a few, and always the last one."""
     run = await ended()
     folder = RunFolder(Path(run.status.paths["logs"]).parent)
     events = await page()
@@ -122,8 +122,8 @@ async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> Non
 async def test_progress_is_told_and_kept(
     api: Api, page: Page, launch: Launch, service: Service
 ) -> None:
-    """How far a training is comes without anybody asking; what it said last stays with the run,
-    also in a server that was started anew.
+    """Training progress arrives without a request; its last value stays with the run, even in a
+    restarted server.
     """
     run = await launch()
     events = await page()
@@ -158,7 +158,7 @@ async def test_progress_is_told_and_kept(
 
 
 async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
-    """While nothing changes, pages hear nothing, also of runs that go on."""
+    """While nothing changes, pages receive nothing, even about active runs."""
     events = await page()
     await launch()
     await events.phase("Running")
@@ -167,7 +167,7 @@ async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
 
 
 async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Service) -> None:
-    """When the extension ends, its threads do, and clusters go on."""
+    """When the extension stops, its threads end, and clusters go on."""
     events = await page()
     run = await launch()
     await events.phase("Running")
@@ -179,7 +179,7 @@ async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Servi
 async def test_a_listener_that_fails_ends_nothing(
     page: Page, launch: Launch, jp_serverapp: Any, tmp_path: Path
 ) -> None:
-    """What another extension does with our events, and does wrong, stops no page from hearing."""
+    """Another extension's faulty listener does not stop pages from receiving events."""
 
     async def wrong(**_: Any) -> None:
         raise ZeroDivisionError
@@ -199,7 +199,7 @@ async def test_a_listener_that_fails_ends_nothing(
         schema_id="https://tfcluster.dev/events/run/v1", modifier=worse
     )
     events = await page()
-    # On a busy machine the first that is heard of a short run is its end.
+    # On a busy machine, the first event of a short run may be its end.
     go = str(tmp_path / "go")
     await launch(f"import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)")
     await wait_until_async(lambda: failed)
@@ -221,16 +221,16 @@ async def test_only_who_may_see_events_hears_them(
 
 
 class TestActivity:
-    """`c.TFClusterApp.clusters_are_activity`."""
+    """The setting `c.TFClusterApp.clusters_are_activity`."""
 
     @pytest.fixture(params=[True, False])
     def counts(self, request: pytest.FixtureRequest) -> bool:
-        """What the administrator has set."""
+        """The administrator's setting."""
         return bool(request.param)
 
     @pytest.fixture
     def jp_server_config(self, counts: bool) -> Config:
-        """A server of that administrator."""
+        """A server with this setting."""
         return Config(
             {
                 "ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}},
@@ -241,7 +241,7 @@ class TestActivity:
     async def test_running_clusters_count_when_asked_to(
         self, counts: bool, page: Page, launch: Launch, api: Api, jp_serverapp: Any
     ) -> None:
-        """A server with a running cluster is active every second if that is set, and only then."""
+        """A running cluster counts as activity every second if this is set, and never otherwise."""
         times = jp_serverapp.web_app.settings["last_activity_times"]
         events = await page()
         await launch()
@@ -250,11 +250,11 @@ class TestActivity:
         if counts:
             await wait_until_async(lambda: times.get("tfcluster", began) > began)
         else:
-            await asyncio.sleep(1.5)  # a look each second: one would have counted by now
+            await asyncio.sleep(1.5)  # a check each second would have counted by now
             assert "tfcluster" not in times
         await api("POST", "clusters/digits/stop")
         await events.phase("Stopped")
-        await asyncio.sleep(0.1)  # a look that was under way counted it
+        await asyncio.sleep(0.1)  # a check that was under way counted it
         last = times.get("tfcluster")
         await asyncio.sleep(1.5)  # as above
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

@@ -1,4 +1,4 @@
-"""A run as the launch of a form: what is in it, and what of the run is told instead."""
+"""A run as a filled-in form: its values, and what is explained instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def repeated(api: Api, post: Post, service: Service, name: str) -> tuple[TFCluster, Any]:
-    """Launch what the form of a run begins with; the new run, and what the form was told."""
+    """Launch the form of a run unchanged; return the new run and the form."""
     told = (await api("GET", f"clusters/{name}/form")).json
     code, run = await post("clusters", **told["launch"])
     assert code == 201, run
@@ -30,7 +30,7 @@ async def repeated(api: Api, post: Post, service: Service, name: str) -> tuple[T
 async def test_a_cell_is_launched_again_with_all_that_was_said(
     post: Post, service: Service, api: Api
 ) -> None:
-    """Text, folder, arguments, counts and options of a record make the same record again."""
+    """Text, folder, arguments, counts and options of a record produce the same record again."""
     options = {"workers": 1, "env": {"A": "b\nc"}, "grace": "5s", "restarts": 2, "keep_for": "2h"}
     said = {"cell": HELLO, "folder": "project", "name": "digits", "arguments": ["a b", "--x=1"]}
     await post("clusters", **said, options=options)
@@ -45,7 +45,7 @@ async def test_a_cell_is_launched_again_with_all_that_was_said(
 async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
     post: Post, service: Service, api: Api, root: Path
 ) -> None:
-    """A file is named as the file browser does, and so is the folder if it is not its own."""
+    """A file has the file browser's path, as has the folder if it is not the file's own."""
     launch = service.manager.launch
     await asyncio.to_thread(launch, "project/train.py", ["1"], folder=root, workers=1, name="here")
     first = await asyncio.to_thread(ended, service, "here")
@@ -66,7 +66,9 @@ async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
 async def test_what_a_launch_cannot_say_is_told(
     post: Post, service: Service, api: Api, root: Path, tmp_path: Path
 ) -> None:
-    """A name in use, an unknown folder, one outside, a lost cell: each has its sentence."""
+    """A name in use, an unknown folder, one outside the root and a lost cell each have
+    a sentence.
+    """
     await post("clusters", cell=SLEEP, name="busy", options={"workers": 1, "grace": "1s"})
     told = (await api("GET", "clusters/busy/form")).json
     assert "name" not in told["launch"]
@@ -87,7 +89,7 @@ async def test_what_a_launch_cannot_say_is_told(
     )
     far = await asyncio.to_thread(ended, service, "far")
     told = (await api("GET", "clusters/far/form")).json
-    assert told["launch"]["cell"] == long  # from the workspace: it is too long for the record
+    assert told["launch"]["cell"] == long  # from the workspace: too long for the record
     (note,) = told["notes"]
     assert note.startswith(f"far-1 ran in {outside}, which the file browser does not show: ")
     assert far.spec.program is not None
@@ -101,7 +103,9 @@ async def test_what_a_launch_cannot_say_is_told(
 async def test_a_run_without_a_program_and_a_resumed_one(
     post: Post, service: Service, api: Api
 ) -> None:
-    """In-Graph the notebook is told of; a run that went on from checkpoints says that it did."""
+    """The form mentions the notebook of an In-Graph run, and that a run resumed from
+    checkpoints.
+    """
     options = {"mode": "in-graph", "workers": 1, "ps": 0, "idle_timeout": "20m"}
     await post("clusters", name="servers", options=options)
     told = (await api("GET", "clusters/servers/form")).json
@@ -123,7 +127,7 @@ async def test_a_run_without_a_program_and_a_resumed_one(
 async def test_the_kernel_of_a_run_is_chosen(
     post: Post, service: Service, api: Api, jp_data_dir: Path, tmp_path: Path
 ) -> None:
-    """The kernel with the Python of the tasks is named; a Python of no kernel by its path."""
+    """The form names the kernel with the tasks' Python; a Python without a kernel has its path."""
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)

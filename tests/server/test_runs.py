@@ -1,4 +1,4 @@
-"""Routes of runs, good and bad."""
+"""The routes of runs, with valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_magic.server.service import Service
 
 
 async def test_no_runs(api: Api) -> None:
-    """A server on which nothing was launched lists nothing, and says where its events stand."""
+    """Without runs the list is empty, and has the current sequence number."""
     listed = await api("GET", "clusters")
     assert listed.status == 200
     assert listed.content_type == "application/json"
@@ -30,7 +30,7 @@ async def test_no_runs(api: Api) -> None:
 
 
 async def test_a_list_is_light(api: Api, ended: Launch) -> None:
-    """A listed run has its record without files and addresses, and of its events the newest."""
+    """A listed run has its record without files and addresses, and only its newest event."""
     await ended("print('secret of the program')", workers=2)
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["cluster"]["metadata"]["name"] == "digits-1"
@@ -43,7 +43,7 @@ async def test_a_list_is_light(api: Api, ended: Launch) -> None:
 
 
 async def test_what_notebooks_keep_of_runs(api: Api, ended: Launch, page: Any) -> None:
-    """Text, HTML and JSON of runs as they are now, without those that nobody knows."""
+    """Notebooks get text, HTML and JSON of the current runs, without unknown ones."""
     events: Events = await page()
     await ended("print('hello')")
     await events.phase("Succeeded")
@@ -75,7 +75,7 @@ async def test_earlier_runs_are_listed_when_asked_for(api: Api, ended: Launch) -
 async def test_one_run_is_told_whole(
     api: Api, ended: Launch, service: Service, tmp_path: Path
 ) -> None:
-    """One run comes with all its events, its tasks' names, and words that launch it again."""
+    """A single run has all its events, its tasks' names, and the command that launches it again."""
     await ended("print('hello')", workers=2, ps=1, reclaim_after="0s")
     run = (await api("GET", "clusters/digits")).json
     assert len(run["cluster"]["status"]["events"]) > 1
@@ -94,7 +94,7 @@ async def test_one_run_is_told_whole(
 
 
 async def test_tasks_of_a_run(api: Api, ended: Launch) -> None:
-    """All tasks of a run come with one request: what each does, where, and what it printed last."""
+    """One request returns all tasks of a run: state, place and last line of each."""
     await ended("import os; print('by', os.environ['TFCLUSTER_TASK'])", workers=2)
     run = (await api("GET", "clusters/digits")).json
     told = (await api("GET", "tasks?run=digits-1")).json["runs"]["digits-1"]
@@ -108,7 +108,7 @@ async def test_tasks_of_a_run(api: Api, ended: Launch) -> None:
 
 
 async def test_a_run_that_is_not_there(api: Api, ended: Launch) -> None:
-    """Every route refuses an unknown run with 404, in the words of the command line."""
+    """Every route refuses an unknown run with 404, with the message of the command line."""
     await ended()
     routes = (("GET", ""), ("DELETE", ""), ("POST", "/stop"), ("GET", "/logs"))
     for ref in ("digit", "digits-7", "..", "a%2Fb", "%00", "ü", "x" * 5000):
@@ -117,7 +117,7 @@ async def test_a_run_that_is_not_there(api: Api, ended: Launch) -> None:
 
 
 async def test_stop(api: Api, launch: Launch, service: Service) -> None:
-    """A stop is asked for and answered at once; the record says why."""
+    """A stop request is answered at once; the record has the reason."""
     await launch()
     run = (await api("POST", "clusters/digits/stop", {"reason": "enough"})).json
     assert run["cluster"]["spec"]["stop"]["reason"] == "enough"
@@ -130,7 +130,7 @@ async def test_stop(api: Api, launch: Launch, service: Service) -> None:
 
 
 async def test_note(api: Api, ended: Launch, page: Any) -> None:
-    """A note is set and removed at once; every page hears of it, and it is one line."""
+    """A note is set and removed at once as one line, and every page receives it."""
     await ended()
     events: Events = await page()
     run = (await api("POST", "clusters/digits/note", {"text": "rate 0.1"})).json
@@ -147,7 +147,7 @@ async def test_note(api: Api, ended: Launch, page: Any) -> None:
 
 
 async def test_tags_and_display_name(api: Api, ended: Launch, page: Any) -> None:
-    """A page tags and renames a run; every page hears of it, and a wrong tag is refused whole."""
+    """A page tags and renames a run; every page receives it, and a wrong tag changes nothing."""
     await ended()
     events: Events = await page()
     added = {"add": ["baseline", "lr-search"]}
@@ -173,7 +173,7 @@ async def test_tags_and_display_name(api: Api, ended: Launch, page: Any) -> None
 
 
 async def test_comparison(api: Api, launch: Launch) -> None:
-    """Two runs beside each other, with what differs; one alone is refused, and one that is gone."""
+    """Two runs are compared with their differences; a single or deleted run is refused."""
     await launch()
     await launch(name="other", arguments=["--rate", "0.1"])
     told = (await api("GET", "comparison?run=digits&run=other-1")).json
@@ -204,8 +204,8 @@ WRONG: list[tuple[bytes, int, list[str]]] = [
 
 
 async def test_a_body_that_is_wrong(api: Api, ended: Launch) -> None:
-    """A body that is no JSON object, has unknown fields or wrong types is refused with what is
-    allowed, and changes nothing.
+    """A body that is not a JSON object, or has unknown fields or wrong types, is refused with what
+    is allowed, and changes nothing.
     """
     run = await ended()
     for sent, status, words in WRONG:
@@ -219,7 +219,7 @@ async def test_a_body_that_is_wrong(api: Api, ended: Launch) -> None:
 
 
 async def test_delete(api: Api, ended: Launch) -> None:
-    """A deleted run is gone; its output stays unless it is asked for."""
+    """A deleted run is gone; its output stays unless its removal is requested."""
     run = await ended()
     output = Path(run.status.paths["output"])
     assert (await api("DELETE", "clusters/digits-1")).status == 204
@@ -231,7 +231,7 @@ async def test_delete(api: Api, ended: Launch) -> None:
 
 
 async def test_deleting_a_run_that_runs_stops_it_first(api: Api, launch: Launch) -> None:
-    """Deleting needs no stop before."""
+    """Deleting an active run stops it first."""
     await launch()
     assert (await api("DELETE", "clusters/digits")).status in (202, 204)
 
@@ -253,8 +253,8 @@ while not os.path.exists({end!r}):
 async def test_deleting_what_takes_long_to_end_is_answered_soon(
     api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
 ) -> None:
-    """A proxy gives up a request that waits for tasks; the answer says that they are ending, and
-    an event that the run is gone, however often one asks.
+    """If stopping takes longer than a proxy waits, the response says that the tasks are ending, and
+    an event says later that the run is gone, even if the request is repeated.
     """
     events: Events = await page()
     end = tmp_path / "end"
@@ -324,8 +324,8 @@ def _cluster(event: dict[str, Any]) -> dict[str, Any]:
 async def test_a_name_that_is_another_run_by_now(
     api: Api, launch: Launch, ended: Launch, own_folders: Path
 ) -> None:
-    """Who names the run that was seen does nothing to another one that has its name since: the file
-    that remembers numbers was removed.
+    """A request with a run's uid does nothing to another run that has its name since: the file that
+    remembers numbers was removed.
     """
     first = (await ended()).metadata.uid
     assert (await api("POST", f"clusters/digits/stop?uid={first}")).status == 200
@@ -343,13 +343,13 @@ async def test_a_name_that_is_another_run_by_now(
 
 
 async def test_a_method_that_a_route_does_not_have(api: Api) -> None:
-    """Another method is a problem like all others."""
+    """An unsupported method is refused with a problem response."""
     for method, path in (("PUT", "clusters"), ("PATCH", "clusters/a"), ("DELETE", "options")):
         assert_problem(await api(method, path), 405)
 
 
 async def test_errors_are_told_in_the_persons_language(api: Api, service: Service) -> None:
-    """The browser's language decides about the words of a refusal."""
+    """A refusal is in the browser's language."""
     with language("zh-CN"), pytest.raises(NotFound) as refused:
         service.manager.status("digits")
     answer = await api("GET", "clusters/digits", headers={"Accept-Language": "zh-CN,en;q=0.5"})
@@ -361,7 +361,7 @@ async def test_errors_are_told_in_the_persons_language(api: Api, service: Servic
 async def test_an_error_inside_is_no_traceback(
     api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of ours is told as one, and its cause stands in the server's log alone."""
+    """An internal error is reported as one, and only the server's log has its cause."""
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the secret cause")
@@ -374,7 +374,7 @@ async def test_an_error_inside_is_no_traceback(
 
 
 async def test_looking_is_no_activity(api: Api, ended: Launch, jp_serverapp: Any) -> None:
-    """What a page asks for by itself keeps no idle server alive; what a person does, does."""
+    """Automatic requests of a page do not count as activity; those of a user do."""
     await ended()
     settings = jp_serverapp.web_app.settings
     settings.pop("api_last_activity", None)
@@ -385,7 +385,7 @@ async def test_looking_is_no_activity(api: Api, ended: Launch, jp_serverapp: Any
 
 
 async def test_what_can_be_asked_for(api: Api) -> None:
-    """The options say what fits now, and what a form is made of."""
+    """The options include what fits now, and the fields of a form."""
     offered = (await api("GET", "options")).json
     assert offered["options"]["backend"] == "local"
     assert 0 < offered["options"]["memory"]["free"] <= offered["options"]["memory"]["total"]

@@ -1,4 +1,4 @@
-"""The texts of the settings, as JupyterLab's own server translates them."""
+"""The texts of the settings, translated by JupyterLab's own server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = ROOT / "labextension" / "schema" / "plugin.json"
 
 @pytest.fixture
 def lab() -> Iterator[type[translator]]:
-    """JupyterLab's translator, which speaks English again afterwards."""
+    """JupyterLab's translator, reset to English afterwards."""
     before, bundles = translator._LOCALE, dict(translator._TRANSLATORS)
     yield translator
     translator._TRANSLATORS.clear()
@@ -25,7 +25,7 @@ def lab() -> Iterator[type[translator]]:
 
 
 def test_the_settings_are_in_the_language_of_jupyterlab(lab: type[translator]) -> None:
-    """The form of the settings is Chinese when JupyterLab is, and English otherwise."""
+    """The settings form is Chinese if JupyterLab is, and English otherwise."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     assert app.translate_settings()
 
@@ -43,7 +43,7 @@ def test_the_settings_are_in_the_language_of_jupyterlab(lab: type[translator]) -
 def test_a_jupyterlab_without_these_bundles_stays_english(
     lab: type[translator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is raised when JupyterLab keeps its translations elsewhere one day."""
+    """A JupyterLab that stores its translations elsewhere causes no error."""
     monkeypatch.delattr(translator, "_TRANSLATORS")
     try:
         assert not app.translate_settings()

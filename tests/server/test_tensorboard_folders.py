@@ -1,4 +1,4 @@
-"""Which folders a TensorBoard of a server may show, also through links and remembered views."""
+"""The folders that a server's TensorBoards may show, also through links and stored views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MISSING = [
 
 
 async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
-    """However it is spelled, a folder outside is refused with what is allowed; nothing starts."""
+    """A folder outside is refused in any spelling with what is allowed; nothing starts."""
     outside = logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     (outside / "deeper").mkdir()
@@ -66,7 +66,7 @@ async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
-    """Nothing in a path is decoded or expanded: such a folder does not exist."""
+    """Nothing in a path is decoded or expanded, so such a folder does not exist."""
     logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     for folder in MISSING:
@@ -77,7 +77,7 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_wishes_that_are_none(ask: Ask) -> None:
-    """A request that cannot be carried out is a problem that says so."""
+    """An impossible request gets a problem response that says so."""
     wishes: list[tuple[Any, int]] = [
         ({"folder": 1}, 422),
         ({"folder": "x" * 5000}, 422),
@@ -95,7 +95,7 @@ async def test_wishes_that_are_none(ask: Ask) -> None:
 
 
 async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Service) -> None:
-    """A link to the log folder is followed, and so is one to another folder below the root."""
+    """Links to the log folder and to another folder below the root are followed."""
     logs(Path(service.manager.boards.log_root) / "digits")
     (jp_root_dir / "runs").symlink_to(service.manager.boards.log_root)
     logs(jp_root_dir / "here")
@@ -110,7 +110,7 @@ async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Se
 async def test_a_link_that_changes_after_the_check(
     ask: Ask, jp_root_dir: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that becomes a link between the check and its use is not followed."""
+    """A folder that becomes a link between check and use is not followed."""
     outside = logs(jp_root_dir.parent / "outside", "secret")
     inside = logs(jp_root_dir / "logs")
     check = ServerBoards._allowed
@@ -131,7 +131,7 @@ async def test_a_link_that_changes_after_the_check(
 async def test_a_remembered_view_is_checked_again(
     ask: Ask, jp_root_dir: Path, service: Service, tmp_path: Path
 ) -> None:
-    """A view that another server was allowed to open is nothing for one with another root."""
+    """A view that another server was allowed to open is refused by a server with another root."""
     outside = logs(tmp_path / "elsewhere")
     view = service.manager.boards.folder_view(str(outside), "x")
     answer = await loaded(ask, f"tensorboard/{view.id}/")

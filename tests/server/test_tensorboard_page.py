@@ -1,4 +1,4 @@
-"""A board's page out of TensorBoard's package while the board starts, against the board's own."""
+"""A board's page from TensorBoard's package while the board starts, compared with its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FONT = "font-roboto/Hgo13k-tfSpn0qi1SFdUfZBw1xU1rKptJj_0jans920.woff2"
 
 @pytest.fixture(autouse=True)
 def no_board_is_left(service: Service) -> Iterator[None]:
-    """The boards of a test end with it."""
+    """Ends the boards of a test."""
     yield
     service.manager.boards.stop()
 
@@ -40,7 +40,7 @@ def logs(jp_root_dir: Path) -> Path:
 
 
 async def begun(ask: Ask) -> str:
-    """The page of a board that is being started, below `tfcluster/`."""
+    """Return the page of a starting board, below `tfcluster/`."""
     answer = await ask("api/tensorboards", "POST", {"folder": "logs", "wait": False})
     assert answer.code == 202, answer.body
     told = json.loads(answer.body)
@@ -50,7 +50,7 @@ async def begun(ask: Ask) -> str:
 
 
 def told(answer: HTTPResponse) -> dict[str, list[str]]:
-    """The headers that say what a file is and how long it holds."""
+    """Return the headers about a file's type and caching."""
     names = ("Cache-Control", "Content-Security-Policy", "Content-Type")
     return {name: answer.headers.get_list(name) for name in names}
 
@@ -58,10 +58,12 @@ def told(answer: HTTPResponse) -> dict[str, list[str]]:
 async def test_the_page_is_there_before_its_board(
     ask: Ask, logs: Path, http_server_client: Any, jp_base_url: str
 ) -> None:
-    """Who opens a board has page and script while it starts; data wait; all is as the board's."""
+    """While a board starts, its page and scripts are served as by the board itself, and
+    data wait.
+    """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}
-    with RegistryEntry(registry_folder(None), str(logs)).locked():  # the start waits for it
+    with RegistryEntry(registry_folder(None), str(logs)).locked():  # the start waits for the lock
         page = await begun(ask)
         early = {path: await ask(page + path) for path in paths}
         kept = await ask(f"{page}index.js", **hashed)
@@ -90,7 +92,7 @@ async def test_the_page_is_there_before_its_board(
 async def test_a_start_that_fails_is_told(
     ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has loaded the page already hears why its board does not come, and the page goes."""
+    """If a board fails to start, its page gets the reason, and its files are not served."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('boom')")
@@ -110,7 +112,7 @@ async def test_a_start_that_fails_is_told(
 async def test_a_package_of_another_layout(
     ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the page is not where it is known to be, it comes from the board, once that runs."""
+    """If the page is not at its known place in the package, it comes from the running board."""
     scripts = []
     with RegistryEntry(registry_folder(None), str(logs)).locked():
         for layout in ("none", "other", "broken"):
@@ -134,13 +136,13 @@ async def test_a_package_of_another_layout(
 
 
 def test_only_files_of_the_package() -> None:
-    """Folders, what is no file of it, and what lies beside it are none."""
+    """Folders, unknown files and files outside the package are not served."""
     for path in ("font-roboto/", "none.js", "../version.py", "/etc/passwd", "\0"):
         assert tensorboard_routes.packaged_file(path, hashed=False, gzip=True) is None
 
 
 def test_the_script_says_what_its_contents_are() -> None:
-    """The page of this TensorBoard names its script by its contents, which browsers then keep."""
+    """This TensorBoard's page names its script by its content hash, so browsers cache it."""
     spec = find_spec("tensorboard")
     assert spec is not None
     page = tensorboard_routes.packaged_file("", hashed=False, gzip=True)

@@ -1,4 +1,4 @@
-"""TensorBoards of a server: how real ones begin, die, come back and end."""
+"""TensorBoards of a server: how real ones start, die, restart and end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["no_board_is_left"]  # a fixture used by the tests below
 
 
 async def runs_of(ask: Ask, board: dict[str, Any]) -> list[str]:
-    """The runs that the board shows."""
+    """Return the runs that the board shows."""
     answer = await ask(board["path"].removeprefix("tfcluster/") + "data/runs")
     assert answer.code == 200, answer.body
     return json.loads(answer.body)
 
 
 async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
-    """A folder gets one board however often it is asked for, and its page shows the runs."""
+    """A folder has one board however often it is requested, and its page shows the runs."""
     logs(jp_root_dir / "my logs" / "a")
     first = await opened(ask, folder="my logs")
     assert (first["title"], first["folder"], first["refs"]) == ("my logs", "my logs", [])
@@ -59,7 +59,7 @@ async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_boards_on_runs(ask: Ask, service: Service) -> None:
-    """One run, several beside each other, or all: each its own board, shared with the shell."""
+    """One run, several runs and all runs each have their own board, shared with the shell."""
     manager = service.manager
     for name in ("one", "two"):
         run = manager.launch(cell="print('x')", name=name, workers=1, ps=0)
@@ -87,7 +87,7 @@ async def test_boards_on_runs(ask: Ask, service: Service) -> None:
 
 
 async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None:
-    """Neither the page nor its data need a click when the board was killed or had idled."""
+    """After a board was killed or timed out, neither its page nor its data need a click."""
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     for path in ("data/runs", ""):
@@ -101,7 +101,7 @@ async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None
 async def test_an_old_tab_after_a_restart_of_the_server(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """A server that starts anew knows the boards of the one before."""
+    """A restarted server knows the boards of the one before."""
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     await service.boards.close()
@@ -114,7 +114,7 @@ async def test_an_old_tab_after_a_restart_of_the_server(
 async def test_boards_end_with_the_server_that_started_them(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """Those that were there before stay."""
+    """When the server ends, its boards end; those that existed before it stay."""
     before = process.open(logs(jp_root_dir / "before"))
     await opened(ask, folder="before")
     await opened(ask, folder=str(logs(jp_root_dir / "mine")))
@@ -124,7 +124,7 @@ async def test_boards_end_with_the_server_that_started_them(
 
 
 async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
-    """A board that was ended on purpose is not woken by the data of a page; its page wakes it."""
+    """A page's data requests do not restart a board that was stopped; opening its page does."""
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     page = board["path"].removeprefix("tfcluster/")
@@ -138,7 +138,7 @@ async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_many_who_ask_at_once_start_one(ask: Ask, jp_root_dir: Path) -> None:
-    """Ten tabs at once have one board."""
+    """Ten simultaneous requests start one board."""
     logs(jp_root_dir / "logs")
     boards = await asyncio.gather(*(opened(ask, folder="logs") for _ in range(10)))
     assert len({board["id"] for board in boards}) == 1
@@ -148,7 +148,7 @@ async def test_many_who_ask_at_once_start_one(ask: Ask, jp_root_dir: Path) -> No
 async def test_a_tensorboard_that_does_not_start(
     ask: Ask, jp_root_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The problem and the page tell its last lines, as text."""
+    """The problem response and the page contain its last lines as text."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('<b>boom</b>')")
@@ -164,7 +164,7 @@ async def test_a_tensorboard_that_does_not_start(
 
 
 def tensorboard_id(folder: Path) -> str:
-    """The id of the board on a folder."""
+    """Return the id of the board on a folder."""
     from tfcluster_magic.tensorboard.views import view_of_folder
 
     return view_of_folder(folder).id
@@ -173,7 +173,7 @@ def tensorboard_id(folder: Path) -> str:
 async def test_a_slow_start_is_a_page(
     ask: Ask, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page whose board takes its time says that it starts, and looks again by itself."""
+    """The page of a slow board says that it is starting, and refreshes by itself."""
     logs(jp_root_dir / "logs")
     monkeypatch.setattr(tensorboard_routes, "PATIENCE", 0.0)
     page = f"tensorboard/{tensorboard_id(jp_root_dir / 'logs')}/"
@@ -188,7 +188,7 @@ async def test_a_slow_start_is_a_page(
 async def test_a_board_that_is_stopped_while_it_starts(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """It does not come up after it was stopped."""
+    """A board that was stopped while it started does not start."""
     folder = logs(jp_root_dir / "logs")
     its_id = service.manager.boards.folder_view(str(folder), "logs").id
     opening = asyncio.ensure_future(ask("api/tensorboards", "POST", {"folder": "logs"}))
@@ -220,7 +220,7 @@ class TestSomebodyWhoMayOnlyLook:
     async def test_a_board_is_seen_and_not_started(
         self, ask: Ask, service: Service, jp_root_dir: Path
     ) -> None:
-        """A page of a board that does not run says so; one that runs shows all of its data."""
+        """The page of a board that does not run says so; a running one shows all its data."""
         folder = logs(jp_root_dir / "logs")
         view = service.manager.boards.folder_view(str(folder), "logs")
         page = f"tensorboard/{view.id}/"

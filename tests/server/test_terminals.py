@@ -1,4 +1,4 @@
-"""The terminals of a server that runs without one of its own, as a hub's notebook does."""
+"""Terminals of a server that itself runs without a terminal, as a hub's notebook does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from traitlets.config import Config
 from tfcluster_magic.server.app import BASH_LOGIN_FILE, login_shell
 
 PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
-"""As /etc/profile sets PATH."""
+"""PATH as /etc/profile sets it."""
 
 
 @pytest.fixture(autouse=True, params=["bash", "sh"])
 def no_terminal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, jp_home_dir: Path
 ) -> None:
-    """Nothing of the server is shown in a terminal, and the profile sets PATH anew."""
+    """The server's environment is not shown in a terminal, and the profile sets PATH anew."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
     jp_home_dir.mkdir(parents=True, exist_ok=True)
     (jp_home_dir / ".profile").write_text(PROFILE)
@@ -36,7 +36,7 @@ def no_terminal(
 async def test_a_terminal_finds_the_programs_after_its_profile(
     jp_fetch: Callable[..., Awaitable[HTTPResponse]], jp_ws_fetch: Any
 ) -> None:
-    """Both the profile and the server's `tfcluster` and `python` are there."""
+    """The profile applies, and the server's `tfcluster` and `python` are on PATH."""
     made = json.loads((await jp_fetch("api", "terminals", method="POST", body="")).body)
     socket = await jp_ws_fetch("terminals", "websocket", made["name"])
 
@@ -56,19 +56,21 @@ async def test_a_terminal_finds_the_programs_after_its_profile(
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 @pytest.mark.usefixtures("own_shell")
 async def test_a_shell_that_somebody_chose_stays(jp_serverapp: Any) -> None:
-    """A setting of the server wins."""
+    """A configured shell is kept."""
     assert jp_serverapp.terminado_settings["shell_command"] == ["/bin/cat"]
 
 
 @pytest.fixture
 def own_shell(jp_server_config: Config) -> None:
-    """Somebody has said which shell terminals have."""
+    """The server's configuration sets a shell for terminals."""
     jp_server_config.ServerApp.terminado_settings = {"shell_command": ["/bin/cat"]}
 
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> None:
-    """The C shell has no such options; an account without a shell gets the machine's."""
+    """The C shell has no such options and is left alone; an account without a shell gets the
+    default.
+    """
     assert login_shell({"SHELL": "/usr/bin/tcsh"}, tmp_path) is None
     before = tmp_path / "local"
     command = login_shell({"SHELL": "/bin/zsh", "PATH": f"{before}:{tmp_path}:/bin"}, tmp_path)
@@ -86,7 +88,7 @@ hello() { echo a function; }
 PS1='mine> '
 export PATH=/usr/local/bin:/usr/bin:/bin
 """
-"""A profile with what only an interactive shell keeps."""
+"""A profile with settings that only an interactive shell keeps."""
 
 
 def in_bash(home: Path, typed: str, **environ: str) -> str:
@@ -102,7 +104,7 @@ def in_bash(home: Path, typed: str, **environ: str) -> str:
     try:
         while some := os.read(terminal, 4096):
             printed += some
-    except OSError:  # Linux's end of a terminal
+    except OSError:  # how Linux reports the end of a terminal
         pass
     os.close(terminal)
     os.waitpid(child, 0)
@@ -112,7 +114,9 @@ def in_bash(home: Path, typed: str, **environ: str) -> str:
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 @pytest.mark.parametrize("name", [".bash_profile", ".bash_login", ".profile", ".bashrc"])
 def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
-    """Aliases, functions and prompt are there, PATH begins with the server's, read once."""
+    """Aliases, functions and prompt are set, PATH begins with the server's, and the profile is read
+    once.
+    """
     later = [".bash_profile", ".bash_login", ".profile", ".bashrc"]
     for other in later[later.index(name) :]:
         (tmp_path / other).write_text(PERSONAL)
@@ -124,7 +128,7 @@ def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_bash_is_a_login_shell_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The profile may ask for a login shell; ENV is the server's own, history bash's."""
+    """The shell is a login shell, keeps the server's ENV, and bash's own history file."""
     (tmp_path / ".bash_profile").write_text("shopt -q login_shell && echo a login shell\n")
     typed = 'echo "<$ENV $HISTFILE $(shopt -o posix)>"; set | grep -ci ^_*tfcluster'
     said = in_bash(tmp_path, typed, ENV="production")

@@ -1,4 +1,4 @@
-"""Blocking calls beside the loop, when what they call hangs."""
+"""Blocking calls outside the event loop, and calls that hang."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfcluster_magic.server.worker import Worker
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """What hangs waits for this."""
+    """The event for which hanging calls wait."""
     event = threading.Event()
     yield event
     event.set()
@@ -31,7 +31,7 @@ def working() -> int:
 
 
 async def test_a_call_returns_and_raises_what_its_function_does() -> None:
-    """A blocking function is called beside the loop, and its errors are its own."""
+    """A blocking function runs outside the loop, and its errors are raised unchanged."""
 
     def missing() -> None:
         raise NotFound("no such run")
@@ -43,14 +43,14 @@ async def test_a_call_returns_and_raises_what_its_function_does() -> None:
 
 
 async def test_who_asks_hears_in_time(released: threading.Event) -> None:
-    """A call that hangs is given up after its time, with words that say what goes on."""
+    """A call that hangs is given up after its time limit, with a message about what goes on."""
     worker = Worker()
     with pytest.raises(BackendUnavailable, match=r"within 0\.1 s\. Clusters go on"):
         await worker.call(hang, released, within=0.1)
 
 
 async def test_a_question_that_hangs_is_not_asked_again(released: threading.Event) -> None:
-    """However often a page asks what hangs, one thread waits; other questions have their room."""
+    """However often a hanging call is requested, one thread waits; other calls still run."""
     worker = Worker(most=2)
     for _ in range(5):
         with pytest.raises(BackendUnavailable):
@@ -60,9 +60,7 @@ async def test_a_question_that_hangs_is_not_asked_again(released: threading.Even
 
 
 async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) -> None:
-    """As many threads as there may be are left behind, and no more: whoever comes is told at
-    once.
-    """
+    """At most the allowed number of threads is left behind; further callers are refused at once."""
     worker = Worker(most=3)
     for number in range(3):
         with pytest.raises(BackendUnavailable):
@@ -73,7 +71,7 @@ async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) 
 
 
 async def test_it_recovers(released: threading.Event) -> None:
-    """When what hung comes back, everything is asked and answered again."""
+    """When a hanging call finishes, all calls run again."""
     worker = Worker(most=1)
     with pytest.raises(BackendUnavailable):
         await worker.call(hang, released, 1, within=0.05)
@@ -92,7 +90,7 @@ async def test_a_crowd_waits_for_its_turn() -> None:
 async def test_what_takes_long_keeps_nobody_from_looking(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many launches as there may be at once leave looking its own room."""
+    """The maximum number of launches at once leaves threads for reading."""
     monkeypatch.setattr(worker_module, "READ_WITHIN", 50.0)
     worker = Worker(most=2)
     slow = [asyncio.ensure_future(worker.call(hang, released, n, within=250)) for n in range(4)]
@@ -103,7 +101,7 @@ async def test_what_takes_long_keeps_nobody_from_looking(
 
 
 async def test_two_of_the_same_that_hang_are_two(released: threading.Event) -> None:
-    """A question that was asked twice at once and hangs twice takes two places."""
+    """A call that was made twice at once and hangs twice takes two threads."""
     worker = Worker(most=2)
     both = (worker.call(hang, released, within=0.05) for _ in range(2))
     assert all(

@@ -1,7 +1,8 @@
-"""Fixtures of the browser tests; README.md tells how they are used.
+"""Fixtures of the browser tests; README.md describes their use.
 
-One JupyterLab for all tests of a process, and one Chromium for this package: it holds an event loop
-that other tests must not find. `support/ui/browser.py` has what the Kubernetes suite needs, too.
+All tests of a process share one JupyterLab and one Chromium. Chromium holds an event loop, which
+tests outside this package must not find. `support/ui/browser.py` has what the Kubernetes suite
+needs, too.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from support.ui.browser import (
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
-# For pytest.
+# fixtures and hooks for pytest
 __all__ = ["assets", "context", "open_page", "profile", "pytest_runtest_makereport", "shots"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Another build may be looked at."""
+    """Add an option to test another build."""
     parser.addoption(
         "--labextension",
         type=Path,
@@ -39,12 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests may share a page."""
+    """Register the marker for tests that share a page."""
     config.addinivalue_line("markers", f"{SAME_PAGE}: leaves nothing in its page but tabs")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a page go first in their file: the others begin with one of their own."""
+    """Run the tests that share a page first in their file; the others open a new page."""
     files = [*dict.fromkeys(item.path for item in items)]
     items.sort(key=lambda it: (files.index(it.path), it.get_closest_marker(SAME_PAGE) is None))
 
@@ -53,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def start_lab(
     assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., LabServer]]:
-    """Starts a further JupyterLab; its words are those of LabServer."""
+    """A function that starts another JupyterLab with the arguments of LabServer."""
     started: list[LabServer] = []
 
     def start(**words: Any) -> LabServer:
@@ -75,7 +76,7 @@ def shared_server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def server(shared_server: LabServer) -> Iterator[LabServer]:
-    """The JupyterLab of all tests; what this test started there is ended."""
+    """The JupyterLab of all tests; everything that this test started there is ended."""
     yield shared_server
     shared_server.clean()
 
@@ -88,7 +89,7 @@ def restarted_server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def own_server(restarted_server: LabServer) -> Iterator[LabServer]:
-    """A JupyterLab that this test may stop and start; it runs again after the test."""
+    """A JupyterLab that this test may stop and start; it runs again afterwards."""
     yield restarted_server
     if not restarted_server.enabled:  # the test failed on its way
         restarted_server.stop()
@@ -99,7 +100,7 @@ def own_server(restarted_server: LabServer) -> Iterator[LabServer]:
 
 @pytest.fixture
 def fresh_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
-    """A JupyterLab of the test's own, to be configured."""
+    """A new JupyterLab for this test, which configures it."""
     server = start_lab()
     yield server
     server.close()
@@ -113,5 +114,5 @@ def root_server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def lab(server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
-    """A page with JupyterLab, its layout as new."""
+    """A JupyterLab page with a new layout."""
     return open_page(server)

@@ -1,5 +1,5 @@
-"""Every screen for everybody: axe finds nothing serious in either theme, the keyboard does all of
-it, and changes are announced.
+"""Accessibility of every screen: axe finds nothing serious in either theme, the keyboard suffices,
+and changes are announced.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tfcluster_magic.runs.manager import Until
 
 @pytest.mark.timeout(420)  # a dozen screens
 def test_axe_finds_nothing_serious(lab: LabPage) -> None:
-    """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe; the form of a
-    program does in test_launch.py.
+    """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe. test_launch.py
+    checks the form of a program.
     """
     found = Findings(lab)
     expect(lab.sidebar).to_contain_text("No clusters yet")
@@ -60,12 +60,12 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
 
 
 def row(lab: LabPage, run: str) -> Locator:
-    """A run in the sidebar."""
+    """Return a run's row in the sidebar."""
     return lab.sidebar.get_by_role("row", name=run)
 
 
 def test_a_run_is_launched_read_stopped_and_deleted_by_keyboard(lab: LabPage) -> None:
-    """From the palette to the last question, no mouse is needed."""
+    """A run is launched from the palette, read, stopped and deleted without a mouse."""
     keys = lab.page.keyboard
     lab.palette("Launch a TFCluster")
     form = lab.page.get_by_role("form")
@@ -97,7 +97,7 @@ def test_a_run_is_launched_read_stopped_and_deleted_by_keyboard(lab: LabPage) ->
 
 
 def reach(lab: LabPage, target: Locator) -> None:
-    """Press Tab until the focus is there."""
+    """Press Tab until the target has the focus."""
     for _ in range(60):
         if target.evaluate("node => node === document.activeElement"):
             return
@@ -107,7 +107,7 @@ def reach(lab: LabPage, target: Locator) -> None:
 
 @pytest.mark.same_page
 def test_changes_of_phase_are_announced(lab: LabPage) -> None:
-    """A screen reader hears that a run began and how it ended, without the focus moving."""
+    """A screen reader hears that a run began and how it ended, and the focus does not move."""
     live = lab.sidebar.get_by_role("status").last
     expect(live).to_have_attribute("aria-live", "polite")
 

@@ -1,4 +1,4 @@
-"""A budget of hours in the launch form of a real browser: what is left, a warning, a refusal."""
+"""A budget of hours in the launch form in a browser: the rest, a warning, a refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcluster_magic.spec import to_json
 
 
 def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
-    """Have the hub allow so many hours a week, of which so many went today; when they come back."""
+    """Set the weekly budget and the hours spent today; return when hours become free again."""
     today = datetime.now(timezone.utc).date()
     held = Ledger(days={today.isoformat(): {"ml101": {"digits": Hours(cpu=spent)}}})
     server.state.mkdir(mode=0o700, exist_ok=True)
@@ -27,9 +27,9 @@ def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
 
 
 def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
-    """Before a launch everyone reads it; from 80 % on it is a warning; with none left nothing is
-    launched, and the form says when hours come back and whom to ask; once more is allowed it
-    says so by itself.
+    """The form shows the rest of the budget; from 80 % on it is a warning. Without rest the launch
+    is disabled, and the form says when hours become free and whom to ask. A higher budget shows up
+    by itself.
     """
     allow(lab.server, 20, spent=12)
     form = opened(lab)
@@ -58,7 +58,7 @@ def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
         f"20 CPU·h come back on {back} (0:00 UTC); for more, ask an administrator of the hub"
     )
     expect(button(form)).to_have_attribute("aria-disabled", "true")
-    button(form).press("Enter")  # a click on what is disabled waits for nothing
+    button(form).press("Enter")  # a click would wait until the button is enabled
     assert lab.server.manager.list() == []
     lab.screenshot("none")
     lab.theme("dark")
@@ -66,7 +66,7 @@ def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
     found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
     assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
 
-    allow(lab.server, 40, spent=20)  # and nobody types
+    allow(lab.server, 40, spent=20)  # without any typing
     expect(refusal).to_have_count(0)
     expect(form.get_by_text("20 of 40 CPU·h left this week")).to_be_visible()
     launch(form)

@@ -1,5 +1,5 @@
-"""What goes wrong between a page and its runs: the view says it, keeps what it knows marked as old,
-and recovers by itself.
+"""Faults between a page and its runs: the view says what is wrong, marks what it shows as old, and
+recovers by itself.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Open = Callable[..., LabPage]
 
 
 def knows(lab: LabPage, run: str) -> None:
-    """Wait until the sidebar lists a run as it is now."""
+    """Wait until the sidebar lists a run as current."""
     expect(lab.sidebar.get_by_role("row", name=run)).to_be_visible()
     expect(lab.sidebar.get_by_role("alert")).to_have_count(0)
 
 
 def is_old(lab: LabPage, run: str, why: str) -> None:
-    """Wait until the sidebar says what is wrong, with the run that it knows and since when."""
+    """Wait until the sidebar says what is wrong, and since when the run's row is old."""
     alert = lab.sidebar.get_by_role("alert")
     expect(alert).to_contain_text(why, timeout=90_000)
     expect(alert).to_contain_text("as of")
@@ -38,7 +38,7 @@ def is_old(lab: LabPage, run: str, why: str) -> None:
 def test_a_disabled_server_extension_is_named_with_what_to_do(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """Without its server extension the sidebar says which command enables it; then it works."""
+    """Without its server extension the sidebar names the command that enables it; then it works."""
     own_server.stop()
     own_server.enabled = False
     own_server.start()
@@ -59,7 +59,9 @@ def test_a_disabled_server_extension_is_named_with_what_to_do(
 
 
 def test_a_server_that_is_restarted_is_found_again(own_server: LabServer, open_page: Open) -> None:
-    """While the server is away the list stays, marked as old; what happened then is in it after."""
+    """While the server is away the list stays, marked as old; then it has what happened
+    meanwhile.
+    """
     lab = open_page(own_server)
     own_server.launch("sleep.py", name="before")
     knows(lab, "before-1")
@@ -78,7 +80,7 @@ def test_a_server_that_is_restarted_is_found_again(own_server: LabServer, open_p
 
 
 def test_an_expired_token_asks_to_sign_in_again(own_server: LabServer, open_page: Open) -> None:
-    """A server that no longer knows the page says so beside the list; a new sign-in mends it."""
+    """After a server has lost its sessions, the list says so, and a new sign-in repairs it."""
     lab = open_page(own_server)
     own_server.launch("sleep.py", name="digits")
     knows(lab, "digits-1")
@@ -98,7 +100,7 @@ def test_an_expired_token_asks_to_sign_in_again(own_server: LabServer, open_page
 def test_records_that_cannot_be_read_are_told_with_the_reason(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """A state folder that is gone makes the list old, not empty; with the folder it is live."""
+    """Without the state folder the list is old, not empty; when the folder returns, it is live."""
     lab = open_page(own_server)
     own_server.launch("sleep.py", name="digits")
     knows(lab, "digits-1")
@@ -118,8 +120,8 @@ def test_records_that_cannot_be_read_are_told_with_the_reason(
 def test_a_backend_that_hangs_is_named_and_waited_for(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """While records cannot be read list and form say so and keep what they know, marked as old;
-    nobody has to ask again when they can.
+    """While records are unreadable, list and form say so and keep their data, marked as old; they
+    recover without a click.
     """
     lab = open_page(own_server)
     own_server.launch("hello.py", name="digits", workers=1)
@@ -134,7 +136,7 @@ def test_a_backend_that_hangs_is_named_and_waited_for(
     try:
         is_old(lab, "digits-1", "does not answer")
         form.get_by_label("Workers").fill("3")
-        expect(form.get_by_role("alert")).to_contain_text("What you typed is kept.")
+        expect(form.get_by_role("alert")).to_contain_text("Your input is kept.")
         lab.screenshot("hangs")
     finally:
         hanging.end()
@@ -145,7 +147,7 @@ def test_a_backend_that_hangs_is_named_and_waited_for(
 
 @pytest.fixture
 def wire(own_server: LabServer) -> Iterator[Relay]:
-    """A wire to the server that can be cut."""
+    """A connection to the server that can be cut."""
     relay = Relay(own_server.port)
     yield relay
     relay.close()
@@ -154,7 +156,7 @@ def wire(own_server: LabServer) -> Iterator[Relay]:
 def test_a_cut_network_is_noticed_and_mended(
     own_server: LabServer, wire: Relay, open_page: Open
 ) -> None:
-    """When nothing arrives any more the list says so in time, and catches up when it does."""
+    """When nothing arrives any more the list says so in time, and it catches up afterwards."""
     lab = open_page(own_server, load=False)
     lab.load(origin=f"http://127.0.0.1:{wire.port}{own_server.base_url}")
     own_server.launch("sleep.py", name="before")
@@ -163,7 +165,7 @@ def test_a_cut_network_is_noticed_and_mended(
     wire.cut()
     lab.console.allow(AWAY)
     own_server.launch("hello.py", name="meanwhile")
-    lab.sidebar.get_by_role("button", name="Refresh").click()  # it asks by itself every 45 s
+    lab.sidebar.get_by_role("button", name="Refresh").click()  # otherwise it asks every 45 s
     is_old(lab, "before-1", "does not answer")
     lab.screenshot("cut")
     wire.mend()
@@ -174,7 +176,7 @@ def test_a_cut_network_is_noticed_and_mended(
 
 
 def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: LabServer) -> None:
-    """The browser's own word that there is no network is taken up, and its end, too."""
+    """The page reacts to the browser's offline and online events."""
     server.launch("sleep.py", name="before")
     knows(lab, "before-1")
 
@@ -186,11 +188,11 @@ def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: Lab
     knows(lab, "before-1")
 
 
-@pytest.mark.long  # test_sidebar.py has another question whose run goes
+@pytest.mark.long  # test_sidebar.py has another dialog whose run disappears
 def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
     lab: LabPage, server: LabServer
 ) -> None:
-    """A question about a run that is gone meanwhile says so, and any answer is harmless."""
+    """A dialog about a run that was deleted meanwhile says so, and any answer is harmless."""
     server.launch("hello.py", name="digits")
     server.manager.wait("digits", 180)
     knows(lab, "digits-1")
@@ -209,7 +211,7 @@ def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
 
 @pytest.mark.same_page
 def test_markup_in_names_and_messages_is_text(lab: LabPage, server: LabServer) -> None:
-    """HTML and control characters in a program's words are shown as text and never run."""
+    """HTML and control characters from a program are shown as text and never run."""
     odd = server.root / "odd<img src=x onerror=window.__pwned=1>.py"
     odd.write_text(
         "raise ValueError('<script>window.__pwned = 2</script> \\x1b[31m \\u202e <b>b</b>')"
@@ -228,7 +230,7 @@ def test_markup_in_names_and_messages_is_text(lab: LabPage, server: LabServer) -
 
 
 def test_failures_that_come_together_are_one_notification(lab: LabPage, server: LabServer) -> None:
-    """Several runs that fail do not cover the notebook, and what is said goes with them."""
+    """Several failures share one notification, which disappears with them."""
     knows_nothing = lab.sidebar.get_by_role("row")
     expect(knows_nothing).to_have_count(0)
     for name in "abc":

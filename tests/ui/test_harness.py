@@ -1,4 +1,4 @@
-"""JupyterLab under a base_url with the product in it, as every test of a screen finds it."""
+"""The product in JupyterLab under a base URL, as every test of a screen opens it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_palette_runs_a_command(lab: LabPage) -> None:
 
 
 def test_no_base_url_is_needed(root_server: LabServer, open_page: Callable[..., LabPage]) -> None:
-    """The sidebar follows runs where JupyterLab is at the root of its host, too."""
+    """The sidebar follows runs if JupyterLab is at the root of its host, too."""
     lab = open_page(root_server)
     root_server.launch("hello.py", name="root")
 
@@ -27,7 +27,7 @@ def test_no_base_url_is_needed(root_server: LabServer, open_page: Callable[..., 
 
 
 def test_a_slow_start_is_waited_for(lab: LabPage) -> None:
-    """A page that was loaded again has all of its commands, also where its scripts start late."""
+    """A reloaded page has all its commands, even if its scripts start late."""
     lab.page.add_init_script(
         """const listen = window.addEventListener;
         window.addEventListener = (type, heard, ...more) => {
@@ -43,7 +43,7 @@ def test_a_slow_start_is_waited_for(lab: LabPage) -> None:
 
 @pytest.mark.parametrize("turn", ["first", "second"])
 def test_a_page_knows_nothing_of_another_test(lab: LabPage, turn: str) -> None:
-    """Neither cookies nor what scripts store is in the profile of the next test."""
+    """A profile contains neither cookies nor stored data of another test."""
     kept = """async () => [
         document.cookie.includes('turn='),
         localStorage.getItem('turn'),

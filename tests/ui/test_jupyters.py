@@ -1,6 +1,5 @@
-"""The oldest and the newest JupyterLab that the extension is for, and Notebook 7 beside them.
-
-`make test-jupyters` makes their environments, which takes a minute each.
+"""The oldest and the newest supported JupyterLab, and Notebook 7. `make test-jupyters` makes their
+environments, a minute each.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from support.ui.page import LabPage
 Start = Callable[..., LabServer]
 Open = Callable[..., LabPage]
 
-# Their environments have no TensorFlow: the tasks run with the Python of the tests.
+# These environments have no TensorFlow, so tasks run with the Python of the tests.
 LAUNCH = f"%load_ext tfcluster_magic\n%tfcluster launch hello.py --python {sys.executable} --name "
 
 pytestmark = pytest.mark.timeout(900)  # pip makes an environment first
@@ -43,7 +42,7 @@ def other_server(
 
 @pytest.mark.parametrize("other_server", ["jupyterlab"], indirect=True)
 def test_the_sidebar_works_in_jupyterlab(other_server: LabServer, open_page: Open) -> None:
-    """The list shows what code launched, and the output of a cell is drawn."""
+    """The list shows a run launched by code, and the output of a cell is drawn."""
     lab = open_page(other_server)
     other_server.launch("hello.py", workers=2, name="digits")
 
@@ -55,7 +54,7 @@ def test_the_sidebar_works_in_jupyterlab(other_server: LabServer, open_page: Ope
 
 @pytest.mark.parametrize("other_server", ["notebook"], indirect=True)
 def test_output_and_panel_work_in_notebook_7(other_server: LabServer, open_page: Open) -> None:
-    """A launch is drawn live, and bare %tfcluster has its form."""
+    """A launch is drawn live, and bare %tfcluster shows its form."""
     workspace.notebook(other_server.root / "first.ipynb", [LAUNCH + "digits", "%tfcluster"])
     notebook = open_page(other_server, load=False)
     notebook.load("notebooks/first.ipynb", reset=False)

@@ -1,4 +1,4 @@
-"""JupyterLab in Chinese: what the extension, its settings and the server say is Chinese, too."""
+"""JupyterLab in Chinese: the extension, its settings and the server's messages are Chinese too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def chinese(server: LabServer, open_page: Callable[..., LabPage]) -> Iterator[LabPage]:
-    """A page with JupyterLab whose language was set to 简体中文."""
+    """A JupyterLab page whose language is set to 简体中文."""
     setting = server.settings / LOCALE
     setting.parent.mkdir(parents=True, exist_ok=True)
     setting.write_text(json.dumps({"locale": "zh_CN"}))
@@ -32,7 +32,7 @@ def chinese(server: LabServer, open_page: Callable[..., LabPage]) -> Iterator[La
 
 
 def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
-    """The empty sidebar teaches in Chinese, and a run's facts and actions are Chinese."""
+    """The empty sidebar is Chinese, and so are a run's details and actions."""
     sidebar = chinese.sidebar
     expect(sidebar).to_contain_text("还没有集群")
     expect(sidebar.get_by_role("button", name="启动集群…")).to_be_visible()
@@ -51,7 +51,7 @@ def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
 
 
 def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPage) -> None:
-    """The fields of the launch form are Chinese, and so is why a launch would be refused."""
+    """The fields of the launch form are Chinese, and so is the reason for a refusal."""
     chinese.execute("tfcluster:launch")
     form = chinese.page.get_by_role("form", name="启动 TFCluster")
 
@@ -77,7 +77,7 @@ def test_the_settings_are_in_chinese(chinese: LabPage) -> None:
 
 
 def english(place: Locator) -> list[str]:
-    """Lines of a part of the page with two English words side by side, code left out."""
+    """Return the lines of a part of the page with two adjacent English words, without code."""
     place.locator(":scope").wait_for()
     text: str = place.evaluate(
         """node => {

@@ -1,4 +1,4 @@
-"""The launch form in a real browser: both cards, files, cells, the line, the keyboard."""
+"""The launch form in a browser: both cards, files, cells, the line, the keyboard."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def choose(form: Locator, card: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    # Trainings of TensorFlow itself: tests/integration/test_examples.py.
+    # tests/integration/test_examples.py has trainings of TensorFlow itself.
     ["steps.py", pytest.param("between_graph.py", marks=pytest.mark.long)],
 )
 def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -> None:
-    """A program of the file browser is launched with its arguments, and trains to its end."""
+    """A program from the file browser is launched with its arguments, and trains to its end."""
     (lab.server.root / "examples" / "steps.py").write_text(STEPS)
     form.get_by_label("Path of the program").fill(f"examples/{program}")
     form.get_by_label("Arguments").fill("--steps 60")
@@ -77,14 +77,14 @@ def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_this_machine_is_asked_for_no_pods(form: Locator) -> None:
-    """Where tasks are processes the form has a Python, and nothing that only pods have."""
+    """On this machine the form offers a Python, and nothing that only pods have."""
     expect(form.get_by_label("Python of kernel")).to_be_visible()
     expect(form.locator("summary")).to_have_text(["Resources", "Limits"])
 
 
 @pytest.mark.same_page
 def test_a_file_is_chosen_in_a_dialog(lab: LabPage, form: Locator) -> None:
-    """The dialog shows folders and programs, and its choice is the program."""
+    """The dialog shows folders and programs, and its choice becomes the program."""
     form.get_by_role("button", name="Browse…").click()
     dialog = lab.dialog
     expect(dialog.get_by_text("hello.py")).to_be_visible()
@@ -95,7 +95,7 @@ def test_a_file_is_chosen_in_a_dialog(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
-    """A right click on a program opens the form with it, on a folder with that."""
+    """A right click on a program or folder opens the form with it."""
     item = lab.page.locator(".jp-DirListing-item")
     for name in ("hello.py", "examples"):
         item.filter(has_text=re.compile(f"^{name}")).click(button="right")
@@ -105,17 +105,17 @@ def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
 
 
 def test_this_cell_is_a_program(lab: LabPage) -> None:
-    """The active cell is launched as it stands, without the magic's own line above it."""
+    """The active cell is launched unchanged, but without the line of the magic above it."""
     flows.launch_the_active_cell(lab)
 
 
 def test_the_line_goes_into_the_notebook(lab: LabPage) -> None:
-    """The line that does the same is inserted as a cell that runs, or copied."""
+    """The equivalent command is inserted as a cell that works, or copied."""
     flows.insert_the_line(lab)
 
 
 def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
-    """After a reload the form has the values of the last launch; another program starts anew."""
+    """After a reload the form has the values of the last launch; another program resets them."""
     form.get_by_label("Path of the program").fill("hello.py")
     form.get_by_label("Arguments").fill("--epochs 3")
     form.get_by_label("Workers").fill("3")
@@ -135,7 +135,7 @@ def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
 
 
 def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
-    """The menu of a run fills the form in with all of it, says so, and makes a new run."""
+    """A run's menu fills the form with all its values, says so, and makes a new run."""
     options: dict[str, Any] = {"workers": 1, "ps": 0, "grace": "5s", "folder": lab.server.root}
     options["env"] = {"RATE": "0.1", "TEXT": "a\nb"}
     lab.server.launch("hello.py", "--steps", "a b", name="digits", **options)
@@ -176,13 +176,13 @@ def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
 
 
 def _keeps_the_launch(response: Response) -> bool:
-    """JupyterLab has written its state, which it does a moment later."""
+    """Return whether JupyterLab has saved this launch in its state."""
     kept = response.request.post_data or ""
     return "api/workspaces" in response.url and "--epochs 3" in kept
 
 
 def test_the_keyboard_alone_launches(lab: LabPage) -> None:
-    """From the palette to the running cluster without a mouse."""
+    """A cluster is launched from the palette without a mouse."""
     lab.palette(LAUNCH)
     form = lab.page.get_by_role("form", name=LAUNCH)
     expect(form.get_by_text("Free now:")).to_be_visible()
@@ -207,7 +207,7 @@ def test_the_keyboard_alone_launches(lab: LabPage) -> None:
 
 
 def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
-    """Axe finds nothing, with everything open, in either theme, and at the width of a sidebar."""
+    """Axe finds no fault with all sections open, in either theme, and at the width of a sidebar."""
     form.get_by_label("Path of the program").fill("nothing.py")
     form.get_by_text("Resources").click()
     form.get_by_text("Limits").click()
@@ -234,9 +234,7 @@ def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
 
 
 def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
-    """A section that a person has opened is open in the next form; one that a mistake has opened is
-    not.
-    """
+    """A section that the user opened is open in the next form; one that a mistake opened is not."""
     resources = form.locator("details", has_text="Resources")
     limits = form.locator("details", has_text="Limits")
     with lab.page.expect_response(_keeps_the_sections):
@@ -247,7 +245,7 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
     expect(form.get_by_label("Retries")).to_have_attribute("aria-invalid", "true")
     with lab.page.expect_response(_keeps_the_sections):
         limits.locator("summary").click()
-    expect(limits).to_have_attribute("open", "")  # for the mistake in it
+    expect(limits).to_have_attribute("open", "")  # because of the mistake in it
     lab.reload()
     form = opened(lab)
     expect(form.locator("details", has_text="Resources")).to_have_attribute("open", "")
@@ -255,15 +253,14 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
 
 
 def _keeps_the_sections(response: Response) -> bool:
-    """JupyterLab has written its state, which it does a moment later."""
+    """Return whether JupyterLab has saved the sections in its state."""
     kept = response.request.post_data or ""
     return "api/workspaces" in response.url and "launch-sections" in kept
 
 
 def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, form: Locator) -> None:
-    """Inputs have the ground of the page and a border that is seen, in light, dark and high
-    contrast, and the product's mark has the colour of icons, also where the system chooses all
-    colours.
+    """Inputs have the page's background and a visible border, in light, dark and high contrast, and
+    the product's icon has the colour of icons, even if the system sets all colours.
     """
     lab.sidebar.wait_for()
     name = form.get_by_label("Name", exact=True)
@@ -284,7 +281,7 @@ def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, for
 
 
 def _style(of: Locator, name: str, system: str = "") -> str:
-    """The computed value of a property, or the colour that the system calls so."""
+    """Return the computed value of a property, or the named system colour."""
     script = """(node, [name, system]) => {
         if (system) {
             const probe = document.body.appendChild(document.createElement('div'));
@@ -299,7 +296,7 @@ def _style(of: Locator, name: str, system: str = "") -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, `rgb(1, 2, 3)`, by WCAG 2."""
+    """Return the contrast of two colours, `rgb(1, 2, 3)`, by WCAG 2."""
 
     def luminance(colour: str) -> float:
         parts = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
@@ -314,7 +311,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.same_page
 def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> None:
-    """Far more workers than cores, or than tasks may run, are told at the input, with what fits."""
+    """Far more workers than cores or allowed tasks get a warning at the input, with what fits."""
     form = opened(lab)
     form.get_by_label("Path of the program").fill("hello.py")
     workers = form.get_by_label("Workers")
@@ -322,7 +319,7 @@ def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> 
     workers.fill(str(20 * cores))
     row = form.locator("[data-option=workers]")
     expect(row).to_contain_text(f"{20 * cores} workers share {cores} CPU core")
-    expect(workers).not_to_have_attribute("aria-invalid", "true")  # it goes through all the same
+    expect(workers).not_to_have_attribute("aria-invalid", "true")  # it is only a warning
     lab.screenshot("warned")
     lab.theme("dark")
     lab.screenshot("warned-dark")

@@ -1,4 +1,4 @@
-"""The launch form in a real browser when something is wrong: refusals, mistakes, a server away."""
+"""The launch form in a browser with problems: refusals, mistakes, an unreachable server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["form"]  # a fixture used by the tests below
 
 
 def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage) -> None:
-    """What the form has launched is shown as it is now, and no more once it is deleted."""
+    """The form shows the current state of its launched run, until the run is deleted."""
     flows.launch_what_fails(lab)
 
 
 def test_what_does_not_fit_says_what_would(lab: LabPage, form: Locator) -> None:
-    """Where room is short, a button takes the number that fits, and the launch goes on with it."""
+    """Where resources are short, a button takes the number that fits, and the launch succeeds."""
     each = int(lab.server.manager.options().memory.free / 2.5 / 2**20)
     form.get_by_label("Path of the program").fill("hello.py")
     form.get_by_label("Workers").fill("6")
@@ -39,7 +39,7 @@ def test_what_does_not_fit_says_what_would(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_every_mistake_stands_at_its_input(lab: LabPage, form: Locator) -> None:
-    """Several mistakes are told at once, each described at the input that it is about."""
+    """Several mistakes are shown at once, each at its input."""
     form.get_by_label("Path of the program").fill("helo.py")
     form.get_by_label("Name", exact=True).fill("Not A Name")
     form.get_by_label("Arguments").fill("--epochs 'three")
@@ -52,29 +52,29 @@ def test_every_mistake_stands_at_its_input(lab: LabPage, form: Locator) -> None:
         re.compile("lower-case")
     )
     expect(form.get_by_text("4 things have to be changed first.")).to_be_visible()
-    button(form).press("Enter")  # a click on what is disabled waits for nothing
+    button(form).press("Enter")  # a click would wait until the button is enabled
     expect(form.get_by_label("Path of the program")).to_be_focused()
     assert lab.server.manager.list() == []
 
 
 @pytest.mark.same_page
 def test_an_empty_form_does_not_scold(lab: LabPage, form: Locator) -> None:
-    """What is only missing is no mistake before one tries to launch."""
+    """A missing value is not a mistake until the user tries to launch."""
     expect(form.get_by_text("Choose a program first.")).to_be_visible()
     expect(form.locator("[aria-invalid='true']")).to_have_count(0)
     lab.screenshot("empty")
     lab.theme("dark")
     lab.screenshot("empty-dark")
-    button(form).press("Enter")  # a click on what is disabled waits for nothing
+    button(form).press("Enter")  # a click would wait until the button is enabled
     expect(form.get_by_label("Path of the program")).to_have_attribute("aria-invalid", "true")
 
 
 def test_a_server_that_is_away_loses_nothing_that_was_typed(lab: LabPage, form: Locator) -> None:
-    """While the server does not answer the form says so, keeps what is typed, and recovers."""
+    """While the server does not answer, the form says so, keeps the input, and recovers."""
     lab.console.allow("tfcluster/api")
     lab.page.route("**/tfcluster/api/clusters/plan*", lambda route: route.abort())
     form.get_by_label("Path of the program").fill("hello.py")
-    expect(form.get_by_role("alert")).to_contain_text("What you typed is kept.")
+    expect(form.get_by_role("alert")).to_contain_text("Your input is kept.")
     expect(button(form)).to_have_attribute("aria-disabled", "true")
     form.get_by_role("button", name="Try again").click()
     lab.page.unroute("**/tfcluster/api/clusters/plan*")
@@ -85,7 +85,7 @@ def test_a_server_that_is_away_loses_nothing_that_was_typed(lab: LabPage, form: 
 
 
 def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locator) -> None:
-    """Of two plans the newer counts, whichever comes last."""
+    """Of two plans the newer one is shown, whichever arrives last."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -101,7 +101,7 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
     line = form.locator(".tfc-Line code")
     expect(line).to_contain_text("--name quick")
     for route in held:
-        with contextlib.suppress(Error):  # the page has given it up
+        with contextlib.suppress(Error):  # the page has cancelled it
             route.continue_()
     form.get_by_label("Arguments").fill("x")
     expect(line).to_have_text("%tfcluster launch --name quick -- x")
@@ -109,7 +109,7 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
 
 
 def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
-    """Of a form whose program the server has not seen yet, Launch waits, and then launches it."""
+    """If the server has not yet seen the form's program, Launch waits, and then launches it."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -118,18 +118,18 @@ def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, for
     lab.page.route("**/tfcluster/api/clusters/plan*", hold)
     with lab.page.expect_request("**/clusters/plan*"):
         form.get_by_label("Path of the program").fill("hello.py")
-    button(form).press("Enter")  # a click on what is disabled waits for nothing
+    button(form).press("Enter")  # a click would wait until the button is enabled
     expect(form.get_by_label("Path of the program")).not_to_be_focused()
     lab.page.unroute("**/tfcluster/api/clusters/plan*")
     for route in held:
-        with contextlib.suppress(Error):  # the page has given it up
+        with contextlib.suppress(Error):  # the page has cancelled it
             route.continue_()
     expect(form.get_by_text("hello-1 was launched.")).to_be_visible()
 
 
 @pytest.mark.same_page
 def test_what_came_from_a_name_is_text(lab: LabPage, form: Locator) -> None:
-    """Markup in what is typed is shown, never run."""
+    """Markup in the input is shown as text, never run."""
     evil = "<img src=x onerror='window.__pwned=1'>.py"
     form.get_by_label("Path of the program").fill(evil)
     expect(form.locator(".tfc-Line code")).to_contain_text("<img src=x")

@@ -1,4 +1,4 @@
-"""The output of a run as a tab: many lines, many tasks, odd characters, lost streams."""
+"""The output of a run in a tab: many lines, many tasks, odd characters, lost streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 
 MOST_DRAWN = 300
-"""Lines that may be in the page at once, however many there are."""
+"""Largest number of lines in the page at once."""
 SLOW = """\
 import time
 
@@ -57,18 +57,18 @@ SEEN_AFTER = """least => {
         return shown && Number(line.dataset.line) >= least;
     });
 }"""
-"""Whether a line with this number, or one that came later, is in view."""
+"""Whether the line with this number, or a later one, is in view."""
 
 
 @pytest.mark.same_page
 def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage) -> None:
-    """Each line has its task, one task can be chosen, and the end of the run is said."""
+    """Each line has its task, one task can be selected, and the end of the run is shown."""
     flows.read_all_tasks(lab)
 
 
 @pytest.mark.same_page
 def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
-    """Only what can be seen is in the page, and every line can be found and copied."""
+    """Only visible lines are in the page, yet every line can be found and copied."""
     lab.server.launch("talk.py", "50000", workers=2, name="talk")
     log = open_logs(lab, "talk-1")
     expect(log).to_contain_text("line 49999 of 50000", timeout=90_000)
@@ -76,7 +76,7 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
     log.press("/")
     lab.page.keyboard.type("line 49999 of")
-    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both are read
+    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both are loaded
     lab.page.keyboard.press("Escape")
     lines = log.locator("[data-line]")
     assert lines.count() < MOST_DRAWN
@@ -102,13 +102,13 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
 @pytest.mark.same_page
 def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
-    """HTML is shown as it was printed, escape sequences do nothing but colour."""
+    """HTML is shown as printed, and escape sequences only set colours."""
     flows.read_odd_output(lab)
 
 
 @pytest.mark.same_page
 def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
-    """The newest line stays in view until one looks at older ones; a button goes back."""
+    """The newest line stays in view until the user scrolls up; a button goes back."""
     (lab.server.root / "slow.py").write_text(SLOW)
     lab.server.launch("slow.py", workers=1, name="slow")
     log = open_logs(lab, "slow-1")
@@ -148,7 +148,7 @@ def test_a_download_has_every_line_of_the_chosen_tasks(lab: LabPage) -> None:
 
 
 def test_a_tab_comes_back_with_the_layout(lab: LabPage) -> None:
-    """After a reload the tab of a run is there, with the task that was chosen."""
+    """After a reload the tab of a run is there, with the selected task."""
     lab.server.launch("hello.py", workers=2, name="hi")
     log = open_logs(lab, "hi-1", task="worker-1")
     expect(log).to_contain_text("hello from worker-1")
@@ -204,7 +204,7 @@ def test_a_lost_stream_goes_on_without_a_line_twice(
 
 @pytest.mark.same_page
 def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
-    """The outcome stands below the lines, which stay."""
+    """The outcome is shown below the lines, which stay."""
     lab.server.launch("fail.py", workers=1, name="fails")
     log = open_logs(lab, "fails-1")
     expect(log).to_contain_text("before the fall")
@@ -217,7 +217,9 @@ def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_tasks_are_one_stream_in_the_order_of_time(lab: LabPage) -> None:
-    """Of a run that had ended, too, lines of tasks stand as they were printed, with their times."""
+    """Lines of several tasks are in the order in which they were printed, with times, even after
+    the run.
+    """
     (lab.server.root / "turns.py").write_text(TURNS)
     lab.server.launch("turns.py", workers=2, name="turns")
     lab.server.manager.wait("turns-1", 180)
@@ -235,7 +237,9 @@ def test_tasks_are_one_stream_in_the_order_of_time(lab: LabPage) -> None:
 
 
 def test_a_search_finds_what_has_scrolled_out(lab: LabPage) -> None:
-    """The server looks in lines that the page lacks, and the page shows those around a match."""
+    """The server searches lines that the page lacks, and the page shows the lines
+    around a match.
+    """
     lab.server.launch("talk.py", "201000", workers=1, name="talk")
     lab.server.manager.wait("talk-1", 180)
     log = open_logs(lab, "talk-1")

@@ -1,4 +1,4 @@
-"""The run below a cell: drawn live by the page, with a kernel and without one."""
+"""The run below a cell: drawn live by the page, with or without a kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.spec import Phase, Reason, Status, TFCluster
 
 
 def kept(lab: LabPage) -> Any:
-    """The outputs that the document of the notebook in front holds."""
+    """Return the outputs in the document of the active notebook."""
     return lab.page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.context.model.toJSON()"
         ".cells.map(cell => cell.outputs)"
@@ -46,8 +46,8 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
 
 
 def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
-    """Below `--wait` stands one card, at last with the outcome, and a bare name shows another. A
-    shell has what the cell has launched in its list.
+    """`--wait` updates one card up to the outcome; the bare variable shows another card. A shell
+    lists the run that the cell has launched.
     """
     lab.notebook(f"{LOAD}run = %tfcluster launch hello.py --workers 1 --name once --wait", "run")
     lab.run_cell(0)
@@ -60,13 +60,13 @@ def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
 
 
 def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
-    """The stored state has its time and the reason why it is no more than that."""
+    """The stored state has its time and the reason why it is no longer updated."""
     flows.show_a_deleted_run(lab)
 
 
 def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:
-    """A name that was given again never changes what an old output says, also where the file that
-    remembers numbers of runs was removed.
+    """An old output never changes when its name is used again, even if the file that remembers run
+    numbers was removed.
     """
     first = lab.server.launch("hello.py", workers=1, name="again")
     lab.server.delete("again-1")
@@ -82,7 +82,7 @@ def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:
 def test_while_the_server_is_away_the_card_is_marked_as_old(
     own_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
-    """What was known stays, with its time, and is live again when the server is back."""
+    """The last known state stays with its time, and is live again when the server is back."""
     lab = open_page(own_server)
     lab.console.allow(AWAY)
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 1 --name digits")
@@ -94,11 +94,12 @@ def test_while_the_server_is_away_the_card_is_marked_as_old(
     expect(card(lab)).not_to_contain_text("as of", timeout=60_000)
 
 
-# What the file of a notebook holds of a run: last, with its time, and for whoever has no extension.
+# What the notebook file stores of a run: the last state and its time, readable without the
+# extension.
 
 
 def saved(lab: LabPage, name: str = "notebook.ipynb") -> dict[str, Any]:
-    """The data of the first output in the file, by MIME type; text as one string."""
+    """Return the data of the first output in the file, by MIME type; text as one string."""
     cells = json.loads((lab.server.root / name).read_text())["cells"]
     data: dict[str, Any] = next(out["data"] for cell in cells for out in cell["outputs"])
     joined = {kind: "".join(data[kind]) for kind in ("text/plain", "text/html")}
@@ -106,12 +107,12 @@ def saved(lab: LabPage, name: str = "notebook.ipynb") -> dict[str, Any]:
 
 
 def save(lab: LabPage) -> None:
-    """As Ctrl+S does."""
+    """Save as Ctrl+S does."""
     lab.execute("docmanager:save")
 
 
 def is_dirty(lab: LabPage) -> bool:
-    """Whether the notebook in front has what its file has not."""
+    """Return whether the active notebook has unsaved changes."""
     dirty: bool = lab.page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
     )
@@ -119,7 +120,7 @@ def is_dirty(lab: LabPage) -> bool:
 
 
 def see(lab: LabPage, seen: bool) -> None:
-    """Come to the tab of the browser, or leave it for another one."""
+    """Show or hide the browser tab."""
     lab.page.evaluate(
         "value => {"
         " Object.defineProperty(document, 'hidden', { value, configurable: true });"
@@ -129,14 +130,14 @@ def see(lab: LabPage, seen: bool) -> None:
 
 
 def outdated(run: TFCluster) -> list[dict[str, Any]]:
-    """The output of a cell as it was when its run had just been launched."""
+    """Return a cell output as it was right after the launch of its run."""
     queued = Status(phase=Phase.QUEUED, reason=Reason.QUEUED, message="It waits.")
     return output_of(msgspec.structs.replace(run, status=queued))
 
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
-    """Each phase is written into the document: saved at any time, it is how the run was last. A
-    window that nobody looks at waits until somebody does.
+    """Each phase is written into the document, so a save at any time stores the latest. A hidden
+    window waits until it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
     expect(card(lab)).to_contain_text("2/2 ready")
@@ -153,10 +154,10 @@ def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> N
         lab.server.manager.stop("digits-1", "enough")
     answered.value.finished()
     expect(card(lab)).to_contain_text("Stopped")
-    assert not is_dirty(lab)  # it may be at work in another window
+    assert not is_dirty(lab)  # another window may be editing it
     see(lab, True)
     wait_until(lambda: "Stopped" in kept_html(lab), lambda: f"Stopped is kept: {kept(lab)}")
-    assert is_dirty(lab)  # so JupyterLab saves it by itself
+    assert is_dirty(lab)  # so that JupyterLab saves it by itself
     save(lab)
     for form in ("text/html", "text/plain"):
         assert "Stopped" in saved(lab)[form]
@@ -166,8 +167,8 @@ def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> N
 
 
 def test_what_a_run_did_while_no_page_was_open_is_saved_with_the_next_change(lab: LabPage) -> None:
-    """Opening a notebook changes nothing in it; saving it keeps how its failed run ended, with
-    the time, the reason and the last lines of the task.
+    """Opening a notebook does not change it; saving it stores how its failed run ended, with the
+    time, the reason and the last lines of the task.
     """
     run = lab.server.launch("fail.py", workers=1, ps=0, name="broken")
     with pytest.raises(ClusterFailed):
@@ -199,7 +200,7 @@ def test_what_a_run_did_while_no_page_was_open_is_saved_with_the_next_change(lab
 
 
 def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
-    """Runs are drawn without a kernel that knows them, while the document keeps what it held. A
+    """Runs are drawn without a kernel that knows them, while the document keeps its content. A
     notebook with many outdated outputs makes one request for what it may have to save.
     """
     names = [f"old{n}" for n in range(5)]
@@ -220,12 +221,12 @@ def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
 
 
 def kept_html(lab: LabPage) -> str:
-    """The HTML of the first output of the document."""
+    """Return the HTML of the first output of the document."""
     return next("".join(out["data"]["text/html"]) for outputs in kept(lab) for out in outputs)
 
 
 def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage) -> None:
-    """Its card goes on to say how it ended, and its buttons act on it: it was not deleted."""
+    """The card still shows how the older run ended, and its buttons act on that run."""
     lab.server.launch("hello.py", workers=1, name="digits")
     lab.server.manager.wait("digits-1", 180)
     lab.notebook("", outputs=[output_of(lab.server.manager.status("digits-1"))], kernel=False)
@@ -242,8 +243,8 @@ def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage)
 
 
 def test_a_cell_that_follows_goes_on_after_the_page_was_closed(lab: LabPage) -> None:
-    """Lines that came while no page was open, and those that come now, are below the cell that
-    followed them, which says that the page was closed; while the page stays there is no such word.
+    """Lines printed while no page was open, and new ones, appear below the cell that followed them,
+    with a note that the page was closed. Without closing the page there is no note.
     """
     gate = lab.server.root / "go"
     (lab.server.root / "waits.py").write_text(

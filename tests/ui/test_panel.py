@@ -1,4 +1,4 @@
-"""The panel of widgets below a cell, in a real page."""
+"""The widget panel below a cell, in a browser."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from support.ui.page import LabPage
 
 from tfcluster_magic.runs.manager import Until
 
-# An icon of a widget is a character before the word.
+# The icon of a widget is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
 CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Rerun", "Delete")
-"""What the card of a run has, in its order."""
+"""The actions of a run's card, in order."""
 LOAD = "%load_ext tfcluster_magic\n%tfcluster"
 
 
 def row(output: Locator, name: str) -> Locator:
-    """The row of a run in the panel."""
+    """Return the row of a run in the panel."""
     return output.locator(".widget-vbox").filter(has_text=name).last
 
 
 def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
-    """Form, list, question and the end of a run, all below one cell."""
+    """The form, the list, a question and the end of a run all work below one cell."""
     output = lab.run(LOAD)
     output.get_by_label("Program").fill("sleep.py")
     output.get_by_label("Workers").fill("1")
@@ -52,7 +52,7 @@ def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
 def test_the_kernel_runs_cells_while_the_panel_launches(
     lab: LabPage, slow_program: SlowProgram
 ) -> None:
-    """A press does its work beside the kernel: the next cell has its answer at once."""
+    """A button works beside the kernel: the next cell has its result at once."""
     lab.notebook(LOAD, "6 * 7")
     output = lab.run_cell(0)
     output.get_by_label("Program").fill(slow_program.url)
@@ -67,7 +67,7 @@ def test_the_kernel_runs_cells_while_the_panel_launches(
 
 
 def test_two_panels_and_the_sidebars_server_agree(lab: LabPage) -> None:
-    """What a shell launches is in both panels; after a restart of the kernel a new one has it."""
+    """Both panels show a run from a shell; after a restart of the kernel a new panel has it too."""
     lab.notebook(LOAD, "%tfcluster")
     first, second = lab.run_cell(0), lab.run_cell(1)
     lab.server.launch("sleep.py", workers=1, name="digits")
@@ -107,7 +107,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
 def test_a_lab_whose_extension_is_disabled(
     fresh_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
-    """A launch shows the card of its moment, with the time, and bare %tfcluster the panel."""
+    """A launch shows its card with the time, and bare %tfcluster shows the panel."""
     fresh_server.stop()
     config = fresh_server.folder / "config" / "labconfig" / "page_config.json"
     config.parent.mkdir(parents=True)
@@ -130,8 +130,8 @@ def test_a_lab_whose_extension_is_disabled(
 
 
 def test_a_panel_whose_kernel_was_restarted_says_how_it_comes_back(lab: LabPage) -> None:
-    """No error stands in a form that nobody has begun, a run has the card's actions in its order,
-    and a panel that has lost its kernel says in one line what to do.
+    """An untouched form shows no error, a run has the card's actions in order, and a panel without
+    its kernel says in one line what to do.
     """
     lab.server.launch("sleep.py", workers=1, name="digits")
     output = lab.run(LOAD)

@@ -1,4 +1,4 @@
-"""JupyterLab's own panel of what runs: clusters and TensorBoards beside kernels and terminals."""
+"""JupyterLab's Running panel: clusters and TensorBoards beside kernels and terminals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from support.ui.page import THEMES, LabPage
 from tfcluster_magic.spec import Phase
 
 FONTS = r"\.woff2"
-"""TensorBoard asks for fonts that its package does not have."""
+"""TensorBoard requests fonts that its package lacks."""
 
 
 def panel(lab: LabPage) -> Locator:
-    """The panel, in front."""
+    """Open the panel and return it."""
     lab.execute("running:show-panel")
     found = lab.page.locator("#jp-running-sessions")
     expect(found).to_be_visible()
@@ -23,12 +23,12 @@ def panel(lab: LabPage) -> Locator:
 
 
 def item(lab: LabPage, text: str) -> Locator:
-    """An item of the panel."""
+    """Return an item of the panel."""
     return lab.page.locator(".jp-RunningSessions-item").filter(has_text=re.compile(text))
 
 
 def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
-    """A run is there while it is active, opens in the sidebar, and is stopped after a question."""
+    """A run is listed while it is active, opens in the sidebar, and is stopped after a question."""
     launch_sleeping(lab, "mnist")
     shown = panel(lab)
     mnist = item(lab, r"^mnist-1 · 2 of 2 running")
@@ -61,7 +61,9 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
 
 
 def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
-    """Boards are there whoever started them; a click opens the tab, and a button ends the board."""
+    """All boards are listed, whoever started them; a click opens the tab, a button ends
+    the board.
+    """
     lab.console.allow(FONTS)
     lab.server.launch("train.py", "5", "0.01", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
@@ -70,7 +72,7 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     expect(tab).to_be_visible()
     panel(lab)
     stop = lab.page.get_by_title("Stop this TensorBoard; its runs stay")
-    board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not that of the open tab
+    board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not the one of the open tab
     expect(board).to_be_visible()
     lab.screenshot("board")
     lab.execute("application:close-all")

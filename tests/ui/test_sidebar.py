@@ -1,4 +1,4 @@
-"""The sidebar, commands on runs, the status bar and notifications, as a person meets them."""
+"""The sidebar, commands on runs, the status bar and notifications, as a user sees them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ BEYOND = """sidebar => {
     });
     return beyond.map(e => `${e.tagName} ${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`);
 }"""
-"""What of a part of the page lies outside of it, at its sides."""
+"""Returns the elements of a part of the page that extend beyond its sides."""
 
 
 @pytest.mark.same_page
 def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
-    """Without runs, the sidebar says what a cluster is, gives a line to copy, and launches."""
+    """Without runs, the sidebar explains clusters, gives a line to copy, and can launch."""
     empty = lab.sidebar.get_by_role("region", name="No clusters yet")
     expect(empty).to_contain_text("A cluster is a set of TensorFlow tasks")
     empty.get_by_role("button", name="Copy these lines").click()
@@ -45,7 +45,7 @@ def test_an_empty_sidebar_teaches(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
-    """A run that code launches comes into the list without a request of the page."""
+    """A run launched by code appears in the list without a request by the page."""
     expect(lab.sidebar).to_contain_text("No clusters yet")
     requests: list[str] = []
     lab.page.on("request", lambda r: requests.append(r.url) if "tfcluster/api" in r.url else None)
@@ -57,7 +57,7 @@ def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_cell_and_a_shell_see_what_the_sidebar_reruns(lab: LabPage) -> None:
-    """A run that the sidebar reruns is known to a shell within a second."""
+    """A run that the sidebar reruns is listed in a shell within a second."""
     flows.rerun(lab)
 
 
@@ -69,7 +69,7 @@ def test_a_stop_asks_first(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_question_goes_with_its_run(lab: LabPage) -> None:
-    """While a dialog is open its run is deleted elsewhere: it says so, and takes no yes."""
+    """If its run is deleted elsewhere, an open dialog says so and cannot be confirmed."""
     launch_sleeping(lab, "digits")
     row(lab, "digits-1").focus()
     lab.page.keyboard.press("s")
@@ -83,7 +83,7 @@ def test_a_question_goes_with_its_run(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_run_is_deleted_with_its_output(lab: LabPage) -> None:
-    """Delete asks, and takes the logs and the output with it when that is ticked."""
+    """Delete asks first, and removes logs and output if this is selected."""
     lab.server.launch("hello.py", workers=1, ps=0, name="hi")
     done = lab.server.manager.wait("hi", 180)
     expect(row(lab, "hi-1")).to_have_attribute("data-phase", "Succeeded")
@@ -98,7 +98,7 @@ def test_a_run_is_deleted_with_its_output(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_the_filter_narrows_the_list(lab: LabPage) -> None:
-    """Text and phases narrow the list; where nothing is left, one click shows all again."""
+    """Text and phases filter the list; if nothing matches, one click shows all again."""
     lab.server.launch("fail.py", workers=1, ps=0, name="broken")
     lab.server.launch("hello.py", workers=1, ps=0, name="hi")
     expect(row(lab, "broken-1")).to_have_attribute("data-phase", "Failed")
@@ -109,14 +109,14 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
     lab.page.keyboard.press("/")
     expect(lab.sidebar.get_by_label("Filter clusters")).to_be_focused()
     lab.page.keyboard.type("nothing like it")
-    expect(lab.sidebar).to_contain_text("No cluster fits the filter.")
+    expect(lab.sidebar).to_contain_text("No cluster matches the filter.")
     lab.sidebar.get_by_role("button", name="Show all").click()
     expect(row(lab, "hi-1")).to_be_visible()
 
 
 @pytest.mark.same_page
 def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
-    """From the palette to the list, along it, open, select, its menu, and out."""
+    """Keys alone open the list from the palette, walk it, open, select, use the menu, and leave."""
     for name in ("first", "second"):
         lab.server.launch("hello.py", workers=1, ps=0, name=name)
         lab.server.manager.wait(name, 180)
@@ -136,7 +136,7 @@ def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
     expect(lab.sidebar).to_contain_text("2 selected")
     keys.press("End")
     keys.press("Tab")
-    expect(first.locator(":focus")).to_be_visible()  # what is in the open row
+    expect(first.locator(":focus")).to_be_visible()  # inside the open row
     first.get_by_role("button", name="More actions").focus()
     keys.press("Enter")
     menu = lab.page.get_by_role("menu").filter(has_text="Copy as YAML")
@@ -152,7 +152,7 @@ def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_note_is_written_in_the_sidebar(lab: LabPage) -> None:
-    """A note that is written over another one is in the row at once, as plain text."""
+    """A note that replaces another is in the row at once, as plain text."""
     launch_sleeping(lab, "digits")
     lab.server.manager.note("digits", "rate 0.1")
     row(lab, "digits-1").click()
@@ -166,8 +166,8 @@ def test_a_note_is_written_in_the_sidebar(lab: LabPage) -> None:
 
 
 def test_a_run_is_renamed_and_tagged_by_keyboard(lab: LabPage) -> None:
-    """Keys on a row rename and tag a run; both are text, there at once, and found by the filter."""
-    lab.console.allow("422")  # a tag that is none
+    """Keys on a row rename and tag a run; both texts appear at once and match the filter."""
+    lab.console.allow("422")  # an invalid tag
     launch_sleeping(lab, "digits")
     launch_sleeping(lab, "other")
     keys = lab.page.keyboard
@@ -202,7 +202,7 @@ def test_a_run_is_renamed_and_tagged_by_keyboard(lab: LabPage) -> None:
 
 
 def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
-    """At 220 pixels, less than JupyterLab gives unasked, all of a row can be read and reached."""
+    """At 220 pixels, narrower than JupyterLab's default, a row is readable and reachable."""
     launch_sleeping(lab, "a-name-that-is-as-long-as-some-are")
     lab.server.launch("fail.py", workers=2, ps=0, name="broken")
     expect(row(lab, "broken-1")).to_contain_text("the data set is empty")
@@ -221,7 +221,7 @@ def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_the_menu_asks_which_logs(lab: LabPage) -> None:
-    """Run > TFCluster > Logs opens the output of the run that the person chooses."""
+    """Run > TFCluster > Logs opens the output of the run that the user selects."""
     for name in ("first", "second"):
         lab.server.launch("hello.py", workers=1, ps=0, name=name)
         lab.server.manager.wait(name, 180)
@@ -235,7 +235,7 @@ def test_the_menu_asks_which_logs(lab: LabPage) -> None:
 
 
 def test_the_copied_command_launches_the_same(lab: LabPage) -> None:
-    """What "Copy as Line for a Cell" copies is a line that launches the same again."""
+    """The action "Copy as Line for a Cell" copies a line that launches the same again."""
     flows.launch_the_copied_line(lab)
 
 
@@ -256,17 +256,17 @@ def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_the_status_bar_counts_what_is_active(lab: LabPage) -> None:
-    """`1 cluster · 2 tasks` while it runs, a click opens the sidebar, nothing at zero."""
+    """The bar shows `1 cluster · 2 tasks` during a run, opens the sidebar, and is empty at zero."""
     flows.count_in_the_status_bar(lab)
 
 
 def test_a_failure_is_told_once_with_its_reason(lab: LabPage) -> None:
-    """A failure is told with its reason and what to do next, and not again after a reload."""
+    """A failure is shown with its reason and what to do, and not again after a reload."""
     flows.tell_a_failure_once(lab)
 
 
 def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
-    """The setting puts it on the right."""
+    """The setting moves the sidebar to the right."""
     expect(lab.sidebar).to_be_visible()
     lab.setting("tfcluster-labextension:plugin", side="right")
     lab.load()
@@ -275,7 +275,7 @@ def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
-    """Active runs stand above those that have ended; opening a row closes the other one."""
+    """Active runs are above ended ones; opening a row closes the other."""
     launch_sleeping(lab, "active")
     lab.server.launch("hello.py", workers=2, ps=0, name="done")
     lab.server.manager.wait("done", 180)
@@ -298,7 +298,7 @@ def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
 
 
 def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
-    """A program opens in its editor, a folder in the file browser; what lies outside is text."""
+    """A program opens in its editor, a folder in the file browser; paths outside are text."""
     program = lab.server.root / "examples" / "own.py"
     program.write_text("print('mine')\n")
     lab.server.launch("examples/own.py", workers=1, ps=0, name="mine", folder=program.parent)
@@ -337,8 +337,8 @@ def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
 
 
 def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
-    """A row for each task says where it is, since when and what it printed last, follows the run,
-    and leads to the logs of that task, also by keyboard.
+    """Each task's row says where it is, since when, and its last line, follows the run, and opens
+    the logs of that task, also by keyboard.
     """
     asked: list[str] = []
     lab.page.on("request", lambda r: asked.append(r.url) if "api/tasks?" in r.url else None)
@@ -365,7 +365,7 @@ def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
 
 
 def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> None:
-    """Of many tasks the one that failed is shown with its reason; the others on request."""
+    """Of many tasks the failed one is shown with its reason; the others on request."""
     (lab.server.root / "one_fails.sh").write_text(
         'if [ "$TFCLUSTER_TASK" = worker-17 ]; then echo out of tune >&2; exit 3; fi\nsleep 600\n'
     )
@@ -388,7 +388,7 @@ def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> 
 
 @pytest.mark.same_page
 def test_several_are_stopped_and_deleted_at_once(lab: LabPage) -> None:
-    """With several rows selected, one question stops all that run, and one deletes all of them."""
+    """For several selected rows, one question stops all active runs, and one deletes all."""
     for name in ("first", "second"):
         launch_sleeping(lab, name)
     for name in ("first", "second"):

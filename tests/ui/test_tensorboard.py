@@ -1,4 +1,4 @@
-"""TensorBoard as a tab of JupyterLab: opened, drawn, restored, stopped; no cookie crosses."""
+"""TensorBoard in a JupyterLab tab: opened, drawn, restored, stopped, and without cookies."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
 RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
-"""TensorBoard asks for fonts that its package does not have."""
+"""TensorBoard requests fonts that its package lacks."""
 
 
 @pytest.fixture
 def lab(lab: LabPage) -> LabPage:
-    """A page whose console may miss TensorBoard's fonts."""
+    """A page whose console may report TensorBoard's missing fonts."""
     lab.console.allow(FONTS)
     return lab
 
 
 def write_events(folder: Path, points: int = 20) -> Path:
-    """Event files with one curve."""
+    """Write event files with one curve."""
     events = [ev.event(step, {"loss": 1 / step}) for step in range(1, points)]
     ev.event_file(folder).write_bytes(ev.version() + b"".join(events))
     return folder
 
 
 def frame(lab: LabPage) -> FrameLocator:
-    """The page inside the tab in front."""
+    """Return the page inside the active tab."""
     return lab.page.frame_locator(".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe")
 
 
 def tabs(lab: LabPage) -> Locator:
-    """The tabs of TensorBoards."""
+    """Return the tabs of TensorBoards."""
     return lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="· TensorBoard")
 
 
 def charts_are_drawn(lab: LabPage) -> None:
-    """A curve is on the screen."""
+    """Wait until a curve is visible."""
     card = frame(lab).locator("scalar-card").first
-    expect(card).to_be_visible(timeout=60_000)  # a page that is let go is hidden, and has all text
+    expect(card).to_be_visible(timeout=60_000)  # a released page is hidden, but has all the text
     expect(card).to_contain_text("loss")
     expect(card.locator("line-chart canvas, line-chart svg").first).to_be_visible()
     expect(lab.page.locator(".tfc-Board-notice:visible")).to_have_count(0)
 
 
 def boards(server: LabServer) -> list[dict[str, Any]]:
-    """The boards that run."""
+    """Return the running boards."""
     found: list[dict[str, Any]] = server.ask("GET", "tfcluster/api/tensorboards")["tensorboards"]
     return found
 
 
 @pytest.mark.same_page
 def test_the_tab_of_a_run(lab: LabPage) -> None:
-    """The command opens a run's curves under the base URL; asking again shows the same tab. Runs
-    asked for together have their curves in one chart, under their names.
+    """The command opens a run's curves under the base URL; repeating it shows the same tab. Runs
+    opened together have their curves in one chart, under their names.
     """
     for name in ("digits", "other"):
         lab.server.launch("train.py", "40", "0.02", name=name, workers=1, ps=0)
@@ -84,7 +84,7 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
     assert url.startswith(f"{lab.server.url}tfcluster/tensorboard/")
     lab.screenshot("charts")
 
-    lab.execute("tfcluster:tensorboard", refs=["digits"])  # another word for the same board
+    lab.execute("tfcluster:tensorboard", refs=["digits"])  # another reference to the same board
     expect(tabs(lab)).to_have_count(1)
     lab.execute("tfcluster:tensorboard", name="digits-1")
     expect(tabs(lab)).to_have_count(1)
@@ -100,7 +100,7 @@ def test_the_tab_of_a_run(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
-    """New points come by themselves, and no setting of the person is changed."""
+    """New points appear by themselves, and no setting of the user is changed."""
     lab.server.launch("train.py", "100000", "0.05", name="digits", workers=1, ps=0)
     wait_until((lab.server.root / "log" / "digits" / "1").is_dir, "output", 90)
     lab.execute("tfcluster:tensorboard", name="digits-1")
@@ -109,7 +109,7 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
     expect(said).to_have_text("Reloads every 10 s while a run is active")
     for _time in range(2):
         with lab.page.expect_request(re.compile("timeSeries"), timeout=90_000):
-            pass  # nobody touches the page
+            pass  # without a click
     settings = frame(lab).locator("body").evaluate("() => ({...localStorage})")
     assert "_tb_global_settings" not in settings or "autoReload" not in str(settings)
     lab.screenshot("reloads")
@@ -119,7 +119,7 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
-    """From the first, and when the theme is changed meanwhile; a choice on the page stays."""
+    """It starts with the theme and follows a change; a choice on its page stays."""
     write_events(lab.server.root / "dark")
     lab.theme("dark")
     lab.execute("tfcluster:tensorboard", folder="dark")
@@ -136,7 +136,7 @@ def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
 
 
 def test_selected_runs_are_compared(lab: LabPage) -> None:
-    """A table of what differs lies above one chart with the curves of the selected runs; axe finds
+    """A table of differences is above one chart with the curves of the selected runs; axe finds
     nothing serious.
     """
     found = Findings(lab)
@@ -173,13 +173,13 @@ def test_selected_runs_are_compared(lab: LabPage) -> None:
     lab.page.keyboard.press("Space")
     expect(table).not_to_contain_text("Program")
     expect(table).to_contain_text("differs")
-    lab.server.manager.tag("two", add=["final"])  # what changes is there by itself
+    lab.server.manager.tag("two", add=["final"])  # changes appear by themselves
     expect(table).to_contain_text("final")
 
 
 @pytest.mark.same_page
 def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
-    """All runs from palette and launcher are one tab; a folder has its own in the file browser."""
+    """Palette and launcher open one tab for all runs; the file browser opens one for a folder."""
     write_events(lab.server.root / "log" / "old" / "1")
     write_events(lab.server.root / "curves" / "a")
     lab.palette("Open TensorBoard on All Runs")
@@ -202,7 +202,7 @@ def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
 
 
 def test_restored_with_the_layout(lab: LabPage) -> None:
-    """After a reload the tab is there with its curves; one behind others starts nothing yet."""
+    """After a reload the tab has its curves; a hidden tab starts nothing yet."""
     for name in ("first", "second"):
         write_events(lab.server.root / name)
         lab.execute("tfcluster:tensorboard", folder=name)
@@ -221,8 +221,8 @@ def test_restored_with_the_layout(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_stop_and_start_again(lab: LabPage) -> None:
-    """The toolbar ends the board; the tab says so, and starts it again; so does the keyboard, and
-    axe finds nothing serious.
+    """The toolbar ends the board; the tab says so and starts it again, also by keyboard; axe finds
+    nothing serious.
     """
     found = Findings(lab)
     write_events(lab.server.root / "log" / "x" / "1")
@@ -259,10 +259,10 @@ def test_stop_and_start_again(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
-    """The tab says why, as text, and has a way to try again."""
+    """The tab says why, as text, and offers to try again."""
     lab.console.allow(
         r"api/tensorboards|/tfcluster/tensorboard/[0-9a-f]+/(\?darkMode=\w+)?:"
-    )  # what is refused, and the page of a board that is not known
+    )  # refused requests, and the page of an unknown board
     name = "<img src=x onerror='window.__pwned=1'>"
     lab.execute("tfcluster:tensorboard", folder=name)
     alert = lab.page.locator(".tfc-Board-notice [role='alert']")
@@ -281,7 +281,7 @@ def test_a_tensorboard_that_cannot_be_opened(lab: LabPage) -> None:
 def test_the_server_was_restarted(
     own_server: LabServer, open_page: Callable[[LabServer], LabPage]
 ) -> None:
-    """Boards end with the server, and an open tab comes back by a reload of its page."""
+    """Boards end with the server; when it is back, an open tab loads again by itself."""
     lab = open_page(own_server)
     for expected in (FONTS, "ERR_CONNECTION_REFUSED", "WebSocket", "api/", "Failed to fetch"):
         lab.console.allow(expected)
@@ -291,7 +291,7 @@ def test_the_server_was_restarted(
     (board,) = boards(own_server)
     own_server.stop()
     assert own_server.manager.boards.living() == []
-    # JupyterLab's own dialog about the server comes when it likes, and lies over the tab
+    # JupyterLab's dialog about the server may appear at any time and cover the tab
     close = lab.dialog.get_by_role("button", name="Close")
     lab.page.add_locator_handler(close, lambda button: button.click())
     lab.page.get_by_role("button", name="Load this TensorBoard again").click()
@@ -303,8 +303,8 @@ def test_the_server_was_restarted(
 
 @pytest.mark.same_page
 def test_the_page_comes_before_its_process(lab: LabPage) -> None:
-    """TensorBoard's page is there while its process starts, and goes when that takes long; the
-    keyboard's place is kept.
+    """TensorBoard's page appears while its process starts, and disappears if that takes long; the
+    focus is kept.
     """
     lab.console.allow("api/tensorboards")
     notice = lab.page.locator(".tfc-Board-notice:visible")
@@ -312,7 +312,7 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
         folder = write_events(lab.server.root / name)
         with RegistryEntry(
             registry_folder(lab.server.state), str(folder)
-        ).locked():  # the start waits for it
+        ).locked():  # the start waits for the lock
             lab.execute("tfcluster:tensorboard", folder=name)
             expect(frame(lab).locator("mat-toolbar").first).to_be_visible()
             assert lab.server.manager.boards.living() == []
@@ -329,7 +329,7 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
-    """Curves that came while nobody looked are drawn when somebody does."""
+    """Curves that arrived in a hidden tab are drawn when it is shown."""
     write_events(lab.server.root / "behind")
     lab.execute("tfcluster:tensorboard", folder="behind")
     lab.execute("launcher:create")
@@ -342,7 +342,7 @@ def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
 
 @pytest.fixture
 def recorder(server: LabServer) -> Iterator[Path]:
-    """A page in the place of a TensorBoard, which shows what reached it."""
+    """A stand-in for a TensorBoard, which shows the requests that reach it."""
     folder = server.root / "recorded"
     folder.mkdir()
     file = RegistryEntry(registry_folder(server.state), str(folder)).file("json")
@@ -355,7 +355,7 @@ def recorder(server: LabServer) -> Iterator[Path]:
 
 @pytest.mark.same_page
 def test_no_cookie_reaches_the_board(lab: LabPage, recorder: Path) -> None:
-    """The browser's cookies come as far as the server, and not a step further."""
+    """The browser's cookies reach the server, but not the board."""
     lab.execute("tfcluster:tensorboard", folder=recorder.name)
     told = frame(lab).locator("pre, body").first
     expect(told).to_contain_text('"headers"')
@@ -372,7 +372,7 @@ def test_a_cell_opens_the_tab(lab: LabPage) -> None:
     lab.server.launch("train.py", "5", "0.02", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
     lab.notebook("%load_ext tfcluster_magic\n%tfcluster tensorboard digits")
-    lab.run_cell(wait=False)  # the notebook is behind the tab when the cell has ended
+    lab.run_cell(wait=False)  # the tab covers the notebook when the cell has ended
     charts_are_drawn(lab)
     expect(tabs(lab)).to_have_text("digits-1 · TensorBoard")
     assert len(lab.server.manager.boards.living()) == 1  # the cell's own process

@@ -1,6 +1,5 @@
-"""The tutorial, followed by a person: each cell in a notebook, each command in a shell.
-
-The pictures of the pages are made here; `make pictures` puts them into docs/pictures.
+"""The tutorial, followed by a user: each cell in a notebook, each command in a shell. The pictures
+of the pages are made here; `make pictures` copies them to docs/pictures.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from support.ui.page import LabPage
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-cluster.md"
 BOARD = ".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe"
 FONTS = r"\.woff2"
-"""TensorBoard asks for fonts that its package does not have."""
+"""TensorBoard requests fonts that its package lacks."""
 
 
 def blocks(page: Path = TUTORIAL) -> list[Block]:
@@ -32,7 +31,7 @@ def blocks(page: Path = TUTORIAL) -> list[Block]:
 
 @pytest.fixture
 def server(assets: Path) -> Iterator[LabServer]:
-    """A JupyterLab of its own, in a folder whose name is short on pictures."""
+    """A new JupyterLab, in a folder whose name is short in pictures."""
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
         server = LabServer(Path(folder), assets)
         server.start()
@@ -44,15 +43,15 @@ def server(assets: Path) -> Iterator[LabServer]:
 
 @pytest.fixture
 def lab(server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
-    """A page whose console may miss TensorBoard's fonts."""
+    """A page whose console may report TensorBoard's missing fonts."""
     page = open_page(server)
     page.console.allow(FONTS)
     return page
 
 
-@pytest.mark.long  # its steps are shown one by one by test_launch, test_output and test_tensorboard
+@pytest.mark.long  # test_launch, test_output and test_tensorboard cover its steps
 def test_the_tutorial_works_from_the_first_cell_to_the_last(lab: LabPage) -> None:
-    """Each cell and each command of the tutorial does what the page says, in its order."""
+    """Each cell and each command of the tutorial works as the page says, in order."""
     cells = [block for block in blocks() if block.language == "python"]
     lab.notebook(*(block.text.rstrip() for block in cells))
     number = 0
@@ -87,7 +86,7 @@ def test_the_tutorial_works_from_the_first_cell_to_the_last(lab: LabPage) -> Non
 
 
 def in_a_shell(server: LabServer, block: Block) -> None:
-    """Each command of a console block succeeds."""
+    """Run each command of a console block; all must succeed."""
     for line in block.text.splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         done = subprocess.run(

@@ -1,8 +1,8 @@
-"""The command line: `tfcluster VERB …`, and the parser behind `%tfcluster VERB …`.
+"""The command line `tfcluster VERB …` and the parser behind `%tfcluster VERB …`.
 
-Shell and notebook have one grammar and one set of messages. Every error is one message with an exit
-code that means something, and a start imports only what the verb needs. Owns the group of commands;
-each lives in its own module and calls one method of the manager.
+Shell and notebook share one grammar and one set of messages. Every error is one message with its
+own exit code. A command imports only what its verb needs. This package owns the group of commands;
+each command lives in its own module and calls one method of the manager.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def tfcluster() -> None:
 
 
 def run(argv: Sequence[str], terminal: Terminal) -> object:
-    """Do what `argv` says and return what the verb made (a `TFCluster`, or None).
+    """Run the command in `argv` and return what the verb made: a `TFCluster`, or None.
 
     Raises:
-        TFClusterError: what was asked for is wrong or failed; the message says it all.
-        Detached: the person stopped watching a run that goes on.
-        Interrupted: the person broke off something else.
+        TFClusterError: the request is wrong or failed; the message is complete.
+        Detached: the user stopped watching a run that goes on.
+        Interrupted: the user interrupted anything else.
     """
     try:
         made = tfcluster.main(
@@ -75,19 +75,19 @@ def _with_help_hint(error: click.ClickException) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The console script: run the words of the command line and leave with an exit code."""
+    """Run the command line and exit with its code. This is the console script."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed, as by `>&-`
+        if getattr(sys, name) is None:  # closed, for example by `>&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a Latin-1 terminal gets `?` and no traceback
+            stream.reconfigure(errors="replace")  # Latin-1 gets `?`, not a traceback
     with language(requested_language() if _can_encode(_("Options")) else ENGLISH):
         sys.exit(_exit_code(sys.argv[1:] if argv is None else argv))
 
 
 def _can_encode(text: str) -> bool:
-    """Whether the terminal has the characters of this language."""
+    """Return whether the terminal can show `text`."""
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -105,7 +105,7 @@ def _exit_code(argv: Sequence[str]) -> int:
         return error.exit_code
     except (Detached, Interrupted):
         return DETACHED
-    except BrokenPipeError:  # `tfcluster logs | head`: the reader has seen enough
+    except BrokenPipeError:  # `tfcluster logs | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return terminal.exit_code

@@ -1,4 +1,4 @@
-"""Words that several commands share: references, durations, `-o`, the options of a launch."""
+"""Arguments and options that several commands share, such as REF, `-o` and the launch options."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, or a duration such as 10m."""
+    """A parameter in seconds, or a duration such as 10m."""
 
     name = "time"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds."""
+        """Return the duration in seconds."""
         try:
             return float(value) if isinstance(value, (int, float)) else parse_duration(str(value))
         except ValueError:
@@ -39,7 +39,7 @@ class Duration(click.ParamType[float]):
 
 
 class Choices(click.ParamType[str]):
-    """One of some words, offered for completion; the manager refuses others."""
+    """A parameter with suggested words for completion; the manager rejects other values."""
 
     name = "word"
 
@@ -52,7 +52,7 @@ class Choices(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """The words that fit."""
+        """Return the words that start with `incomplete`."""
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
@@ -61,7 +61,7 @@ def complete_runs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Names of runs, with their phase; none when the backend does not answer."""
+    """Return the names of runs, with their phase; none if the backend does not answer."""
     terminal = ctx.find_object(Terminal) or Terminal()
     try:
         clusters = terminal.manager.list(all_runs=True)
@@ -72,7 +72,7 @@ def complete_runs(
 
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
-    """REF: a run (digits-2) or the newest run of a name (digits)."""
+    """Return the argument REF: a run (digits-2), or the newest run of a name (digits)."""
     name, metavar = "ref", "REF" if required else "[REF]"
     if nargs == -1:
         name, metavar = "refs", "REF..." if required else "[REF]..."
@@ -82,19 +82,19 @@ def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
 
 
 def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
-    """`-o`: how a result is printed."""
+    """Return the option `-o`, the output format."""
     return click.option(
         "-o",
         "--output",
         "form",
         type=click.Choice(forms),
         default="table",
-        help="form of the output [table]",
+        help="output format [table]",
     )
 
 
 def backend_option(command: F) -> F:
-    """`--backend`: which world the verb means."""
+    """Add `--backend`, which selects where the verb looks for clusters."""
 
     def use(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None and not ctx.resilient_parsing:
@@ -112,7 +112,7 @@ def backend_option(command: F) -> F:
 
 
 def launch_options(command: F) -> F:
-    """Every option of `launch.options.OPTIONS`, as it was typed; the manager reads the values."""
+    """Add every option of `launch.options.OPTIONS`. Values stay text; the manager parses them."""
     for option in reversed(OPTIONS):
         settings: dict[str, Any] = {"help": option.help, "default": None}
         if option.kind is Kind.SWITCH:
@@ -127,12 +127,12 @@ def launch_options(command: F) -> F:
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The launch options that were said."""
+    """Return the launch options that were given."""
     return {key: value for key, value in options.items() if value not in (None, ())}
 
 
 def program_arguments(ctx: click.Context) -> list[str] | None:
-    """What followed `--`, or None when there was no `--`."""
+    """Return the words after `--`, or None if there was no `--`."""
     words: list[str] | None = ctx.meta.get(_ARGUMENTS)
     return words
 
@@ -149,10 +149,12 @@ _SECTIONS = (
 
 
 class LaunchCommand(Command):
-    """A command that takes the options of a launch, and the program's own arguments after `--`."""
+    """A command that takes the launch options, and the program's own arguments after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what follows the first `--`; an option that is not ours may be the program's."""
+        """Split off the words after the first `--`. An unknown option may belong to the program, so
+        the error says where program arguments go.
+        """
         if "--" in args:
             at = args.index("--")
             ctx.meta[_ARGUMENTS], args = args[at + 1 :], args[:at]
@@ -173,7 +175,7 @@ class LaunchCommand(Command):
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options in sections: forty in one column cannot be read."""
+        """Write the options in sections; forty of them in one list are hard to read."""
         sections: dict[str, list[tuple[str, str]]] = {_THIS_COMMAND: []}
         sections |= {title: [] for title, _keys in _SECTIONS}
         for param in self.get_params(ctx):
@@ -181,7 +183,7 @@ class LaunchCommand(Command):
             if record is not None and isinstance(param, click.Option):
                 sections[_section(param.name or "")].append(record)
         for title, records in sections.items():
-            if records:  # `import` takes arguments, and no options of a launch
+            if records:  # `import` takes arguments but no launch options
                 with formatter.section(title):
                     formatter.write_dl(records)
 

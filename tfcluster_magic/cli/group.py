@@ -1,8 +1,7 @@
-"""The group of verbs: commands imported when they are used, and help in the user's language.
+"""The group of verbs: imports a command when it is used, and shows help in the user's language.
 
-What is declared in English when a command is imported is translated when it is shown, and lines of
-wide characters fit the terminal. click's own messages are translated, too; one that is not in our
-list stays English.
+Help is declared in English and translated when it is shown. Lines of wide characters fit the
+terminal. Messages of click itself are translated if they are in our list.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """A sentence of click's in the person's language, found again by how click builds it."""
+    """Translate a message of click. The pattern of each known message finds its values."""
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:
@@ -56,38 +55,37 @@ def translated_click_message(text: str) -> str:
 
 
 class Formatter(click.HelpFormatter):
-    """Writes help in the person's language."""
+    """A help formatter in the user's language."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """The first line."""
+        """Write the usage line."""
         super().write_usage(prog, args, prefix or _("Usage: "))
 
     def write_heading(self, heading: str) -> None:
-        """The title of a section."""
+        """Write the title of a section."""
         self.write(" " * self.current_indent + _("{title}:").format(title=_(heading)) + "\n")
 
     def write_text(self, text: str) -> None:
-        """Paragraphs."""
+        """Write paragraphs."""
         super().write_text(_translated_help(text, self.width - self.current_indent))
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Words and what they mean."""
+        """Write a list of words with their meanings."""
         rows = list(rows)
         longest = min(max((width(word) for word, _meaning in rows), default=0), col_max)
         left = self.width - longest - col_spacing - 2
         told = []
         for word, meaning in rows:
-            text, gap, bounds = meaning.partition("  [")  # click adds those of a number
+            text, gap, bounds = meaning.partition("  [")  # click appends the range of a number
             told.append((word, _translated_help(text, max(left, 10)) + gap + bounds))
         super().write_dl(told, col_max, col_spacing)
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
-    """The messages of a help text, one for each paragraph, and whether its lines stay as they are.
-
-    click's mark for such a paragraph, a backspace, is not part of the message.
+    """Yield each paragraph of a help text, and whether its line breaks are kept. Click marks such a
+    paragraph with a backspace; the mark is not part of the message.
     """
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith("\b\n"):
@@ -97,7 +95,7 @@ def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _translated_help(text: str, columns: int) -> str:
-    """`text` translated, in lines of our own: click counts characters, and not columns."""
+    """Translate `text` and wrap it. Click counts characters, not terminal columns."""
     if current_language() == ENGLISH:
         return text
     told = []
@@ -112,26 +110,25 @@ class _Context(click.Context):
 
 
 class Command(click.Command):
-    """A command whose help is in the person's language."""
+    """A command whose help is in the user's language."""
 
     context_class = _Context
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """`-h` and `--help` for each command, also for one that is used without its group.
-
-        click keeps the option of the first use, so it must not depend on that use's context.
+        """Return `-h` and `--help` for every command, even when it is used without its group. Click
+        caches the option on first use, so it must not depend on the context of that use.
         """
         return ["-h", "--help"]
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence, for a list of completions."""
+        """Return the first sentence, for a list of completions."""
         if current_language() == ENGLISH:
             return super().get_short_help_str(limit)
         first = next((message for message, _stays in paragraphs(self.help or "")), "")
         return re.split(r"[。；\n]", _(first))[0]  # noqa: RUF001 - Chinese punctuation
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The options and words that fit, each with its meaning."""
+        """Return the matching options and words, each with its meaning."""
         found = super().shell_complete(ctx, incomplete)
         for item in found:
             item.help = item.help and _(item.help)
@@ -139,10 +136,10 @@ class Command(click.Command):
 
 
 class VerbGroup(Command, click.Group):
-    """A group that shows its help when no verb is typed: nothing is wrong with that."""
+    """A group that shows its help when no verb is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Show the help, and end well; click's own ends with exit code 2 and an error."""
+        """Show the help and exit with code 0. Click would report an error with code 2."""
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
@@ -156,53 +153,56 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("tfcluster_magic.cli.runs", mark("list the runs")),
     "status": (
         "tfcluster_magic.cli.runs",
-        mark("how a run is doing, in one sentence and task by task"),
+        mark("show the status of a run and of each task"),
     ),
     "wait": (
         "tfcluster_magic.cli.runs",
-        mark("wait for the end of a run, or until its tasks run"),
+        mark("wait until a run has ended, or until its tasks run"),
     ),
-    "compare": ("tfcluster_magic.cli.runs", mark("several runs side by side, and what differs")),
-    "logs": ("tfcluster_magic.cli.logs", mark("what the tasks print")),
+    "compare": ("tfcluster_magic.cli.runs", mark("compare runs side by side")),
+    "logs": ("tfcluster_magic.cli.logs", mark("show the output of the tasks")),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "tag": ("tfcluster_magic.cli.runs", mark("show, add or remove the tags of a run")),
     "rename": ("tfcluster_magic.cli.runs", mark("show or change the display name of a run")),
-    "stop": ("tfcluster_magic.cli.runs", mark("end runs; their records and output stay")),
+    "stop": ("tfcluster_magic.cli.runs", mark("stop runs; their records and output stay")),
     "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),
-    "connect": ("tfcluster_magic.cli.runs", mark("how to use an in-graph cluster")),
+    "connect": ("tfcluster_magic.cli.runs", mark("show how to use an in-graph cluster")),
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
-    "render": ("tfcluster_magic.cli.render", mark("a run or a launch as documents, task by task")),
+    "render": (
+        "tfcluster_magic.cli.render",
+        mark("print a run or a launch as documents, task by task"),
+    ),
     "import": (
         "tfcluster_magic.cli.launch",
-        mark("a Kubeflow TFJob as a cluster file, or launched"),
+        mark("convert a Kubeflow TFJob to a cluster file, or launch it"),
     ),
     "options": (
         "tfcluster_magic.cli.runs",
-        mark("what a launch can ask for, and what fits now"),
+        mark("the launch options, and what fits now"),
     ),
     "hours": (
         "tfcluster_magic.cli.runs",
-        mark("CPU- and GPU-hours that runs have reserved, and what is left"),
+        mark("show the CPU- and GPU-hours that runs have reserved, and the rest"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",
-        mark("clusters of everyone, for administrators of a hub"),
+        mark("manage everyone's clusters, for administrators of a hub"),
     ),
-    "completion": ("tfcluster_magic.cli.group", mark("the completion script of a shell")),
+    "completion": ("tfcluster_magic.cli.group", mark("print the completion script of a shell")),
 }
-"""Each verb, the module that holds its command, and its line in `--help`, in that order."""
+"""The module of each verb's command and its line in `--help`, in the order of the help."""
 
 
 class LazyGroup(VerbGroup):
-    """A group whose commands are the rows of `VERBS`."""
+    """A group with a command for each row of `VERBS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The verbs, in the order in which people need them."""
+        """Return the verbs in the order of `VERBS`."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's command, its module imported now."""
+        """Import the module of a verb and return its command."""
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(VERBS[cmd_name][0])
@@ -210,14 +210,14 @@ class LazyGroup(VerbGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The verbs with a line each, without importing their modules."""
+        """Write each verb with its line, without importing its module."""
         with formatter.section(mark("Verbs")):
             formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; an unknown one is refused with those that are close."""
+        """Find the verb; reject an unknown one and suggest a similar one."""
         name = args[0]
         if name not in VERBS and not name.startswith("-") and not ctx.resilient_parsing:
             close = difflib.get_close_matches(name, VERBS, 1)
@@ -230,7 +230,7 @@ class LazyGroup(VerbGroup):
         return super().resolve_command(ctx, args)
 
 
-# `completion`: the script that completes verbs, options and names of runs in a shell
+# `completion`: the script for completion of verbs, options and run names in a shell
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -1,4 +1,4 @@
-"""`launch`, `rerun` and `import`: start a run, and see it through when asked to."""
+"""The commands `launch`, `rerun` and `import`: start a run, and wait for it if asked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _wait_options(command: grammar.F) -> grammar.F:
-    """The options that say how long to stay."""
+    """Add the options that say whether and how long to wait."""
     for option in (
         grammar.backend_option,
         grammar.output_option(),
@@ -38,7 +38,8 @@ def _wait_options(command: grammar.F) -> grammar.F:
         click.option(
             "--wait",
             is_flag=True,
-            help="wait for the end (in-graph: until all servers accept); fail when the run fails",
+            help="wait for the end (in-graph: until all servers accept connections); "
+            "fail if the run fails",
         ),
         click.option("--dry-run", is_flag=True, help="show what would be launched; create nothing"),
     ):
@@ -85,7 +86,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """Call fields by their options in what there is no room for; in a file they are fields."""
+    """Name options instead of fields in a refusal, unless the request came from a file."""
     try:
         yield
     except PreflightRefused as error:
@@ -105,9 +106,10 @@ def _options_named(file: str | None) -> Iterator[None]:
 @_wait_options
 @click.pass_context
 def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
-    """Launch the program of REF again: the same snapshot and options, changed where you say so.
+    """Launch the program of REF again, with the same snapshot and options except those that you
+    give.
 
-    What follows ` -- ` replaces the program's arguments.
+    Arguments after ` -- ` replace the program's arguments.
     """
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
@@ -128,26 +130,26 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 def _check_wait_options(stay: dict[str, Any]) -> None:
     if stay["follow"] and stay["form"] != "table":
         raise UsageError(
-            _("--follow prints the tasks' output, so -o json|yaml|name cannot go with it")
+            _("--follow prints the tasks' output, so it cannot be used with -o json|yaml|name")
         )
     if stay["dry_run"] and (stay["follow"] or stay["wait"]):
         raise UsageError(
-            _("--dry-run creates nothing, so there is nothing to --wait for or --follow")
+            _("--dry-run creates no run, so it cannot be used with --wait or --follow")
         )
     if stay["timeout"] is not None and not (stay["follow"] or stay["wait"]):
         raise UsageError(
-            _("--timeout bounds --wait or --follow; for the run itself use --max-duration")
+            _("--timeout needs --wait or --follow; to limit the run itself, use `--max-duration`")
         )
 
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
-    """What would be created, and what stands against it."""
+    """Show what would be created. Raise the refusal if the launch would be refused."""
     for text in (*plan.preflight.told, *shown_inferred(plan.cluster.status)):
         terminal.note(text)
     for warning in plan.cluster.status.warnings:
         terminal.note(_("warning: {warning}").format(warning=warning))
     if form == "table":
-        terminal.note(_("this would be created (nothing was):"))
+        terminal.note(_("nothing was created; a launch would create:"))
         terminal.emit(cluster_yaml(plan.cluster))
     else:
         terminal.emit(document(plan.cluster, form))
@@ -164,7 +166,7 @@ def _report_and_wait(
     form: str,
     dry_run: bool,
 ) -> TFCluster:
-    """Report a new run; stay with it as long as the person asked."""
+    """Report a new run, and wait for it as long as the user asked."""
     assert not dry_run
     name = cluster.metadata.name
     if form == "table":
@@ -187,7 +189,7 @@ def _report_and_wait(
         return wait_and_report(terminal, name, until, left, form, quiet=follow)
 
 
-# `import`: what another operator was asked for.
+# `import`: convert the resources of another operator.
 
 _FORMS = ("yaml", "json", "name")
 
@@ -199,7 +201,7 @@ _FORMS = ("yaml", "json", "name")
     "--launch",
     "launches",
     is_flag=True,
-    help="launch it, unless the program may need what is not carried over",
+    help="launch it, unless the program may need a field that is not carried over",
 )
 @click.option(
     "-o",
@@ -207,7 +209,7 @@ _FORMS = ("yaml", "json", "name")
     "form",
     metavar="yaml|json|name|FILE",
     type=click.Path(),
-    help="form of the output [yaml], or a file for it",
+    help="output format [yaml], or an output file",
 )
 @grammar.backend_option
 @click.pass_context
@@ -216,9 +218,9 @@ def import_command(
 ) -> TFCluster | None:
     """Print the Kubeflow TFJobs (kubeflow.org/v1) of FILE as TFClusters; `-` is standard input.
 
-    `kubectl apply` and `tfcluster launch -f` take the output. Every field that is not carried over
-    is named, with its path in FILE and the reason. If a TFJob starts what its image starts by
-    itself, name that command after ` -- `.
+    `kubectl apply` and `tfcluster launch -f` take the output. Fields that are not carried over are
+    listed with their path in FILE and the reason. If a TFJob runs the default command of its image,
+    give that command after ` -- `.
 
     \b
     Examples:
@@ -230,7 +232,7 @@ def import_command(
 
     terminal: Terminal = ctx.obj
     if launches and form is not None and form not in _FORMS:
-        raise UsageError(_("--launch writes no file: leave out one of both"))
+        raise UsageError(_("--launch writes no file: use either --launch or -o FILE"))
     jobs, others = read_tfjobs(file, grammar.program_arguments(ctx) or (), name)
     for job in jobs:
         for remark in sorted(job.remarks, key=lambda remark: not remark.needed):
@@ -246,11 +248,11 @@ def import_command(
 def _launch_imported(
     terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
 ) -> TFCluster | None:
-    """Launch the jobs; none where a program may miss something."""
+    """Launch the jobs. Launch none if a program may need something that is not carried over."""
     from ..launch.cluster_file import ClusterFile
 
     if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:
-        text = _("write it with -o FILE, change it there, and `tfcluster launch -f FILE`")
+        text = _("write it with `-o FILE`, edit that file, and run `tfcluster launch -f FILE`")
         terminal.note(terminal.words(text))
         raise InvalidRequest(needed)
     launched = None

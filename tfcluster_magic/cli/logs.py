@@ -1,4 +1,4 @@
-"""`logs`: what the tasks print, as one stream."""
+"""The command `logs`: prints the output of all tasks as one stream."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from . import grammar
 from .group import Command
 from .terminal import Terminal
 
-_LOOK_EVERY = 0.5  # seconds between looks at the run while its output goes by
+_LOOK_EVERY = 0.5  # seconds between status reads while output is printed
 
 
 def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of the run's tasks."""
+    """Return the names of the run's tasks."""
     terminal = ctx.find_object(Terminal) or Terminal()
     try:
         names = task_names(terminal.manager.status(ctx.params["ref"]))
@@ -35,10 +35,12 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @grammar.ref_argument()
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
 @click.option("-f", "--follow", is_flag=True, help="keep printing until the run has ended")
-@click.option("--tail", type=click.IntRange(min=0), help="the last lines of each task only [all]")
-@click.option("-t", "--timestamps", is_flag=True, help="begin each line with when it was printed")
-@click.option("-a", "--all", "everything", is_flag=True, help="TensorFlow's own remarks, too")
-@click.option("--no-prefix", is_flag=True, help="lines as the tasks printed them, and all of them")
+@click.option("--tail", type=click.IntRange(min=0), help="only the last lines of each task [all]")
+@click.option("-t", "--timestamps", is_flag=True, help="start each line with its time")
+@click.option(
+    "-a", "--all", "everything", is_flag=True, help="also show TensorFlow's own log lines"
+)
+@click.option("--no-prefix", is_flag=True, help="all lines exactly as the tasks printed them")
 @click.option("--no-color", is_flag=True, help="no colours, as with NO_COLOR=1")
 @grammar.backend_option
 @click.pass_obj
@@ -52,15 +54,15 @@ def logs_command(
     everything: bool,
     **look: bool,
 ) -> None:
-    """Show what the tasks of REF printed, in order of time; all of them, or those that are named.
+    """Show the output of REF's tasks in order of time: all tasks, or the named ones.
 
-    On Kubernetes the whole logs of more than 16 tasks come task by task; with --tail or --follow
-    they come in order of time.
+    On Kubernetes the whole logs of more than 16 tasks are printed task by task; with --tail or
+    --follow they are in order of time.
 
-    Log lines of TensorFlow's C++ code (I and W) are left out, and counted.
+    Log lines of TensorFlow's C++ code (levels I and W) are hidden, and counted.
 
-    A terminal gets the text and its colours; nothing else that a task printed acts on it. A pipe
-    gets no colours, and with --no-prefix every byte.
+    A terminal gets the text with its colours, but no other control sequences. A pipe gets no
+    colours, and with --no-prefix every byte.
 
     \b
     Examples:
@@ -92,12 +94,12 @@ def follow_output(
     follow: bool = True,
     deadline: float | None = None,
 ) -> None:
-    """Print the lines of a run, to its end with `follow`.
+    """Print the output of a run; with `follow`, until the run ends.
 
     TensorFlow's own log lines are shown only with `tensorflow_logs`.
 
     Raises:
-        WaitTimeout: `deadline` (monotonic seconds) came first.
+        WaitTimeout: the run did not end before `deadline` (monotonic seconds).
     """
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
@@ -124,8 +126,8 @@ def follow_output(
         sys.stdout.flush()
     if hidden:
         told = ngettext(
-            "{count} remark of TensorFlow's own is left out: `tfcluster logs --all {name}`",
-            "{count} remarks of TensorFlow's own are left out: `tfcluster logs --all {name}`",
+            "{count} TensorFlow log line hidden: `tfcluster logs --all {name}`",
+            "{count} TensorFlow log lines hidden: `tfcluster logs --all {name}`",
             hidden,
         ).format(count=hidden, name=name)
         terminal.note(terminal.words(told))

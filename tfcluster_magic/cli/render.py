@@ -1,4 +1,4 @@
-"""`render`: a run, or a launch that is only planned, as documents or Kubernetes manifests."""
+"""The command `render`: prints a run or a planned launch as documents or Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from .terminal import Terminal
 
 
 def planned_cluster(*words: Any, **options: Any) -> TFCluster:
-    """The first run of its name that `ClusterManager.launch` with the same words would make.
+    """Plan the first run that `ClusterManager.launch` would make from the same arguments.
 
     Raises:
-        InvalidRequest: something is wrong with what was asked for; all of it is named.
+        InvalidRequest: the request is wrong; every problem is named.
     """
     with snapshots.scratch_folder() as folder:
         return plan_launch(request_launch(folder, *words, **options), 1, Preflight()).cluster
 
 
 def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Policy) -> str:
-    """The manifests of a run.
+    """Return the manifests of a run.
 
     Args:
-        cluster: a run, or one that is only planned.
-        layout: `native` or `per-task`; "" for native, or with a template.
-        template: a file in Jinja's language; "" for our own.
-        policy: the administrator's.
+        cluster: an existing or a planned run.
+        layout: `native` or `per-task`; "" means native, or that a template is given.
+        template: the path of a Jinja template; "" for none.
+        policy: the administrator's policy.
 
     Raises:
         InvalidRequest: a file cannot be used, or the run does not fit into a ConfigMap.
@@ -53,31 +53,33 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Po
 
 
 def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
-    """The policy for objects of `spec`: of the file, else of the namespace in which they would be
-    applied, else the defaults. What objects would lack there is said.
+    """Return the policy from `file`, else that of the target namespace, else the defaults. Print
+    what the namespace lacks for these objects.
 
     Raises:
         InvalidRequest: the file cannot be used.
     """
     if file:
         return _read_policy(file)
-    place, why = None, _("no cluster was asked")
+    place, why = None, _("no cluster is in use")
     try:
         place = terminal.manager.backend.kubectl_place(spec)
     except TFClusterError as error:
         why = str(error)
     if place is None:
         text = _(
-            "the manifests follow the default policy ({why}). A hub's namespace needs its own, for "
-            "the priority class of its quota and for its claims: name the administrator's file "
-            "with --policy, or run this with --backend kubernetes in that namespace"
+            "the manifests use the default policy ({why}). In a hub's namespace, "
+            "quota and claims need that namespace's policy: name the administrator's "
+            "file with `--policy FILE`, or run this there with `--backend kubernetes`"
         )
         terminal.note(text.format(why=why))
         return Policy()
-    text = _("the manifests follow the policy of namespace {namespace}")
+    text = _("the manifests use the policy of namespace {namespace}")
     terminal.note(text.format(namespace=place.namespace))
     for missing in place.missing:
-        terminal.note(_("not in {namespace}: {why}").format(namespace=place.namespace, why=missing))
+        terminal.note(
+            _("not possible in {namespace}: {why}").format(namespace=place.namespace, why=missing)
+        )
     return place.policy
 
 
@@ -105,26 +107,26 @@ LAYOUTS = (TFCLUSTER, "native", "per-task")
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
-    help="for Kubernetes: the TFCluster, what the operator makes of it, or a Service and a Job for "
-    "each task [native]",
+    help="for Kubernetes: the TFCluster, the operator's objects, or a Service and a "
+    "Job for each task [native]",
 )
 @click.option("--template", type=click.Path(), help="for Kubernetes: a Jinja template of your own")
 @click.option(
     "--policy",
     type=click.Path(),
-    help="for Kubernetes: the administrator's file [that of the namespace, else defaults]",
+    help="for Kubernetes: the administrator's policy file [the namespace's policy, else defaults]",
 )
 @grammar.backend_option
 @click.pass_context
 def render_command(ctx: click.Context, /, **words: Any) -> None:
-    """Print the record of REF, or of a launch with these options, and each task as it is run.
+    """Print the record of REF, or of a launch with these options, and how each task is started.
 
-    The output is YAML: the TFCluster, then one document for each task with its command,
-    environment and TF_CONFIG. Nothing is created. A port that is not known yet is a word.
+    The output is YAML: the TFCluster, then one document for each task with its command, environment
+    and TF_CONFIG. Nothing is created. A port that is not known yet is shown as a word.
 
-    Where clusters run on Kubernetes, or with --layout or --template, the output is manifests for
-    `kubectl apply`; --backend kubernetes prints them without a cluster, too. The layout tfcluster
-    is one TFCluster, a file to keep and to change, which the operator runs.
+    On Kubernetes, or with --layout or --template, the output is manifests for `kubectl apply`;
+    --backend kubernetes prints them even without a cluster. The layout tfcluster is one TFCluster
+    for the operator, in a file that you can keep and change.
 
     \b
     Examples:
@@ -138,7 +140,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     asked |= {"arguments": grammar.program_arguments(ctx) or (), "cell": terminal.cell}
     paper = {key: words.pop(key) or "" for key in ("layout", "template", "policy")}
     if paper["layout"] and paper["template"]:
-        raise UsageError(_("--template is a layout of your own: leave out --layout"))
+        raise UsageError(_("--template replaces the layout: leave out --layout"))
     if paper["layout"] == TFCLUSTER and paper["policy"]:
         raise UsageError(
             _("the operator applies its own policy to a TFCluster: leave out --policy")

@@ -1,4 +1,4 @@
-"""The commands on runs that exist, and `options` and `hours`. `launch.py` starts runs."""
+"""Commands for existing runs, and `options` and `hours`. `launch.py` starts runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .terminal import Terminal
 
 @click.command("list", cls=Command)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("-a", "--all", "all_runs", is_flag=True, help="earlier runs of each name, too")
+@click.option("-a", "--all", "all_runs", is_flag=True, help="also list earlier runs of each name")
 @click.option("--active", is_flag=True, help="only runs that have not ended")
 @click.option(
     "--phase",
@@ -65,7 +65,7 @@ def list_command(
     if clusters:
         terminal.say(report.listing(clusters, terminal.paint, most=terminal.columns))
     elif everything:
-        terminal.say(_("No run fits. `tfcluster list --all` shows every run."))
+        terminal.say(_("No run matches. `tfcluster list --all` shows every run."))
     else:
         terminal.say(
             _(
@@ -86,7 +86,7 @@ def list_command(
 @grammar.backend_option
 @click.pass_obj
 def status_command(terminal: Terminal, ref: str | None, follow: bool, form: str) -> None:
-    """Say how REF is doing: in one sentence, then task by task. Without REF, the newest run."""
+    """Show the status of REF: one sentence, then each task. Without REF, the newest run."""
     cluster = terminal.manager.status(ref)
     if not follow:
         _show_status(terminal, cluster, form)
@@ -129,9 +129,8 @@ def wait_and_report(
     *,
     quiet: bool = False,
 ) -> TFCluster:
-    """Wait for a run and report how it is then; raises as `ClusterManager.wait`.
-
-    With `quiet`, changes in between are not reported.
+    """Wait for a run and report its status. Raises as `ClusterManager.wait`. With `quiet`, changes
+    in between are not reported.
     """
     try:
         cluster = terminal.manager.wait(
@@ -181,7 +180,7 @@ COMPARISON_FORMS = ("table", "json", "yaml", "csv")
 
 @click.command("compare", cls=Command)
 @grammar.ref_argument(nargs=-1)
-@click.option("--differences", is_flag=True, help="only what differs")
+@click.option("--differences", is_flag=True, help="only rows with differences")
 @grammar.output_option(COMPARISON_FORMS)
 @grammar.backend_option
 @click.pass_obj
@@ -190,10 +189,10 @@ def compare_command(
 ) -> None:
     """Show the runs REF… side by side: arguments, options, duration, last metrics, notes.
 
-    A row whose values differ is marked by ≠ and stands first. `tfcluster tensorboard REF…` shows
-    the curves of the same runs.
+    Rows with differences are first and marked with ≠. `tfcluster tensorboard REF…` shows the curves
+    of the same runs.
     """
-    from ..output import comparison  # imports the reading of programs, which only launches need
+    from ..output import comparison  # imports the program reader, which only launches need
 
     found = terminal.manager.compare(refs)
     if differences:
@@ -212,9 +211,9 @@ def compare_command(
 @grammar.backend_option
 @click.pass_obj
 def note_command(terminal: Terminal, ref: str, text: str | None) -> None:
-    """Say the note of the run REF, or make it TEXT; an empty TEXT removes it.
+    """Show the note of the run REF, or set it to TEXT; an empty TEXT removes it.
 
-    A note is one line for people, such as "learning rate 0.1". It changes nothing of the run.
+    A note is one line, such as "learning rate 0.1". It does not affect the run.
     """
     head = terminal.manager.note(ref, text).metadata
     terminal.say(one_line(head.note) or _("{name} has no note.").format(name=head.name))
@@ -226,9 +225,9 @@ def note_command(terminal: Terminal, ref: str, text: str | None) -> None:
 @grammar.backend_option
 @click.pass_obj
 def rename_command(terminal: Terminal, ref: str, text: str | None) -> None:
-    """Say the display name of the run REF, or make it TEXT; an empty TEXT removes it.
+    """Show the display name of the run REF, or set it to TEXT; an empty TEXT removes it.
 
-    Lists and the page show the run by it. Commands still take its name, such as digits-2.
+    Lists and the page show it. Commands still take the run's name, such as digits-2.
     """
     head = terminal.manager.rename(ref, text).metadata
     none = _("{name} has no display name.").format(name=head.name)
@@ -238,11 +237,11 @@ def rename_command(terminal: Terminal, ref: str, text: str | None) -> None:
 @click.command("tag", cls=Command)
 @grammar.ref_argument()
 @click.argument("tags", metavar="[TAG]...", nargs=-1)
-@click.option("--remove", is_flag=True, help="take these tags away")
+@click.option("--remove", is_flag=True, help="remove these tags")
 @grammar.backend_option
 @click.pass_obj
 def tag_command(terminal: Terminal, ref: str, tags: tuple[str, ...], remove: bool) -> None:
-    """Say the tags of the run REF, or add each TAG.
+    """Show the tags of the run REF, or add each TAG.
 
     A tag is a word by which runs are found: `tfcluster list --tag baseline` and, in the page,
     the filter tag:baseline.
@@ -254,15 +253,15 @@ def tag_command(terminal: Terminal, ref: str, tags: tuple[str, ...], remove: boo
     terminal.say(one_line(" ".join(head.tags)) or none)
 
 
-# `stop` and `delete`: end a run, and remove what it left
+# `stop` and `delete`
 
-yes_option = click.option("-y", "--yes", is_flag=True, help="do not ask")
+yes_option = click.option("-y", "--yes", is_flag=True, help="do not ask for confirmation")
 
 
 @click.command("stop", cls=Command)
 @grammar.ref_argument(required=False, nargs=-1)
-@click.option("--all", "every", is_flag=True, help="every run that still holds tasks")
-@click.option("--reason", help="why, for the record")
+@click.option("--all", "every", is_flag=True, help="every run that still has tasks")
+@click.option("--reason", help="reason, for the record")
 @click.option("--no-wait", is_flag=True, help="return at once")
 @yes_option
 @grammar.backend_option
@@ -275,7 +274,7 @@ def stop_command(
     no_wait: bool,
     yes: bool,
 ) -> None:
-    """End the runs REF…; their records, output and checkpoints stay."""
+    """Stop the runs REF…; their records, output and checkpoints stay."""
     manager = terminal.manager
     clusters = _runs_to_stop(terminal, refs, every)
     names = [c.metadata.name for c in clusters]
@@ -290,7 +289,7 @@ def stop_command(
         if no_wait:
             terminal.say(report.headline(manager.status(name), terminal.paint))
             continue
-        with terminal.detaching(name, _("{name} is being stopped all the same").format(name=name)):
+        with terminal.detaching(name, _("{name} is still being stopped").format(name=name)):
             after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
         ended = "" if before.active else _("it had already ended")
         if before.status.released_at is None and after.status.reclaimed is not None:
@@ -302,9 +301,9 @@ def stop_command(
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
-    """The runs that are meant, each once, all of them known before anything is done."""
+    """Return the runs to stop, each once. All are looked up before any is stopped."""
     if bool(refs) == every:
-        raise UsageError(_("stop: name the runs, or say --all"))
+        raise UsageError(_("stop: name the runs, or use --all"))
     if not every:
         return _distinct_runs(terminal, refs)
     clusters = [c for c in terminal.manager.list(all_runs=True) if c.status.released_at is None]
@@ -320,14 +319,14 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
 
 @click.command("delete", cls=Command)
 @grammar.ref_argument(nargs=-1)
-@click.option("--with-logs", is_flag=True, help="its folder of logs and checkpoints, too")
+@click.option("--with-logs", is_flag=True, help="also remove its folder of logs and checkpoints")
 @yes_option
 @grammar.backend_option
 @click.pass_obj
 def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, yes: bool) -> None:
     """Remove the records of the runs REF…; a run that is active is stopped first."""
     clusters = _distinct_runs(terminal, refs)
-    for cluster in clusters:  # before anything is asked, stopped or deleted
+    for cluster in clusters:  # check all before asking, stopping or deleting
         terminal.manager.check_delete(cluster.metadata.name, with_logs=with_logs)
     active = [c.metadata.name for c in clusters if c.active]
     names = ", ".join(c.metadata.name for c in clusters)
@@ -351,7 +350,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
         terminal.say(_("deleted {name}").format(name=name))
 
 
-# `connect` and `tensorboard`: get at what a run offers
+# `connect` and `tensorboard`
 
 
 @click.command("connect", cls=Command)
@@ -362,7 +361,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
 @grammar.backend_option
 @click.pass_obj
 def connect_command(terminal: Terminal, ref: str, timeout: float) -> TFCluster:
-    """Say how to use the In-Graph cluster REF; in a notebook, return its handle.
+    """Show how to use the In-Graph cluster REF; in a notebook, return its handle.
 
     In a notebook: cluster = %tfcluster connect REF, then cluster.target or cluster.strategy().
     """
@@ -375,18 +374,18 @@ def connect_command(terminal: Terminal, ref: str, timeout: float) -> TFCluster:
 @click.command("tensorboard", cls=Command)
 @grammar.ref_argument(required=False, nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="every run in the log folder")
-@click.option("--stop", is_flag=True, help="end it instead; without REF every one that runs")
+@click.option("--stop", is_flag=True, help="stop it instead; without REF, stop every TensorBoard")
 @grammar.backend_option
 @click.pass_obj
 def tensorboard_command(
     terminal: Terminal, refs: tuple[str, ...], everything: bool, stop: bool
 ) -> None:
-    """Open TensorBoard on the runs REF…, beside each other, or on all runs.
+    """Open TensorBoard on the runs REF… together, or on all runs.
 
-    It ends by itself when nobody used it for half an hour.
+    It stops by itself after half an hour without use.
     """
     if refs and everything:
-        raise UsageError(_("tensorboard: name a run or say --all, not both"))
+        raise UsageError(_("tensorboard: use either runs or --all, not both"))
     boards = terminal.manager.boards
     if stop and not refs and not everything:
         for shown in (ended := boards.stop()):
@@ -402,13 +401,10 @@ def tensorboard_command(
     )
     if stop:
         ended = boards.stop([view.folder])
-        text = _("{what} has ended") if ended else _("{what} does not run")
+        text = _("{what} has ended") if ended else _("{what} is not running")
         terminal.say(text.format(what=what))
         return
     terminal.board(boards.open(view).url, what, view)
-
-
-# `options`: what can be asked for, and what fits now
 
 
 @click.command("options", cls=Command)
@@ -416,7 +412,7 @@ def tensorboard_command(
 @grammar.backend_option
 @click.pass_obj
 def options_command(terminal: Terminal, form: str) -> None:
-    """Say what a launch can ask for, and what fits now."""
+    """Show the launch options, and what fits now."""
     what = terminal.manager.options()
     if form == "table":
         terminal.say(report.options(what, terminal.paint))
@@ -424,17 +420,17 @@ def options_command(terminal: Terminal, form: str) -> None:
         terminal.emit(document(what, form))
 
 
-# `hours`: CPU- and GPU-hours that your runs have used, and what is left of the budget
+# `hours`
 
 HOURS_FORMS = ("table", "json", "yaml", "csv")
 DEFAULT_DAYS = 7
 
 
 def window_options(command: grammar.F) -> grammar.F:
-    """`--from`, `--to`: which days."""
+    """Add `--from` and `--to`, the first and the last day."""
     for option in (
-        click.option("--to", "last", metavar="DAY", default="", help="the last day [today, UTC]"),
-        click.option("--from", "first", metavar="DAY", default="", help="the first [a week]"),
+        click.option("--to", "last", metavar="DAY", default="", help="last day [today, UTC]"),
+        click.option("--from", "first", metavar="DAY", default="", help="first day [a week ago]"),
     ):
         command = option(command)
     return command
@@ -446,15 +442,15 @@ def window_options(command: grammar.F) -> grammar.F:
     "--by",
     type=click.Choice(["cluster", "day", "group"]),
     default="cluster",
-    help="a row for each of these [cluster]",
+    help="one row for each [cluster]",
 )
 @grammar.output_option(HOURS_FORMS)
 @grammar.backend_option
 @click.pass_obj
 def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form: str) -> None:
-    """Show the CPU- and GPU-hours that your runs have reserved, deleted ones too.
+    """Show the CPU- and GPU-hours that your runs have reserved, including deleted runs.
 
-    Runs that have not ended count until now. Days are those of UTC, such as 2026-11-22.
+    Active runs count until now. Days are in UTC, such as 2026-11-22.
     """
     now = time.time()
     account = terminal.manager.hours()
@@ -471,7 +467,7 @@ def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form:
 def show_hours(
     terminal: Terminal, rows: list[HoursRow], by: Grouping, form: str, about: dict[str, Any]
 ) -> None:
-    """Rows in the form that was asked for."""
+    """Print rows in the requested format."""
     if form == "csv":
         terminal.emit(documents.hours_csv(rows, by))
     elif form != "table":

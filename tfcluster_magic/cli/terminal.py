@@ -1,7 +1,8 @@
-"""The terminal of a command: a shell's two streams; a cell's is in `notebook/magic_line.py`.
+"""The terminal of a command: the two streams of a shell. `notebook/magic_line.py` has that of a
+cell.
 
-Commands never ask whether they run in a shell or a cell: they say, show, ask and detach through
-this. Owns colours and width of the terminal, and what Ctrl-C means while watching.
+Commands use this class for all output, questions and detaching, so they need not know whether they
+run in a shell or in a cell. It owns colours and width, and what Ctrl-C does while a run is watched.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Detached(Exception):
-    """The person stopped watching; the run goes on."""
+    """The user stopped watching; the run goes on."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,16 +37,16 @@ class Detached(Exception):
 
 
 class Interrupted(Exception):
-    """The person broke off what was not the watching of a run."""
+    """The user interrupted something other than watching a run."""
 
 
 class Terminal:
-    """A shell: results on stdout, remarks on stderr.
+    """A shell: results go to stdout, notes to stderr.
 
     Attributes:
-        program: how the person calls us, for messages.
-        cell: the body of a cell as the program, in a notebook.
-        exit_code: what a command that did its work wants to leave with.
+        program: the command that the user typed, for messages.
+        cell: the body of a notebook cell, used as the program.
+        exit_code: the exit code that a successful command asks for.
     """
 
     program = "tfcluster"
@@ -57,62 +58,63 @@ class Terminal:
         self._last_note = ""
         self._outage = ""
         self._warnings: set[str] | None = None
-        """What was told of a run at its launch."""
+        """Warnings that were shown at the launch of the run."""
         self.exit_code = 0
         self.paint = Paint(self.colours())
 
     @property
     def manager(self) -> ClusterManager:
-        """The door to the clusters, made when first needed."""
+        """The cluster manager, created on first use."""
         if self._manager is None:
             self._manager = ClusterManager()
         return self._manager
 
     def use_backend(self, name: str) -> None:
-        """Talk to the backend called `name` from now on."""
+        """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # with its configuration
+            parent = self.manager.parent  # keeps the configuration
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
-        """Whether stdout shows colours."""
+        """Return whether stdout shows colours."""
         return self.is_terminal() and self.wants_colours()
 
     def is_terminal(self) -> bool:
-        """Return whether stdout is a terminal, which would act on control characters."""
+        """Return whether stdout is a terminal, which interprets control characters."""
         return sys.stdout.isatty()
 
     @staticmethod
     def wants_colours() -> bool:
-        """Whether the person wants colours where they can be shown. NO_COLOR: https://no-color.org."""
+        """Return whether the user allows colours. NO_COLOR: https://no-color.org."""
         return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     @property
     def columns(self) -> int | None:
-        """Width to cut tables to; None when the output is not for eyes."""
+        """The width to which tables are cut; None if stdout is not a terminal."""
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person sits there who can answer."""
+        """Whether a user can answer a question."""
         return sys.stdin.isatty() and sys.stdout.isatty()
 
     def say(self, text: str) -> None:
-        """A result, in words."""
+        """Print a result in words."""
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
-        """Write a result as it is: a document, a line of a log. A terminal gets its colours but no
-        other control characters; a pipe gets no colours, and with `raw` every byte.
+        """Write a result unchanged: a document or a log line. A terminal gets its colours but no
+        other control characters. A pipe gets no colours, and with `raw` every byte.
 
         Raises:
-            TFClusterError: stdout takes no more; BrokenPipeError when nobody reads it any more.
+            TFClusterError: stdout cannot be written.
+            BrokenPipeError: the reader of stdout has closed it.
         """
         colours = self.paint.enabled
         if self.is_terminal():
             text = "\n".join(sanitize_text(last_overwrite(line)) for line in text.split("\n"))
         elif raw:
-            colours = True  # otherwise click strips them
+            colours = True  # else click strips them
         try:
             click.echo(text, color=colours)
         except BrokenPipeError:
@@ -124,22 +126,22 @@ class Terminal:
             ) from None
 
     def words(self, text: str) -> str:
-        """Commands in a message as this person writes them."""
+        """Return `text` with its commands as this user types them."""
         return text
 
     def note(self, text: str) -> None:
-        """A remark, which must not spoil the output of a pipe."""
-        with suppress(OSError):  # the result, not the remark, is what counts
+        """Print a note on stderr, so that piped output stays clean."""
+        with suppress(OSError):  # a note that cannot be written must not fail the command
             click.echo(sanitize_text(text), err=True)
 
     def launched(self, cluster: TFCluster) -> None:
-        """Show a run that has just been launched."""
+        """Show a run that was just launched."""
         self.say(report.launched(cluster, self.paint))
         self._warnings = set(cluster.status.warnings)
         self.note_outage([cluster])
 
     def changed(self, cluster: TFCluster) -> None:
-        """Tell a change of a run that is waited for; its end is told by whoever waits."""
+        """Report a change of a run that is waited for. The caller reports its end."""
         text = report.headline(cluster)
         if cluster.active and text != self._last_note:
             self._last_note = text
@@ -147,14 +149,16 @@ class Terminal:
         self.note_outage([cluster])
 
     def note_outage(self, clusters: Sequence[TFCluster]) -> None:
-        """Say once that nobody answers for these runs, and once that somebody does again."""
+        """Report once that the operator of these runs does not answer, and once that it answers
+        again.
+        """
         away = self.manager.outage(clusters)
         if away != self._outage and (away or any(each.active for each in clusters)):
             self.note(self.words(away or _("The operator of TFCluster answers again.")))
         self._outage = away
 
     def live(self, cluster: TFCluster, text: str) -> None:
-        """Show a run that is being watched, in place of what was shown before."""
+        """Show a watched run in place of what was shown before."""
         if not sys.stdout.isatty():
             self.changed(cluster)
             return
@@ -164,8 +168,8 @@ class Terminal:
         self._live_lines = len(lines)
 
     def finished(self, cluster: TFCluster) -> None:
-        """The last word on a run that was waited for or watched, and what it was warned of since
-        its launch.
+        """Print the result of a run that was waited for or watched, and its warnings since the
+        launch.
         """
         self.note(report.last_line(cluster))
         if self._warnings is not None:
@@ -173,21 +177,21 @@ class Terminal:
                 self.note(text)
 
     def connected(self, cluster: TFCluster) -> None:
-        """Show how an In-Graph cluster is used."""
+        """Show how to use an In-Graph cluster."""
         self.say(report.connect_help(cluster, self.paint))
 
     def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - for a cell
-        """Show where a TensorBoard is opened; `view` is what it shows."""
+        """Print the address of a TensorBoard; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
-        """Surround the lines of a run that is followed; of these tasks, or of all when empty."""
+        """Enclose the output of a followed run: of `tasks`, or of all if empty."""
         yield
 
     def confirm(self, action: str, yes: bool, command: str) -> bool:
-        """Ask before `action`; where nobody can answer, refuse and say the `command` that does it.
+        """Ask before `action`. If nobody can answer, refuse and name the `command` to type.
 
         Raises:
             UsageError: nobody can be asked and `yes` is false.
@@ -195,18 +199,18 @@ class Terminal:
         if yes:
             return True
         if not self.can_ask:
-            text = _("this would {action}; to do it: `{program} {command} --yes`")
+            text = _("this would {action}; to confirm: `{program} {command} --yes`")
             raise UsageError(text.format(action=action, program=self.program, command=command))
         return click.confirm(
-            sanitize_text(_("This will {action}. Go on?").format(action=action)), err=True
+            sanitize_text(_("This will {action}. Continue?").format(action=action)), err=True
         )
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:
-        """Ctrl-C inside stops watching run `name` and nothing else; `then` says what goes on.
+        """Make Ctrl-C inside only stop watching run `name`; `then` says what goes on.
 
         Raises:
-            Detached: it was interrupted.
+            Detached: the user pressed Ctrl-C.
         """
         try:
             yield

@@ -1,13 +1,13 @@
 """`connect` and `Client`: the objects with which a notebook drives an In-Graph cluster.
 
-Nothing here hangs without end: each object first waits until the tasks are ready, and what
-TensorFlow does after that is bounded by a time-out. Owns no process and no file; closing a notebook
-leaves the cluster as it is.
+Nothing blocks forever: each object first waits until the tasks are ready, and every call to
+TensorFlow after that has a timeout. This module owns no process and no file; closing a notebook
+does not change the cluster.
 
-Servers in pods reach the notebook at `client_address`: TensorFlow calls such a client `localhost`
-in what it tells the servers, which is true on one machine only, and a checkpoint that parameter
-servers write needs names from the client. There is one address for a process, on a port that the
-NetworkPolicy of In-Graph runs lets tasks reach; nothing is opened for it.
+Servers in pods reach the notebook at `client_address`. TensorFlow tells the servers that its client
+is `localhost`, which is true on one machine only, and a checkpoint that parameter servers write
+needs names from the client. A process has one address, on a port that the NetworkPolicy of In-Graph
+runs opens for tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _client_addresses: dict[str, str] = {}
 
 
 def client_address(tasks: Mapping[str, str]) -> str:
-    """`host:port` of this process for the servers at `tasks`; the same for every cluster.
+    """Return `host:port` of this process for the servers at `tasks`; the same for every cluster.
 
     Raises:
         ClientUnsupported: every port is in use.
@@ -44,7 +44,7 @@ def client_address(tasks: Mapping[str, str]) -> str:
 
 
 def _host_towards(address: str) -> str:
-    """Our address on the way there; nothing is sent."""
+    """Return this machine's address on the route to `address`. Sends nothing."""
     host, _colon, port = address.rpartition(":")
     family, kind, _protocol, _name, where = socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_DGRAM
@@ -69,8 +69,8 @@ def _free_port(host: str) -> int:
                 return port
     raise ClientUnsupported(
         _(
-            "{count} notebooks of this pod drive clusters by strategies already: restart a kernel "
-            "that needs none any more"
+            "{count} notebooks of this pod already use strategies: restart a kernel "
+            "that no longer needs one"
         ).format(count=last - first + 1)
     )
 
@@ -81,13 +81,13 @@ _SERVERS = ("ps", "worker")
 
 
 class Client:
-    """A connection to the servers of one In-Graph cluster. Made by `connect`.
+    """A connection to the servers of one In-Graph cluster, made by `connect`.
 
     Attributes:
-        name: the run, `digits-2`.
+        name: the run, such as `digits-2`.
         addresses: `host:port` of the parameter servers and workers, by task type.
         server: what the tasks run, native or python.
-        timeout: seconds that each client object may wait for the tasks.
+        timeout: seconds that each client object waits for the tasks.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.
     """
 
@@ -113,21 +113,22 @@ class Client:
 
     @property
     def target(self) -> str:
-        """What a TensorFlow 1 session connects to: `grpc://` and the address of worker-0."""
+        """The target of a TensorFlow 1 session: `grpc://` and the address of worker-0."""
         return f"grpc://{self.addresses['worker'][0]}"
 
     def session_config(self, **fields: Any) -> Any:
-        """A `tf.compat.v1.ConfigProto` for sessions on `target`; `fields` are further fields of it.
+        """Return a `tf.compat.v1.ConfigProto` for sessions on `target`; `fields` are further fields
+        of it.
 
-        Every call on the session, its creation included, then ends after `operation_timeout` with
-        DeadlineExceededError. Without it a session waits for a lost task without end, deaf to
-        interrupts.
+        Every call on the session, including its creation, then fails after `operation_timeout` with
+        DeadlineExceededError. Without this setting a session waits forever for a lost task and
+        cannot be interrupted.
         """
         fields.setdefault("operation_timeout_in_ms", int(self.operation_timeout * 1000))
         return load_tensorflow().compat.v1.ConfigProto(**fields)
 
     def session(self, graph: Any = None, config: Any = None) -> Any:
-        """A `tf.compat.v1.Session` on the cluster, for `graph` or the default one.
+        """Return a `tf.compat.v1.Session` on the cluster, for `graph` or the default one.
 
         Raises:
             WaitTimeout: a task does not accept connections.
@@ -139,9 +140,9 @@ class Client:
         )
 
     def resolver(self) -> Any:
-        """A `tf.distribute.cluster_resolver.SimpleClusterResolver` of the cluster."""
+        """Return a `tf.distribute.cluster_resolver.SimpleClusterResolver` of the cluster."""
         tf = load_tensorflow()
-        stay_on_loopback(self._tasks)  # whoever asks makes a strategy of it, which listens here
+        stay_on_loopback(self._tasks)  # a strategy made from it listens in this process
         jobs = {kind: list(hosts) for kind, hosts in self.addresses.items()}
         if not is_loopback(self._tasks):
             jobs["chief"] = [client_address(self._tasks)]
@@ -149,19 +150,18 @@ class Client:
         return tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
 
     def strategy(self, variable_partitioner: Any = None) -> Any:
-        """The `tf.distribute.ParameterServerStrategy` of this cluster.
+        """Return the `tf.distribute.ParameterServerStrategy` of this cluster.
 
-        The same object again as long as the parameter servers live; a new one after one was
-        restarted. Warns with `LegacyKerasNeeded` when `tf.keras` is Keras 3, whose `model.fit`
-        cannot work on it.
+        It is the same object until a parameter server restarts, then a new one. Warns with
+        `LegacyKerasNeeded` if `tf.keras` is Keras 3, whose `model.fit` cannot work on it.
 
         Args:
             variable_partitioner: as in TensorFlow; used when the strategy is made.
 
         Raises:
             WaitTimeout: a task does not accept connections, or TensorFlow does not connect.
-            ClientUnsupported: no parameter server, or this process drives another cluster that
-            still lives.
+            ClientUnsupported: the cluster has no parameter server, or this process drives another
+                cluster that is still alive.
         """
         if "ps" not in self.addresses:
             raise ClientUnsupported(
@@ -180,11 +180,11 @@ class Client:
         )
 
     def coordinator(self) -> Any:
-        """The `tf.distribute.coordinator.ClusterCoordinator` of `strategy()`, one for each."""
+        """Return the `tf.distribute.coordinator.ClusterCoordinator` of `strategy()`."""
         return load_tensorflow().distribute.coordinator.ClusterCoordinator(self.strategy())
 
     def explain(self, error: BaseException) -> str | None:
-        """What an error of work on this cluster means and what to do; None if unknown."""
+        """Explain an error of work on this cluster and what to do; None if it is unknown."""
         known = explain(error)
         if known is None:
             return None
@@ -198,17 +198,17 @@ class Client:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """In a script: an error of TensorFlow that we know becomes one that says what to do.
+        """Turn a known TensorFlow error into one that says what to do. For scripts.
 
-        A notebook needs no such thing: the explanation appears below the failed cell.
+        Notebooks do not need it: there the explanation appears below the failed cell.
 
         Raises:
-            ClientUnsupported: what was asked for cannot work here.
-            BackendUnavailable: a task was lost, or gave no answer in time.
+            ClientUnsupported: the operation cannot work here.
+            BackendUnavailable: a task was lost, or did not answer in time.
         """
         try:
             yield
-        except Exception as error:  # any type may be one that we know; others go on unchanged
+        except Exception as error:  # any type may be a known error; others are raised unchanged
             known = explain(error)
             if known is None:
                 raise
@@ -227,10 +227,10 @@ def connect(
     timeout: float = 60.0,
     operation_timeout: float = 15.0,
 ) -> Client:
-    """Wait until every task of an In-Graph cluster accepts connections, and give a client for it.
+    """Wait until every task of an In-Graph cluster accepts connections, and return a client for it.
 
-    TensorFlow is not imported: `target` needs none, and the client's objects import it when asked
-    for.
+    TensorFlow is not imported. `target` does not need it, and the client's objects import it on
+    use.
 
     Args:
         addresses: `host:port` by task type.
@@ -241,7 +241,7 @@ def connect(
 
     Raises:
         ClientUnsupported: there is no worker to connect to.
-        WaitTimeout: some tasks do not accept connections; they are named.
+        WaitTimeout: some tasks do not accept connections; the message names them.
     """
     if not addresses.get("worker"):
         raise ClientUnsupported(
@@ -272,7 +272,7 @@ _newest_client: weakref.ref[Client] | None = None
 
 
 def explain_cell_failures(client: Client) -> None:
-    """From now on, explain what fails in a cell as work on this client's cluster."""
+    """Explain errors in later cells as work on this client's cluster."""
     global _newest_client
     _newest_client = weakref.ref(client)
     ipython = sys.modules.get("IPython")

@@ -1,8 +1,8 @@
-"""Readiness: every task accepts connections, or an error that names those that do not.
+"""Readiness checks: every task accepts connections, or an error names those that do not.
 
-TensorFlow itself waits for a missing peer without end, and cannot be interrupted while it does.
-So every client object passes here first. Standard library only; opens a connection to each port
-and closes it again.
+TensorFlow waits forever for a missing peer and cannot be interrupted meanwhile, so every client
+object checks here first. A check opens a connection to each port and closes it again. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from ..errors import WaitTimeout
 from ..i18n import _, ngettext
 from ..spec.names import task_name
 
-_PAUSE = 0.05  # nothing tells when a remote port opens, so we look again
-_CONNECT_TIMEOUT = (
-    2.0  # a dropped packet counts as a closed port; TCP resends its first one after 1 s
-)
+_PAUSE = 0.05  # a remote port cannot signal that it opened, so we poll
+_CONNECT_TIMEOUT = 2.0  # a dropped packet counts as closed; TCP resends its first one after 1 s
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class ClosedPort:
-    """A task that does not accept connections, and why."""
+    """A task that does not accept connections, and the reason."""
 
     task: str
     address: str
@@ -38,7 +36,7 @@ class ClosedPort:
 
 
 def addresses_by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """`{"ps": ["a:1"]}` gives `{"ps-0": "a:1"}`."""
+    """Return addresses by task name: `{"ps": ["a:1"]}` gives `{"ps-0": "a:1"}`."""
     return {
         task_name(kind, i): host
         for kind, hosts in addresses.items()
@@ -47,13 +45,15 @@ def addresses_by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
-    """Those of `tasks` (name to `host:port`) that accept no connection now; 2 s for 32 tasks."""
+    """Return those of `tasks` (name to `host:port`) that refuse connections. Takes 2 s for 32
+    tasks.
+    """
     with ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1)) as pool:
         return [closed for closed in pool.map(_try_port, tasks.keys(), tasks.values()) if closed]
 
 
 def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> None:
-    """Return once every task accepts connections. Reacts to an interrupt within 2 s.
+    """Return once every task accepts connections. An interrupt takes effect within 2 s.
 
     Args:
         tasks: `host:port` by task name.
@@ -61,7 +61,7 @@ def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> N
         timeout: seconds.
 
     Raises:
-        WaitTimeout: some still do not; they are named.
+        WaitTimeout: some tasks still do not accept connections; the message names them.
     """
     deadline = time.monotonic() + timeout
     pause = threading.Event()
@@ -74,7 +74,7 @@ def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> N
 
 
 def enumerate_closed(closed: Sequence[ClosedPort]) -> str:
-    """The first five of them, and how many more."""
+    """Return the first five tasks as text, and the number of others."""
     names = ", ".join(str(port) for port in closed[:5])
     if len(closed) <= 5:
         return names

@@ -1,16 +1,15 @@
-"""TensorFlow as the client sets it up, and the ParameterServerStrategy of a cluster: one cluster
-for each process, and which Keras.
+"""The setup of TensorFlow in the client, and the ParameterServerStrategy of a cluster.
 
-TensorFlow connects a process to one cluster at a time: a second strategy moves the first one,
-silently, to the new cluster. This module owns the memory of which cluster that is (one for the
-process, like TensorFlow's own) and refuses the second while the first lives. It never connects to
-a cluster that it did not see open.
+TensorFlow connects a process to one cluster at a time: a second strategy silently moves the first
+one to the new cluster. This module remembers the connected cluster (one per process, as in
+TensorFlow) and refuses a second one while the first is alive. It connects only to a cluster whose
+ports it has seen open.
 
-It sets environment variables that TensorFlow's gRPC and its log read once; a value that the user
-has set always wins, and TensorFlow is imported only when a client object is asked for.
-`TF_GRPC_DEFAULT_OPTIONS` is read when TensorFlow opens its first channel, so it may be set after
-the import. `TF_CPP_MIN_LOG_LEVEL` is read during the import. A client needs no setting of the
-inter-op threads: only servers run out of them (`runtime/` gives those at least 8).
+It sets environment variables that TensorFlow reads once. A value that the user has set always wins.
+TensorFlow is imported only when a client object is created. It reads `TF_GRPC_DEFAULT_OPTIONS` when
+it opens its first channel, so the variable may be set after the import, and `TF_CPP_MIN_LOG_LEVEL`
+during the import. A client needs no setting for inter-op threads: only servers run out of them
+(`runtime/` gives those at least 8).
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 _GRPC_DEFAULTS = {
-    # A node that is lost without a word is noticed after 15 s, not never.
+    # A node that is lost silently is noticed after 15 s instead of never.
     "grpc.keepalive_time_ms": "10000",
     "grpc.keepalive_timeout_ms": "5000",
-    # http_proxy would catch even 127.0.0.1, and TensorFlow then waits for ever.
+    # http_proxy would apply even to 127.0.0.1, and TensorFlow would wait forever.
     "grpc.enable_http_proxy": "0",
 }
 
 
 def merged_grpc_options(given: str) -> str:
-    """The user's gRPC options, and our defaults for those that they do not name."""
+    """Return the user's gRPC options, with our defaults for those that are not set."""
     options = [part for part in given.split(",") if part.strip()]
     named = {part.partition("=")[0].strip() for part in options}
     return ",".join(
@@ -58,7 +57,7 @@ def merged_grpc_options(given: str) -> str:
 
 
 def prepare_channels() -> None:
-    """Set the gRPC options for the channels still to be opened; warn if it is too late."""
+    """Set the gRPC options for future channels; warn if TensorFlow has already connected."""
     given = os.environ.get(GRPC_OPTIONS, "")
     wanted = merged_grpc_options(given)
     if wanted == given:
@@ -77,11 +76,11 @@ def prepare_channels() -> None:
 
 
 def load_tensorflow() -> Any:
-    """TensorFlow, imported now if it was not, with its C++ log quiet below fatal unless the user
+    """Return TensorFlow, imported if needed. Its C++ log shows only fatal errors unless the user
     chose a level.
 
-    A client that attaches a second time makes TensorFlow log hundreds of harmless errors ("Failed
-    to remove function remotely"); whatever matters is raised in Python too.
+    A client that attaches again makes TensorFlow log hundreds of harmless errors ("Failed to remove
+    function remotely"). Every relevant error is raised in Python too.
     """
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
@@ -90,10 +89,8 @@ def load_tensorflow() -> Any:
 
 
 def quieten_coordination(tensorflow: Any) -> None:
-    """Take back the INFO level that TensorFlow's Python log has in notebooks only.
-
-    There each `coordinator.join()` would print a line, twice. A level that the user sets after this
-    stays.
+    """Reset the INFO level that TensorFlow's Python log has in notebooks only. With it each
+    `coordinator.join()` prints a line twice. A level that the user sets later stays.
     """
     logger = tensorflow.get_logger()
     if logger.level == logging.INFO:
@@ -102,7 +99,9 @@ def quieten_coordination(tensorflow: Any) -> None:
 
 @contextmanager
 def _default_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable if it is not set, for a moment: tasks launched later must not inherit it."""
+    """Set a variable temporarily if it is not set; tasks that are launched later must not inherit
+    it.
+    """
     if name in os.environ:
         yield
         return
@@ -114,7 +113,9 @@ def _default_variable(name: str, value: str) -> Iterator[None]:
 
 
 def _is_already_connected() -> bool:
-    """Whether eager TensorFlow here has a cluster; a TensorFlow 1 session leaves no trace."""
+    """Return whether eager TensorFlow here is connected to a cluster. A TensorFlow 1 session is not
+    visible.
+    """
     context = sys.modules.get("tensorflow.python.eager.context")
     return context is not None and context.context().get_server_def() is not None
 
@@ -122,18 +123,16 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-_RECOVERY = (
-    15.0  # after a restart a stale channel answers for a few seconds; the same as the keepalive's
-)
+_RECOVERY = 15.0  # a stale channel may answer for so long after a restart; as the keepalive
 
 
 class LegacyKerasNeeded(UserWarning):
-    """`tf.keras` is Keras 3, whose `model.fit` cannot work with ParameterServerStrategy."""
+    """Warning: `tf.keras` is Keras 3, whose `model.fit` fails with ParameterServerStrategy."""
 
 
 @dataclass(frozen=True)
 class _AttachedCluster:
-    """The one cluster that TensorFlow in this process is connected to."""
+    """The cluster to which TensorFlow in this process is connected."""
 
     name: str
     tasks: Mapping[str, str]
@@ -152,13 +151,12 @@ def strategy_for(
     timeout: float,
     partitioner: Any = None,
 ) -> Any:
-    """The strategy of this cluster: the one that this process has, or a new one.
+    """Return the strategy of this cluster: the existing one of this process, or a new one.
 
-    A new one is made when there is none, and when a parameter server was restarted (its variables
-    are gone then).
+    A new one is made if there is none, or if a parameter server restarted and lost its variables.
 
     Raises:
-        ClientUnsupported: the process is connected to another cluster that still lives.
+        ClientUnsupported: the process is connected to another cluster that is still alive.
         WaitTimeout: TensorFlow did not connect in `timeout` seconds.
     """
     global _attached
@@ -181,9 +179,10 @@ def strategy_for(
 
 
 def stay_on_loopback(tasks: Mapping[str, str]) -> None:
-    """Make the server that a strategy starts in this process listen where `tasks` do.
+    """Make the server that a strategy starts in this process listen on loopback if `tasks` do.
 
-    Call after TensorFlow was imported. Elsewhere than on Linux tasks have no guard either.
+    Call it after TensorFlow was imported. Outside Linux it does nothing, as tasks have no guard
+    either.
 
     Raises:
         TFClusterError: the guard cannot be used here.
@@ -196,13 +195,13 @@ _EXPOSED_WARNING = mark("TensorFlow in this process would listen on every networ
 
 
 def guard_this_process() -> int:
-    """Make the TensorFlow and gRPC libraries loaded so far listen on loopback only.
+    """Make the loaded TensorFlow and gRPC libraries listen on loopback only.
 
-    Call after `import tensorflow` and before a server or strategy is made; calling again is
+    Call it after `import tensorflow` and before a server or strategy is made. Repeated calls are
     harmless.
 
     Returns:
-        How many places that call bind(), listen() or accept() the guard redirects now; 0 if
+        The number of call sites of bind(), listen() and accept() that the guard redirects; 0 if
         TensorFlow is not loaded, and then nothing is guarded.
 
     Raises:
@@ -249,7 +248,7 @@ def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
 
 
 def _with_timeout(call: Callable[[], Any], name: str, timeout: float) -> Any:
-    """Run `call` in a thread, so that waiting for it ends in time and can be interrupted."""
+    """Run `call` in a thread, so that the wait has a timeout and can be interrupted."""
     outcome: dict[str, Any] = {}
 
     def run() -> None:
@@ -275,7 +274,7 @@ def _with_timeout(call: Callable[[], Any], name: str, timeout: float) -> Any:
 
 
 def _alive(tf: Any, tasks: Mapping[str, str]) -> bool:
-    """Whether every parameter server still knows this process; a restarted one does not."""
+    """Return whether every parameter server knows this process; after a restart it does not."""
     try:
         for index in range(sum(task.startswith("ps-") for task in tasks)):
             with tf.device(f"/job:ps/replica:0/task:{index}/device:CPU:0"):
@@ -311,7 +310,7 @@ def _warn_about_keras(tf: Any) -> None:
 
 
 def _depth_of_caller() -> int:
-    """The stack level of the line outside this package that asked: the one to show."""
+    """Return the stack level of the caller's line outside this package, for a warning."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         depth, frame = depth + 1, frame.f_back
@@ -319,7 +318,7 @@ def _depth_of_caller() -> int:
 
 
 def is_loopback(tasks: Mapping[str, str]) -> bool:
-    """Whether all tasks are on this machine, and nobody else can reach them."""
+    """Return whether all tasks listen on loopback, where no other machine can reach them."""
 
     def loopback(address: str) -> bool:
         host = address.rpartition(":")[0].strip("[]")

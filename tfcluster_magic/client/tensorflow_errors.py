@@ -1,7 +1,8 @@
-"""TensorFlow's errors as somebody who drives a cluster meets them, and what to do: one table.
+"""TensorFlow errors that a user of a cluster meets, and what to do: one table.
 
-Pure: reads an exception's type name and text, never TensorFlow. Every pattern is the text of a
-real error of TensorFlow 2.21 or Keras 3, kept true by `tests/unit/client/test_connection.py`.
+It reads the type name and text of an exception and never imports TensorFlow. Every pattern is the
+text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py` checks
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..i18n import _, mark
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an error means; `lost` says that a task may be gone, so it is worth looking which."""
+    """The meaning of an error; `lost` says that a task may be gone."""
 
     text: str
     lost: bool = False
@@ -29,9 +30,9 @@ class _Rule:
 
 
 _PYTHON_STAYS_HERE = mark(
-    "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the process of "
-    "the task that they are placed on, and a function of this notebook lives in this notebook's "
-    "process."
+    "tf.py_function, tf.numpy_function and Dataset.from_generator run Python in the "
+    "process of a task, but a function of this notebook exists only in the "
+    "notebook's process."
 )
 _WHAT_WORKS = mark(
     "What works: compute it here and feed the result; or cluster.strategy(), where TensorFlow "
@@ -50,11 +51,11 @@ _RULES = (
         ("InvalidArgumentError", "NotFoundError"),
         r"No OpKernel was registered to support Op '(Eager)?PyFunc(Stateless)?'",
         (
-            mark("This cluster's native servers hold no Python."),
+            mark("This cluster's native servers cannot run Python."),
             _PYTHON_STAYS_HERE,
             mark(
-                "Servers launched with `--server python` hold one, but know only functions that "
-                "their own process defined."
+                "Servers launched with `--server python` can, but they know only "
+                "functions that their own process defined."
             ),
             _WHAT_WORKS,
         ),
@@ -95,8 +96,8 @@ _RULES = (
         r"",
         (
             mark(
-                "TensorFlow gave no answer in time. If every task is there and one step simply "
-                "takes longer, give connect(..., operation_timeout=SECONDS)."
+                "TensorFlow did not answer in time. If all tasks run and one step "
+                "simply takes longer, use connect(..., operation_timeout=SECONDS)."
             ),
         ),
         lost=True,
@@ -116,7 +117,7 @@ _RULES = (
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """What `error` means on a cluster and what to do, or None when it is not one that we know."""
+    """Return what `error` means on a cluster and what to do, or None if it is unknown."""
     kind, text = type(error).__name__, str(error)
     for rule in _RULES:
         if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):

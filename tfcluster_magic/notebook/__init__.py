@@ -1,1 +1,1 @@
-"""The notebook: `%tfcluster`, the output of cells, and the panel. Importing it imports nothing."""
+"""The notebook interface: `%tfcluster`, the output of cells, and the panel."""

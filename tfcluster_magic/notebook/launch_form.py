@@ -1,8 +1,8 @@
-"""The launch form of the panel, and the threads in which buttons do their work.
+"""The launch form of the panel, and the threads in which button actions run.
 
-It has the options of the command line and no others, an empty field means what leaving the option
-out means, and a form which would be refused says so before it is sent. What is typed is kept
-whatever happens. It owns no rule: the manager plans and launches.
+The form has exactly the options of the command line. An empty field means that the option is left
+out. A launch that would be refused is reported before it is sent, and input is never lost. This
+module holds no rules: the manager plans and launches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from ..spec import Message, Mode
 
 
 class ButtonActions:
-    """Does what buttons ask for; `tell` shows a sentence, an error when its second argument is."""
+    """Runs button actions in threads. `tell` shows a sentence, as an error if its second argument
+    is true.
+    """
 
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
         self._tell = tell
@@ -33,13 +35,12 @@ class ButtonActions:
     def on(
         self, button: Any, action: Callable[[], str | None], after: Callable[[], None] | None = None
     ) -> None:
-        """Have `button` do `action`, which may return a sentence to show.
-
-        It cannot be pressed meanwhile; `after` says whether it can be then, else it can.
+        """Run `action` when `button` is pressed; it may return a sentence to show. The button is
+        disabled meanwhile. Then `after` sets its state; without `after` it is enabled.
         """
 
         def pressed(_button: Any) -> None:
-            if button.disabled:  # a second press that was under way
+            if button.disabled:  # a second press that was already on its way
                 return
             button.disabled = True
             self.do(action, after or (lambda: setattr(button, "disabled", False)))
@@ -49,7 +50,7 @@ class ButtonActions:
     def do(
         self, action: Callable[[], str | None], after: Callable[[], None] = lambda: None
     ) -> None:
-        """Do `action` in a thread, then `after`, whatever came of it."""
+        """Run `action` in a thread, then `after` in any case."""
 
         def work() -> None:
             try:
@@ -67,17 +68,17 @@ class ButtonActions:
 
 
 TYPING_PAUSE = 0.4
-"""Seconds without a key after which the form is looked at."""
+"""Seconds without a keystroke after which the form is checked."""
 _FIRST = ("workers", "ps")
 _WIDE = widgets.Layout(width="544px", max_width="100%")
 _FIELD = widgets.Layout(width="270px")
 _LABELS = {"description_width": "160px"}
-_OF_TYPE = 4  # replicas, ps, resources, memory
-_SHORT = 12  # characters that a field has room for
+_OF_TYPE = 4  # length of a path such as replicas, ps, resources, memory
+_SHORT = 12  # characters that fit into a field
 
 
 class LaunchForm:
-    """What to launch."""
+    """The launch form."""
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._manager = manager
@@ -127,16 +128,16 @@ class LaunchForm:
         self._changed()
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Stop checking the form."""
         if self._timer is not None:
             self._timer.cancel()
         self._latest += 1
 
     def launch_request(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Program, arguments and name, and the options, as `ClusterManager.launch` takes them.
+        """Return program, arguments and name, and the options, for `ClusterManager.launch`.
 
         Raises:
-            TFClusterError: the arguments are not words of a shell.
+            TFClusterError: the arguments cannot be split into words.
         """
         runs_program = self.mode.value == Mode.BETWEEN_GRAPH.value
         try:
@@ -177,7 +178,7 @@ class LaunchForm:
         self._changed()
 
     def _changed(self) -> None:
-        """Look at the form once the person has paused."""
+        """Check the form once the user pauses."""
         self._show_program()
         self.close()
         self._timer = threading.Timer(TYPING_PAUSE, self._look, (self._latest,))
@@ -185,7 +186,7 @@ class LaunchForm:
         self._timer.start()
 
     def _look(self, number: int) -> None:
-        """Show what would come of the form, unless it has changed meanwhile."""
+        """Show the result of a launch with this form, unless the form changed meanwhile."""
         can, lines, line = False, [], ""
         told: tuple[str, ...] = ()
         try:
@@ -199,7 +200,7 @@ class LaunchForm:
         if number != self._latest:
             return
         self.launch.disabled = self._launching or not can
-        if not self._touched:  # nothing is wrong yet with a form that nobody has begun
+        if not self._touched:  # an untouched form shows no errors yet
             lines = []
         colour = "var(--jp-warn-color0, #b26a00)" if can else "var(--jp-error-color1, #c62828)"
         self.verdict.value = "".join(f"<div>{escape(text)}</div>" for text in told) + "".join(
@@ -223,7 +224,7 @@ def _sentence(told: Message) -> str:
 
 
 def _field(option: Option) -> Any:
-    """The widget of an option; empty means that it is not said."""
+    """Return the widget of an option. An empty widget leaves the option out."""
     common = {
         "description": _label(option),
         "tooltip": option.help,
@@ -238,13 +239,13 @@ def _field(option: Option) -> Any:
 
 
 def _label(option: Option) -> str:
-    """With the task type, where an option is one of several types' own."""
+    """Return the label, with the task type if each type has this option."""
     has_type = len(option.path) == _OF_TYPE and option.path[2] == "resources"
     return f"{option.path[1]} · {_(option.label)}" if has_type else _(option.label)
 
 
 def _default(option: Option) -> str:
-    """What help says in brackets: the value where nothing is said."""
+    """Return the default value, which the help text has in brackets; "" if it is long."""
     text = option.help
     default = text[text.rindex("[") + 1 : -1] if text.endswith("]") else ""
     return default if len(default) <= _SHORT else ""

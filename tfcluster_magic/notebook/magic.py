@@ -1,8 +1,7 @@
-"""`%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
+"""The magics `%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
 
-Loading the extension costs nothing that a notebook would feel: whatever a line needs is imported
-when it is run. Owns the registration of the magics and of their completion; `magic_line.py` does
-the rest.
+Loading the extension is fast: each line imports what it needs when it runs. This module registers
+the magics and their completion; `magic_line.py` does the rest.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ if TYPE_CHECKING:
     from ..runs.watcher import RunWatcher
 
 _OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
-_MATCHER = "tfcluster"  # the identifier of what completes our lines
-_FIRST = 1000.0  # before IPython's own matchers: no Jedi is asked about a line that is no Python
+_MATCHER = "tfcluster"  # identifies our matcher in IPython
+_FIRST = 1000.0  # first, so that Jedi does not parse a line that is not Python
 
 
 @magics_class
 class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are untyped here
-    """The magics of a shell."""
+    """The magics of one IPython shell."""
 
     @cached_property
     def manager(self) -> ClusterManager:
-        """The door to the clusters, configured by `c.ClusterManager` of the kernel."""
+        """The cluster manager, configured by `c.ClusterManager` of the kernel."""
         from ..runs.manager import ClusterManager
 
         return ClusterManager(parent=self.shell)
 
     @cached_property
     def watcher(self) -> RunWatcher:
-        """Every run as it changes, for the panels of this kernel."""
+        """The watcher of all runs, shared by the panels of this kernel."""
         from ..runs.watcher import RunWatcher
 
         return RunWatcher(self.manager)
@@ -53,10 +52,8 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
 
 
 def _matcher(magics: TFClusterMagics) -> Any:
-    """IPython's matcher for our lines: the words of the command line, and no others.
-
-    The hook `complete_command` would not do: Jedi reads the line as Python, and its keywords come
-    first.
+    """Return IPython's matcher for our lines; it offers the words of the command line only. The
+    hook `complete_command` does not work: Jedi reads the line as Python and lists keywords first.
     """
 
     @context_matcher(identifier=_MATCHER, priority=_FIRST)  # type: ignore[untyped-decorator]
@@ -80,19 +77,21 @@ def _matcher(magics: TFClusterMagics) -> Any:
 
 def load(shell: Any) -> None:
     """Register the magics and their completion."""
-    unload(shell)  # IPython keeps every matcher it was ever given, and would offer each word twice
+    unload(shell)  # IPython keeps old matchers and would offer each word twice
     magics = TFClusterMagics(shell)
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(_matcher(magics))
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`make run` loads this module, so that `%load_ext tfcluster_magic` finds nothing loaded."""
+    """Register the magics. `make run` loads this module, so a later `%load_ext tfcluster_magic` is
+    the first load of that name.
+    """
     load(shell)
 
 
 def unload(shell: Any) -> None:
-    """Forget the magics and their completion."""
+    """Remove the magics and their completion."""
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("tfcluster", None)
     matchers = shell.Completer.custom_matchers

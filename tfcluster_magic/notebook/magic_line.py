@@ -1,8 +1,8 @@
-"""The line after `%tfcluster` in a cell: run it, show what comes of it, complete it.
+"""The line after `%tfcluster` in a cell: runs it, shows its output, completes it.
 
-Words and messages are those of the command line, and the output is right for a notebook: a run is
-shown once and brought up to date in place, nobody is asked anything, and an interrupt only
-detaches. What a verb does is not known here.
+Grammar and messages are those of the command line. The output suits a notebook: a run is shown once
+and updated in place, no question is asked, and an interrupt only detaches. This module knows no
+verb.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..tensorboard.views import View
 
 
 def completions(text: str, terminal: Terminal) -> list[str]:
-    """The words that may stand at the end of `text`, what was typed after `%tfcluster`."""
+    """Return the words that can complete `text`, the input after `%tfcluster`."""
     args, typed = _split_typed(text)
     completer = ShellComplete(tfcluster, {"obj": terminal}, terminal.program, "")
     found: list[str] = []
@@ -44,7 +44,7 @@ def completions(text: str, terminal: Terminal) -> list[str]:
 
 
 def unfinished_word(text: str) -> str:
-    """The end of `text` that a word of `completions` takes the place of, as it was typed."""
+    """Return the end of `text` that a word of `completions` replaces, as it was typed."""
     start, quote, escaped = 0, "", False
     for at, char in enumerate(text):
         if escaped:
@@ -62,14 +62,14 @@ def unfinished_word(text: str) -> str:
 
 
 def _split_typed(text: str) -> tuple[list[str], str]:
-    """The finished words of `text`, and the one that is being typed."""
+    """Return the finished words of `text`, and the one that is being typed."""
     args = split_arg_string(text)
     typed = args.pop() if args and not text[-1:].isspace() else ""
     return args, typed
 
 
 def _complete_path(item: CompletionItem, typed: str) -> list[str]:
-    """A path parameter is completed by the shell; there is none here, so by us."""
+    """Complete a path. Click leaves this to the shell, and a notebook has none."""
     if item.type not in ("file", "dir"):
         return [item.value]
     matches = glob.glob(glob.escape(typed) + "*")
@@ -77,7 +77,7 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """A path as one word of a line; a folder's quotes stay open, for its files come next."""
+    """Quote a path as one word. The quotes of a folder stay open because its files come next."""
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 
@@ -93,7 +93,7 @@ _MAKING = ("launch", "rerun", "connect")
 
 
 class Cell(Terminal):
-    """The output below a cell. In a plain IPython (no kernel) it is a terminal as any other."""
+    """The output below a cell. Plain IPython, without a kernel, is treated as a terminal."""
 
     program = "%tfcluster"
 
@@ -105,54 +105,54 @@ class Cell(Terminal):
         self.shown: set[str] = set()
 
     def colours(self) -> bool:
-        """A notebook understands colours."""
+        """Return whether colours are shown; notebooks can show them."""
         return (self.rich and self.wants_colours()) or super().colours()
 
     def is_terminal(self) -> bool:
-        """Return True: consoles, and whoever opens the notebook, show the output of a cell, too."""
+        """Return True for a notebook too: its output may be shown in a console later."""
         return self.rich or super().is_terminal()
 
     @property
     def columns(self) -> int | None:
-        """A notebook's lines are as long as they are."""
+        """None in a notebook, where lines are not cut."""
         return None if self.rich else super().columns
 
     @property
     def can_ask(self) -> bool:
-        """Nobody answers below a cell: Run All must not hang."""
+        """False: a question would block Run All."""
         return False
 
     def words(self, text: str) -> str:
-        """Commands in a message as they are written in a cell."""
+        """Return `text` with its commands as they are typed in a cell."""
         return with_magic_commands(text)
 
     def note(self, text: str) -> None:
-        """A remark; not on stderr, which a notebook shows as if something was wrong."""
+        """Print a note on stdout; a notebook shows stderr as an error."""
         self.say(text)
 
     def launched(self, cluster: TFCluster) -> None:
-        """Show a new run; what becomes of it while the cell waits is shown in the same place."""
+        """Show a new run. Its changes are shown in the same place while the cell waits."""
         if self.rich:
             self._show(cluster)
         else:
             self.say(report.launched(cluster, self.paint, self.program))
 
     def changed(self, cluster: TFCluster) -> None:
-        """Bring what is shown up to date."""
+        """Update the output of a run."""
         if self.rich and cluster.metadata.name in self.shown:
             self._show(cluster)
         else:
             super().changed(cluster)
 
     def live(self, cluster: TFCluster, text: str) -> None:
-        """Bring what is shown up to date."""
+        """Update the output of a run."""
         if self.rich:
             self._show(cluster)
         else:
             super().live(cluster, text)
 
     def finished(self, cluster: TFCluster) -> None:
-        """The last word: in place where the run is shown."""
+        """Show the result of a run, in place if the run is shown."""
         if self.rich and cluster.metadata.name in self.shown:
             self._show(cluster)
         else:
@@ -163,7 +163,7 @@ class Cell(Terminal):
         self.launched(cluster)
 
     def board(self, url: str, what: str, view: View) -> None:
-        """A tab of JupyterLab, by its extension; elsewhere a link."""
+        """Show a TensorBoard in a JupyterLab tab through our extension, else as a link."""
         if self.rich:
             display(board_bundle(url, what, view.runs), raw=True)
         else:
@@ -171,8 +171,8 @@ class Cell(Terminal):
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
-        """Mark where lines come that a page which is closed does not get: it goes on when it is
-        opened again, and whoever reads the notebook knows that there are more.
+        """Mark the place where a closed page stops receiving lines. The page goes on from there
+        when it is opened again; other readers of the notebook see that lines are missing.
         """
         if not self.rich:
             yield
@@ -195,19 +195,19 @@ class Cell(Terminal):
         display(content, raw=True, display_id=self.display_id(name), update=again)
 
     def display_id(self, name: str) -> str:
-        """How the output of a run is known to whoever brings it up to date."""
+        """Return the display id with which the output of a run is updated."""
         return f"{name}-{id(self)}"
 
 
 def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Cluster | None:
-    """Do what `line` says; `body` is the rest of the cell, a program.
+    """Run `line`; `body` is the rest of the cell, a program.
 
     Returns:
-        The handle of the run that was launched, or connected to.
+        The handle of the run that was launched or connected to.
 
     Raises:
-        TFClusterError: IPython shows its message alone, and the cell has failed.
-        KeyboardInterrupt: what was interrupted was not the watching of a run.
+        TFClusterError: the command failed; IPython shows only the message.
+        KeyboardInterrupt: the user interrupted something other than watching a run.
     """
     terminal = Cell(shell, manager, body)
     words = _split_line(line)
@@ -230,11 +230,11 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
     return Cluster(name, manager).shown_in(shell.execution_count, terminal.display_id(name))
 
 
-_panels: dict[str, Any] = {}  # by cell: a panel that is made anew takes the place of the old one
+_panels: dict[str, Any] = {}  # by cell: running the cell again replaces its panel
 
 
 def show_panel(shell: Any, manager: ClusterManager, watcher: RunWatcher) -> bool:
-    """Show the panel below the cell; False where there are no widgets, or nobody to see them."""
+    """Show the panel below the cell. Return False without ipywidgets or without a kernel."""
     if not hasattr(shell, "kernel"):
         return False
     try:
@@ -259,7 +259,7 @@ def _split_line(line: str) -> list[str]:
 
 
 def _check_body(words: list[str], body: str | None) -> None:
-    """The rest of a cell is a program, so only what takes a program takes it."""
+    """Refuse a cell body for a verb that takes no program."""
     if body is not None and (not words or words[0] not in ("launch", "render")):
         text = _(
             "%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "

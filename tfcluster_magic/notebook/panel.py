@@ -1,10 +1,10 @@
-"""The panel: the launch form and the list of runs below a cell, from bare `%tfcluster`.
+"""The panel: the launch form and the list of runs below a cell, shown by bare `%tfcluster`.
 
-It works wherever ipywidgets do (JupyterLab, Notebook 7, without the Lab extension). The kernel is
-never kept from running cells, several panels agree because all show the records, and a panel made
-anew after a restart of the kernel shows the same runs. A document that is exported shows the table
-of `%tfcluster list`. A row changes only when its run did, stopping and deleting ask first, and a
-list of hundreds stays small: the newest are shown, a filter finds the others.
+It works wherever ipywidgets works (JupyterLab, Notebook 7), without the Lab extension. The kernel
+stays free to run cells. All panels show the records, so they agree, and a panel that is made after
+a restart of the kernel shows the same runs. An exported document shows the table of `%tfcluster
+list`. A row is redrawn only when its run changes. Stopping and deleting ask first. Only the newest
+runs are shown; a filter finds the others.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
 LAST_LINES = 30
-"""Lines of each task that a row shows of its logs."""
+"""Lines of each task that the logs of a row show."""
 
 
 class RunRow:
-    """One run: what it is, and what can be done with it."""
+    """One run and its buttons."""
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._manager, self._background = manager, background
@@ -63,12 +63,12 @@ class RunRow:
 
     @property
     def name(self) -> str:
-        """The run that is shown."""
+        """The name of the run."""
         assert self._known is not None
         return self._known.cluster.metadata.name
 
     def show(self, known: WatchedRun) -> None:
-        """Bring the row up to date."""
+        """Update the row."""
         if known == self._known:
             return
         before, self._known = self._known, known
@@ -81,7 +81,7 @@ class RunRow:
             self._buttons.children = (*ends, self.logs, self.board, *begins, self.delete)
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Close the row and stop following its logs."""
         self._hidden.set()
         self.widget.close()
 
@@ -102,8 +102,8 @@ class RunRow:
         def meant() -> str | None:
             if (
                 self._manager.status(self.name).metadata.uid != asked_about
-            ):  # the name was given again while the question stood there
-                raise Conflict(_("{name} is another run now").format(name=self.name))
+            ):  # the name was given to a new run meanwhile
+                raise Conflict(_("another run is called {name} now").format(name=self.name))
             return action()
 
         self._background.on(yes, meant)
@@ -126,7 +126,7 @@ class RunRow:
         return _("launched {name}").format(name=made.metadata.name)
 
     def _open_board(self) -> None:
-        """Show what `%tfcluster tensorboard` shows: a tab with the extension, a link without."""
+        """Show what `%tfcluster tensorboard` shows: a tab with the extension, else a link."""
         board = self._manager.tensorboard(self.name)
         what = _("TensorBoard of {name}").format(name=self.name)
         shown = board_bundle(board.url, what, [self.name])
@@ -143,7 +143,9 @@ class RunRow:
         self._background.do(lambda: self._follow_logs(hidden))
 
     def _follow_logs(self, hidden: threading.Event) -> None:
-        """Show the last lines until they are hidden; a page wants the newest, not every line."""
+        """Show the last lines of the logs until they are hidden. Polls, as only the newest lines
+        matter.
+        """
         while not hidden.is_set():
             assert self._known is not None
             released = self._known.cluster.status.released_at is not None
@@ -172,11 +174,11 @@ def _button(label: str, icon: str, style: str = "") -> Any:
 
 
 class RunList:
-    """The newest runs, or those that fit the filter."""
+    """The list of the newest runs, or of those that match the filter."""
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._make = partial(RunRow, manager, background)
-        # changes come in the watcher's thread, keys in the kernel's
+        # runs change in the watcher's thread, the filter in the kernel's
         self._drawing = threading.RLock()
         self._rows: dict[str, RunRow] = {}
         self._known: dict[str, WatchedRun] = {}
@@ -190,7 +192,7 @@ class RunList:
         self.widget = widgets.VBox([self.filter, self._body, self._more])
 
     def show(self, name: str, known: WatchedRun | None) -> None:
-        """A run changed, or is gone (None)."""
+        """Update a run; None removes it."""
         with self._drawing:
             if known is None:
                 self._known.pop(name, None)
@@ -201,7 +203,7 @@ class RunList:
             self._arrange()
 
     def clusters(self) -> Sequence[TFCluster]:
-        """The active runs and the newest of each name, newest first, whatever the filter says."""
+        """Return the active runs and the newest of each name, newest first, without the filter."""
         with self._drawing:
             every = [known.cluster for known in self._known.values()]
         return newest(
@@ -209,7 +211,7 @@ class RunList:
         )
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Remove all rows."""
         with self._drawing:
             self._known.clear()
             self._forget(())
@@ -219,7 +221,7 @@ class RunList:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Put the rows that are to be seen in order; nothing is sent when they are as they were."""
+        """Put the visible rows in order. Nothing is sent if they have not changed."""
         fitting = [c for c in self.clusters() if self._fits(c)]
         names = [c.metadata.name for c in fitting[:MOST_ROWS]]
         for name in names:
@@ -262,7 +264,7 @@ def _no_runs() -> Any:
 
 
 def _lost_kernel() -> Any:
-    """All that is left to see of a panel that ipywidgets marks as without its kernel: a line."""
+    """Return the line that replaces a panel once ipywidgets marks it as without a kernel."""
     text = _("The kernel of this panel has ended. Run the cell again to bring the panel back.")
     lost = ".tfc-panel.jupyter-widgets-disconnected > "
     line = widgets.HTML(
@@ -277,15 +279,15 @@ def _lost_kernel() -> Any:
 # The panel as one widget
 
 PATIENCE = 1.0
-"""Seconds that a cell waits for the runs; where a backend hangs, the panel comes without them."""
+"""Seconds that a cell waits for the runs. If a backend hangs, the panel opens without them."""
 
 
 class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
-    """What bare `%tfcluster` shows.
+    """The widget that bare `%tfcluster` shows.
 
     Args:
-        manager: the door to the runs.
-        watcher: tells of every run; the panels of a kernel share one.
+        manager: the cluster manager.
+        watcher: reports every change of a run; the panels of a kernel share one.
     """
 
     def __init__(self, manager: ClusterManager, watcher: RunWatcher) -> None:
@@ -305,7 +307,7 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
             folded.selected_index = 0
 
     def close(self) -> None:
-        """Forget the panel; runs go on."""
+        """Close the panel; runs go on."""
         self._end()
         self.form.close()
         self.runs.close()
@@ -328,7 +330,7 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
         )
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """The widget, and the table of runs for a page without widgets."""
+        """Return the widget, and the table of runs for pages without widgets."""
         bundle = super()._repr_mimebundle_(**options)
         table = report.listing(self.runs.clusters())
         bundle["text/plain"] = table

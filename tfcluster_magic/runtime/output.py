@@ -1,8 +1,8 @@
-"""The child's output on its way: from its pipe to our stdout at once, then to memory and the copy.
+"""The output of the child process: from its pipe to our stdout, to memory and to a copy.
 
-Bytes stay as they are. A stdout that takes no more for now holds the child back, as any pipe does;
-one that fails loses lines and says so; the copy on the log volume never slows or stops the task.
-Standard library only, Python 3.8.
+Bytes are not changed. If stdout takes no more for now, the child blocks, as with any pipe. If
+stdout fails, lines are lost and the log says so. The copy on the log volume never slows or stops
+the task. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
 
 
 # ---- when lines were printed ----
-# Beside a log, in a folder of its own, so that the log stays what the program printed: records of
-# 16 bytes, (offset in the log, milliseconds since 1970). What lies from this offset to the next
-# one was printed then; 0 milliseconds: nobody knows when. `backends/log_files.py` reads them. A log
-# without them stays readable. A file of `MOST_RECORDS` is thinned: its newest quarter stays as it
-# is, and the rest gets one record for each so many milliseconds, from where on it was printed. A
-# task that prints all day then has the times of its first lines to 2 s, one of ten days to 16 s.
+# The times are in a folder beside the log, so the log contains exactly what the program printed. A
+# file has records of 16 bytes: (offset in the log, milliseconds since 1970). Output from this
+# offset to that of the next record was printed at this time; 0 means that the time is unknown.
+# `backends/log_files.py` reads them; a log without them stays readable. A file with `MOST_RECORDS`
+# is thinned: its newest quarter is kept, and the rest is reduced to one record for each interval.
+# After a day of output the first lines have times exact to 2 s, after ten days to 16 s.
 
 
 TIMES_FOLDER = ".tfcluster-times"
 TIMES_RECORD = struct.Struct(">QQ")
-# Pieces that came within so many milliseconds have one record.
+# Milliseconds within which pieces of output share one record.
 TIMES_STEP = 10
 MOST_RECORDS = 128 * 1024  # 2 MiB
-# Seconds between two tries of a file that fails, the second number at most: each that fails takes
-# twice as long.
+# Seconds between retries of a file that fails: the first delay, which doubles, and the longest.
 RETRY_SECONDS = (2.0, 60.0)
 
 
 class LineTimes:
-    """Notes when the pieces of the log at `path` were printed. Never raises."""
+    """A file of times at which pieces of the log at `path` were printed. Never raises."""
 
     def __init__(self, path: str) -> None:
         folder, name = os.path.split(path)
@@ -52,16 +51,17 @@ class LineTimes:
         self._count = 0
         self._end = 0
         self._stamp = 0
-        self._unknown: int | None = None  # since a note failed: the offset of its piece
+        # Offset of the first piece whose time could not be written.
+        self._unknown: int | None = None
         self._pause = RETRY_SECONDS[0]
         self._next_try = 0.0
 
     def note(self, offset: int, stamp: int) -> None:
-        """What the log has from `offset` on was printed at `stamp`. Call it when that is written:
-        a smaller offset than before means that the log was cut there.
+        """Record that the log from `offset` on was printed at `stamp`. Call it after the write. A
+        smaller offset than before means that the log was cut off there.
         """
         if self._unknown is None:
-            # A clock may step back.
+            # The clock may be set back.
             if offset >= self._end and 0 <= stamp - self._stamp < TIMES_STEP:
                 return
         elif time.monotonic() < self._next_try:
@@ -78,7 +78,7 @@ class LineTimes:
             gap = TIMES_RECORD.pack(begins, 0) if begins < offset else b""
             records = gap + TIMES_RECORD.pack(offset, stamp)
             if os.write(self._fd, records) < len(records):
-                raise OSError  # the disk is full; the part goes when the file is opened again
+                raise OSError  # the disk is full; reopening the file removes the partial record
             self._count += len(records) // TIMES_RECORD.size
         except OSError:
             self.close()
@@ -90,7 +90,7 @@ class LineTimes:
             self._end, self._stamp, self._unknown = offset, stamp, None
 
     def close(self) -> None:
-        """Close the file; a later note opens it again."""
+        """Close the file; the next `note` opens it again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             try:
@@ -109,12 +109,12 @@ class LineTimes:
         self._fd = os.open(self._path, flags, 0o644)
         size = TIMES_RECORD.size
         whole = os.fstat(self._fd).st_size // size
-        os.ftruncate(self._fd, whole * size)  # who wrote a part of a record was killed
+        os.ftruncate(self._fd, whole * size)  # a killed writer left a partial record
         self._count = whole
         self._end = self._offset_of(whole - 1) if whole else 0
 
     def _cut(self, offset: int) -> None:
-        """Remove the records of what lies at `offset` and behind it."""
+        """Remove the records at and after `offset`."""
         low, high = 0, os.fstat(self._fd).st_size // TIMES_RECORD.size
         while low < high:
             middle = (low + high) // 2
@@ -126,16 +126,17 @@ class LineTimes:
         self._count = low
 
     def _thin(self) -> None:
-        """Replace the file by one with three quarters of `MOST_RECORDS` at most."""
+        """Replace the file by one with at most three quarters of `MOST_RECORDS`."""
         size = TIMES_RECORD.size
         with open(self._path, "rb") as file:
             data = file.read(self._count * size)
-        # Somebody may have cut it, within a record, too.
+        # Another process may have cut the file, even within a record.
         records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
         newest = len(records) - MOST_RECORDS // 4
         kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
         folder, name = os.path.split(self._path)
-        beside = os.path.join(folder, f".{name}.thinned")  # a kill leaves one of the two whole
+        # A kill leaves one of the two files complete.
+        beside = os.path.join(folder, f".{name}.thinned")
         with open(beside, "wb") as file:
             file.write(b"".join(TIMES_RECORD.pack(*record) for record in kept))
         os.replace(beside, self._path)
@@ -147,18 +148,18 @@ class LineTimes:
         size = TIMES_RECORD.size
         data = os.pread(self._fd, size, record * size)
         if len(data) < size:
-            raise OSError  # cut by somebody else meanwhile
+            raise OSError  # another process cut the file
         offset: int = TIMES_RECORD.unpack(data)[0]
         return offset
 
 
 def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Return `most` of the records at most: one for each so many milliseconds, and those that say
-    from where on nobody knows the time; the last ones if even these are more.
+    """Return at most `most` of the records: one for each interval, and those that mark an unknown
+    time. If these are still too many, the last ones are returned.
     """
     pairs = zip(records, records[1:])
     span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
-    # A power of two: what was thinned before is no less exact afterwards than this step.
+    # A power of two, so that thinning again loses no more accuracy than one step.
     least = (span // most).bit_length()
     kept = records
     for power in range(least, least + 8):
@@ -174,28 +175,27 @@ def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 # ---- the copy on the log volume ----
-# A daemon thread writes what a bounded queue holds. While the volume fails (full, gone), or does
-# not answer until the queue is full, what comes is dropped and counted, and `problem` says why;
-# when it takes files again the copy says what is missing in it and goes on, from the beginning of
-# a line.
+# A daemon thread writes from a bounded queue. If the volume fails (full, gone), or does not answer
+# until the queue is full, further output is dropped and counted, and `problem` holds the reason.
+# Once the volume accepts writes again, the copy says how many lines are missing and goes on at the
+# beginning of a line.
 
 
 QUEUE_BYTES = 4 * 1024 * 1024
 HANGS = "the volume does not answer"
 REMOVED = "its file was removed"
-# A copy that goes on for a line or two, and stops again, would be no news to anybody.
+# Bytes that must be free before the copy resumes; else it would stop again after a line or two.
 MIN_FREE_BYTES = 256 * 1024
 
 
 class LogCopy:
-    """Appends to `path`; `wake` is called, from any thread, when `problem` has changed.
-
-    `first` is the first problem that there was, `dropped` how many lines are missing.
+    """A copy of the output, appended to `path`. `wake` is called, from any thread, when `problem`
+    changes. `first` is the first problem, `dropped` the number of missing lines.
     """
 
     def __init__(self, path: str, wake: Callable[[], None], limit: int = QUEUE_BYTES) -> None:
@@ -206,7 +206,7 @@ class LogCopy:
         self._limit = limit
         self._wake = wake
         self._queue: list[bytes] = []
-        self._stamps: list[tuple[int, int]] = []  # (bytes of the queue before, when they came)
+        self._stamps: list[tuple[int, int]] = []  # (bytes queued before it, its time) of each piece
         self._size = 0
         self._queued = 0
         self._cut = False
@@ -217,18 +217,18 @@ class LogCopy:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Start writing, what was put before included. Call after the last fork."""
+        """Start writing, including output that is already queued. Call it after the last fork."""
         threading.Thread(target=self._run, daemon=True).start()
 
     def put(self, data: bytes) -> None:
-        """Take the next piece of output. Never blocks."""
+        """Queue the next piece of output. Never blocks."""
         with self._changed:
             if not self.problem and self._size + len(data) > self._limit:
                 self._give_up(HANGS)
             if self.problem:
                 self._drop(data)
                 return
-            if self._cut:  # the beginning of this line is missing already
+            if self._cut:  # the beginning of this line is already missing
                 rest = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
                 self._drop(data[: len(data) - len(rest)])
                 data = rest
@@ -240,7 +240,7 @@ class LogCopy:
                 self._changed.notify()
 
     def close(self, seconds: float) -> None:
-        """Wait until everything is written, at most so long; what stopped is tried once more."""
+        """Wait at most `seconds` until all is written; retry once if the copy had stopped."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -281,7 +281,7 @@ class LogCopy:
             self._changed.notify_all()
 
     def _write(self) -> bool:
-        """Write until there is no more, which is true; false when the volume fails."""
+        """Write until the end and return True; return False if the volume fails."""
         rest, fd, tried = memoryview(b""), -1, False
         times = LineTimes(self.path) if self.path != os.devnull else None
         try:
@@ -323,7 +323,7 @@ class LogCopy:
                 os.close(fd)
 
     def _resume(self, fd: int, times: LineTimes | None) -> None:
-        """Go on with a volume that takes files again. Raises OSError when it does not."""
+        """Resume after a failure of the volume. Raises OSError if it still fails."""
         room = os.fstatvfs(fd)
         if self.problem != HANGS and room.f_bavail * room.f_frsize < MIN_FREE_BYTES:
             raise OSError(self.problem)
@@ -340,9 +340,7 @@ class LogCopy:
             self._wake()
 
     def _take(self) -> tuple[bytes, list[tuple[int, int]]] | None:
-        """The next bytes to write, none when something went wrong meanwhile, and which of them
-        came when; None at the end.
-        """
+        """Return the next bytes and their times; empty bytes after a problem, None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing or self.problem)
             data, stamps = b"".join(self._queue), list(self._stamps)
@@ -355,8 +353,8 @@ class LogCopy:
 
 
 def is_within_line(path: str) -> bool:
-    """Whether the last line of a file has no end: who wrote it was killed, and the next one begins
-    a line of its own.
+    """Return whether the last line of a file is unfinished because its writer was killed. The next
+    writer then starts a new line.
     """
     try:
         with open(path, "rb") as file:
@@ -371,15 +369,15 @@ def is_within_line(path: str) -> bool:
 
 STDOUT = 1
 CHUNK = 64 * 1024
-# A pipe that poll() calls writable takes so much without blocking.
+# Bytes that a pipe takes without blocking when poll() reports it writable.
 PAGE = 4096
 
 
 class Output:
-    """Owns the read end of the child's pipe, and our stdout.
+    """The read end of the child's pipe, and our stdout.
 
-    `copied` is called with why nothing is copied, once, and with "" when that is over; `heard` with
-    each piece of the child's output.
+    `copied` is called once with the reason when the copy stops, and with "" when it resumes.
+    `heard` is called with each piece of the child's output.
     """
 
     def __init__(
@@ -409,19 +407,19 @@ class Output:
                 if is_within_line("/proc/self/fd/1"):
                     self._pending = b"\n"
         except OSError:
-            # Started without a stdout: the copy is all there is.
+            # There is no stdout, only the copy.
             self._piece = 0
         loop.on_signal(0, self._tell_copy)
 
     def open(self) -> int:
-        """A pipe for a child: its write end, to be closed by the caller after the fork."""
+        """Open a pipe for a child and return its write end; the caller closes it after the fork."""
         self._pipe, write = os.pipe()
         os.set_blocking(self._pipe, False)
         self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
         return write
 
     def say(self, text: str, copied: bool = True) -> None:
-        """Put a line of our own into the task's log, as soon as the child's line is complete."""
+        """Write a line of our own into the task's log once the child's line is complete."""
         line = f"tfcluster: {text}\n".encode("utf-8", "replace")
         self._notes.append(line)
         if self._at_line_start:
@@ -430,9 +428,8 @@ class Output:
             self._copy.put(line)
 
     def drain(self, seconds: float) -> None:
-        """Pass on what the pipe still holds, and give stdout at most so long to take it.
-
-        Does not wait for the pipe's end: a process that got hold of its other end may live on.
+        """Forward what the pipe still holds, and wait at most `seconds` for stdout to take it. Does
+        not wait for the end of the pipe: another process may hold its write end.
         """
         until = time.monotonic() + seconds
         while self._read() and time.monotonic() < until:
@@ -441,7 +438,7 @@ class Output:
         self._write(until)
 
     def close(self, seconds: float) -> None:
-        """Give the copy at most so long to be complete, else say what is missing in it."""
+        """Wait at most `seconds` for the copy, then say what is missing in it."""
         self._copy.close(seconds)
         self._tell_copy()
         if self._copy.dropped:
@@ -451,7 +448,7 @@ class Output:
         self._write(time.monotonic() + 0.1)
 
     def _end_line(self) -> None:
-        """Let our own lines out although the child's last one has no end, and never will."""
+        """Write our own lines although the child's last line will never be complete."""
         if self._notes and not self._at_line_start:
             self._pass_on(b"\n")
 
@@ -459,7 +456,7 @@ class Output:
         self._read()
 
     def _read(self) -> bool:
-        """Pass one piece on; whether there was one."""
+        """Forward one piece; return whether there was one."""
         if self._pipe < 0:
             return False
         try:
@@ -487,7 +484,7 @@ class Output:
             self._pending += data
         self._write(0.0)
         if self._pending:
-            # Hold the child back until stdout takes more.
+            # Block the child until stdout takes more.
             self._loop.off_fd(self._pipe)
             self._loop.on_fd(STDOUT, select.POLLOUT, self._resume)
 
@@ -499,7 +496,7 @@ class Output:
                 self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
 
     def _write(self, until: float) -> None:
-        """Write what is pending as far as stdout takes it without blocking, waiting until then."""
+        """Write pending bytes to stdout without blocking, until the monotonic time `until`."""
         if not self._piece:
             self._pending = b""
         poll = select.poll()
@@ -515,17 +512,17 @@ class Output:
                 count = os.write(STDOUT, self._pending[: self._piece])
                 self._pending = self._pending[count:]
                 if self._times is not None:
-                    # The file is only appended to: its position is its end.
+                    # The file is opened for appending, so its position is its end.
                     self._times.note(os.lseek(STDOUT, 0, os.SEEK_CUR) - count, now_ms())
             except BlockingIOError:
                 return
             except OSError:
-                # A full disk, or a reader that has gone: training matters more than its output.
+                # The disk is full or the reader has gone; training goes on without its output.
                 self._lost += self._pending.count(b"\n")
                 self._pending = b""
 
     def _tell_copy(self) -> None:
-        """Say when the copy stops and when it goes on again: the first time, and no other."""
+        """Report the first stop of the copy and its first resumption, but no later ones."""
         first = self._copy.first
         if first and not self._told:
             self._tell(first, f"was stopped: {first}; training goes on")

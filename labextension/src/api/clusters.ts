@@ -1,8 +1,9 @@
 /**
  * The model of all runs in this page: one state, one signal, the verbs.
  *
- * Promises that every view shows the same, and what a verb changed as soon as the server has answered. A verb on a run
- * is about that very run, not about another one that has its name by now. It owns no widget and never shows anything.
+ * Every view shows the same state, and the result of a verb appears as soon as the server has
+ * answered. A verb acts on the given run, never on another one that has its name by now. The model
+ * owns no widget and shows nothing.
  */
 import type { VerbBodies } from './models';
 import { RunWatcher } from './runWatcher';
@@ -52,7 +53,7 @@ export class ClustersModel extends RunWatcher implements IClusters {
     const stopping = await this._ending(run, () =>
       this._answered(rest.deleteRun(this.caller, run, withLogs))
     );
-    // while it is stopped it stays, and a push tells when it is gone
+    // a run that is being stopped stays; an event tells when it is gone
     if (!stopping && isSame(run, this.find(nameOf(run)))) {
       this._drop(nameOf(run));
     }

@@ -1,5 +1,5 @@
 /**
- * The launch options of the server: the fields of the form, the kernels, what is free; and a plan.
+ * The launch options of the server (form fields, kernels, free resources), and a plan.
  *
  * Types only; `tfcluster_magic/launch/form_fields.py` and `server/launch.py` make the data.
  */
@@ -25,17 +25,17 @@ export type FieldKind =
 export interface IField {
   readonly key: string;
   readonly flag: string;
-  /** Where it stands in a spec; `*` for every task type. */
+  /** Its path in a spec; `*` means every task type. */
   readonly path: ReadonlyArray<string>;
   readonly kind: FieldKind;
   readonly section: 'basic' | 'resources' | 'limits' | 'pods';
   readonly label: string;
   readonly help: string;
   readonly modes: ReadonlyArray<Mode>;
-  /** As one would type it; null where the program decides, or for none. */
+  /** The default as a user would type it; null if the program decides, or if there is none. */
   readonly default: Readonly<Partial<Record<Mode, string | null>>>;
   readonly words: ReadonlyArray<string>;
-  /** How it is written, where that is not to be seen otherwise. */
+  /** An example value, if the format is not obvious. */
   readonly example?: string | null;
   readonly minimum?: number;
   readonly maximum?: number;
@@ -45,11 +45,11 @@ export interface IKernel {
   readonly name: string;
   readonly title: string;
   readonly python: string | null;
-  /** Why tasks cannot run with it; null when they can. */
+  /** Why tasks cannot use it; null if they can. */
   readonly why: string | null;
 }
 
-/** An amount of which `free` is left; memory in bytes. */
+/** A total amount and its free part; memory in bytes. */
 export interface ILimit {
   readonly total: number;
   readonly free: number;
@@ -62,7 +62,7 @@ export interface ILaunchOptions {
     readonly memory: ILimit;
     readonly gpu: ILimit;
     readonly backend: string;
-    /** Those that tasks may have by their names, the default first; none where tasks are no pods. */
+    /** The names of images for tasks, the default first; empty where tasks are not pods. */
     readonly images?: ReadonlyArray<string>;
     readonly notes?: ReadonlyArray<string>;
   };
@@ -71,14 +71,14 @@ export interface ILaunchOptions {
   readonly defaults: { readonly kernelspec: string | null };
 }
 
-/** One thing that is wrong; `option` is the input that it is about, null for none. */
+/** One problem; `option` is the input that it is about, null for none. */
 export interface IPlanProblem {
   readonly field: string;
   readonly option: string | null;
   readonly value: unknown;
   readonly allowed: string;
   readonly message: string;
-  /** The number that would do. */
+  /** The number that would be accepted. */
   readonly fits: number | null;
 }
 
@@ -87,13 +87,13 @@ export interface IPlan {
   readonly name: string | null;
   readonly problems: ReadonlyArray<IPlanProblem>;
   readonly warnings: ReadonlyArray<string>;
-  /** Those of the warnings that are about one input. */
+  /** The warnings that are about one input. */
   readonly cautions?: ReadonlyArray<IPlanProblem>;
-  /** What one should know before, such as what is left of a budget. */
+  /** Information before a launch, such as the rest of a budget. */
   readonly told?: ReadonlyArray<string>;
-  /** What was read from the program's text, each with the option that overrides it. */
+  /** What was inferred from the program's text, each with the option that overrides it. */
   readonly inferred?: ReadonlyArray<string>;
-  /** The line of a notebook in `folder` that launches the same. */
+  /** The equivalent line for a notebook in `folder`. */
   readonly line: string;
   readonly folder: string;
 }

@@ -1,5 +1,6 @@
 /**
- * Asks for runs that the list leaves out, all that are wanted at about the same time with one request.
+ * A lookup of runs that the list leaves out. Requests made at about the same time share one HTTP
+ * request.
  *
  * A notebook with fifty outputs of old runs must not make fifty requests when it is opened.
  */
@@ -9,18 +10,21 @@ import { ServerProblem } from './problem';
 import * as rest from './rest';
 import type { IRun } from './types';
 
-/** Milliseconds in which questions become one. */
+/** Milliseconds in which lookups are collected into one request. */
 const TOGETHER = 50;
 /**
- * Milliseconds in which a run that was found is good for further questions: outputs are drawn one after the other. One
- * that was not there may be launched in the next moment.
+ * Milliseconds for which a found run is cached, because outputs are drawn one after another. A run
+ * that was not found may be launched at any moment, so that is not cached.
  */
 const FRESH = 15_000;
 
 export class Lookup {
   constructor(private readonly _caller: rest.ICaller) {}
 
-  /** A run as it is now. Rejects with ServerProblem, one that `isMissing` when there is none. */
+  /**
+   * Return the current state of a run. Rejects with ServerProblem; `isMissing` if there is no such
+   * run.
+   */
   get(name: string): Promise<IRun> {
     const run = this._runs.get(name);
     if (run && Date.now() - this._answeredAt < FRESH) {
@@ -37,12 +41,12 @@ export class Lookup {
     return asked.promise;
   }
 
-  /** What was answered may be no longer so. */
+  /** Drop cached answers. */
   reset(): void {
     this._answeredAt = 0;
   }
 
-  /** A run was removed. */
+  /** Drop the cached answer of a removed run. */
   forget(name: string): void {
     this._runs.delete(name);
   }
@@ -51,7 +55,7 @@ export class Lookup {
     const wanted = this._wanted;
     this._wanted = new Map();
     try {
-      // the list, even for one run: a browser tells people of every 404
+      // use the list even for one run, because browsers log every 404
       const { runs } = await rest.listRuns(this._caller, true);
       this._runs = new Map(runs.map(run => [nameOf(run), run]));
       this._answeredAt = Date.now();
@@ -73,10 +77,12 @@ export class Lookup {
   private _answeredAt = 0;
 }
 
-/** The title of the error when there is no such run. */
+/** The title of the error if there is no such run. */
 const NOT_FOUND = 'NotFound';
 
-/** Whether the server answered that there is no such run: not that a route is missing. */
+/**
+ * Return whether the server answered that there is no such run, and not that a route is missing.
+ */
 export const isMissing = (error: unknown): boolean =>
   error instanceof ServerProblem && error.problem.title === NOT_FOUND;
 

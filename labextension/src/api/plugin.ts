@@ -1,6 +1,4 @@
-/**
- * Provides the model of all runs; every other plugin of this extension takes it from here.
- */
+/** Provides the model of all runs to every other plugin of this extension. */
 import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
@@ -29,7 +27,7 @@ export const clustersPlugin: JupyterFrontEndPlugin<IClusters> = {
       },
       serviceManager
     );
-    // Lab's own start goes first: it waits for nothing of ours.
+    // JupyterLab starts first; it does not wait for the model
     void app.restored.then(() => model.start());
     return model;
   }

@@ -1,16 +1,16 @@
 /**
- * Errors of the server extension, as one class with the sentence for a person.
+ * Errors of the server extension, as one class with a sentence for the user.
  *
- * Whatever goes wrong on the way (network, a proxy's page, a login that expired) becomes such an
- * error, too, so that a view never shows a stack or markup.
+ * Every failure on the way (network, a proxy's page, an expired login) becomes such an error, so a
+ * view never shows a stack or markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IProblem } from './types';
 
-/** The title of the error when the person is known, and may not do it. */
+/** The title of the error if the user is known but lacks the permission. */
 const NOT_ALLOWED = 'NotAllowed';
 
-/** Why there is no answer: `status` 0 means that the server was not reached. */
+/** An error response; `status` 0 means that the server was not reached. */
 export class ServerProblem extends Error {
   constructor(readonly problem: IProblem) {
     super(problem.detail);
@@ -21,29 +21,32 @@ export class ServerProblem extends Error {
     return this.problem.status;
   }
 
-  /** Whether trying again may help: the server or its backend is away, not the request wrong. */
+  /** Whether a retry may help: the server or its backend is away, and the request was not wrong. */
   get isAway(): boolean {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
-  /** Whether the person has to sign in again: not when they may see the page, and not do this. */
+  /** Whether the user has to sign in again; false if they only lack the permission. */
   get isSignedOut(): boolean {
     const isRefused = this.status === 401 || this.status === 403;
     return isRefused && this.problem.title !== NOT_ALLOWED;
   }
 }
 
-/** The server was not reached. */
+/** Return the problem of an unreachable server. */
 export function unreachable(trans: TranslationBundle): ServerProblem {
   return new ServerProblem({
     type: 'about:blank',
     title: 'Unreachable',
     status: 0,
-    detail: trans.__('The Jupyter server does not answer. What runs goes on.')
+    detail: trans.__('The Jupyter server does not answer. Your clusters go on.')
   });
 }
 
-/** What an answer that is not 2xx says; `text` is its body. A bare "Forbidden" helps nobody. */
+/**
+ * Return the problem in a response that is not 2xx; `text` is its body. A bare "Forbidden" is
+ * replaced.
+ */
 export function problemOf(
   status: number,
   text: string,
@@ -57,7 +60,7 @@ export function problemOf(
       return new ServerProblem(told as IProblem);
     }
   } catch {
-    // not ours: a proxy's page, Jupyter's own 404
+    // not ours: a proxy's page, or Jupyter's own 404
   }
   return new ServerProblem({
     type: 'about:blank',
@@ -78,16 +81,14 @@ function explained(status: number, trans: TranslationBundle): string {
       );
     case 413:
       return trans.__(
-        'What was sent is larger than the server takes. Make it smaller, or name a file instead.'
+        'The request is larger than the server accepts. Make it smaller, or name a file instead.'
       );
-    case 424: // JupyterHub's answer in place of a server that was stopped
+    case 424: // JupyterHub answers in place of a stopped server
       return trans.__(
         'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
       );
     case 429:
-      return trans.__(
-        'The server has too much to do at the moment. Try again in a minute.'
-      );
+      return trans.__('The server is overloaded. Try again in a minute.');
     case 500:
       return trans.__(
         'Something went wrong in the Jupyter server; its log has the cause. Try again.'
@@ -96,11 +97,11 @@ function explained(status: number, trans: TranslationBundle): string {
     case 503:
     case 504:
       return trans.__(
-        'The Jupyter server is away: it is starting, or it has ended. What runs goes on, and this page asks again by itself.'
+        'The Jupyter server is not available: it is starting, or it has ended. Your clusters go on, and this page retries by itself.'
       );
     default:
       return trans.__(
-        'The Jupyter server answered with the error %1. Reload this page; if it says the same, look into the log of the server.',
+        "The Jupyter server answered with the error %1. Reload this page; if the error remains, look into the server's log.",
         status
       );
   }

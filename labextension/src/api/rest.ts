@@ -1,8 +1,8 @@
 /**
  * The routes of the server extension, one function for each.
  *
- * Everything that this extension sends goes through `call`: base URL, token and XSRF are the
- * connection's own, and every failure is a `ServerProblem`.
+ * Every request goes through `call`: base URL, token and XSRF token come from the connection, and
+ * every failure is a `ServerProblem`.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -29,21 +29,21 @@ import type {
 
 const API = 'tfcluster/api';
 /**
- * Milliseconds after which a list that has not come never will: the server answers within 3 s even without its
- * backend, and a network that is gone tells nobody.
+ * Milliseconds after which a list request is given up. The server answers within 3 s even without
+ * its backend, and a lost network reports nothing.
  */
 const PATIENCE = 8_000;
 
-/** Who calls: how the server is reached, and the person's language. */
+/** The caller: its connection to the server, and the user's language. */
 export interface ICaller {
   readonly settings: ServerConnection.ISettings;
   readonly trans: TranslationBundle;
   readonly language: string;
 }
 
-/** The language that JupyterLab shows, as HTTP names it; English where JupyterLab does not say. */
+/** Return JupyterLab's language as an HTTP language tag; English if JupyterLab has none. */
 export function languageOf(translator: ITranslator | null): string {
-  // JupyterLab 4.2 without a language pack has none, whatever its types say.
+  // undefined in JupyterLab 4.2 without a language pack, contrary to its types
   const code: string | undefined = (translator ?? nullTranslator).languageCode;
   return !code || code === 'default' ? 'en' : code.replace('_', '-');
 }
@@ -51,7 +51,7 @@ export function languageOf(translator: ITranslator | null): string {
 /**
  * Call a route.
  *
- * @throws ServerProblem when there is no answer, or one that is an error.
+ * @throws ServerProblem if there is no response, or an error response.
  */
 export async function respond(
   caller: ICaller,
@@ -86,7 +86,7 @@ export async function respond(
 const isTimeout = ({ reason }: AbortSignal): boolean =>
   reason instanceof Error && reason.name === 'TimeoutError';
 
-/** Call a route that answers with JSON, or with nothing. */
+/** Call a route that answers with JSON, or without a body. */
 export async function call<T>(
   caller: ICaller,
   path: string,
@@ -126,13 +126,13 @@ export const runDetails = (
   name: string
 ): Promise<IRunDetails> => call(caller, at(name));
 
-/** The launch that repeats a run, to be changed in a form. */
+/** Return the launch that repeats a run, for a form. */
 export const runAsLaunch = (
   caller: ICaller,
   name: string
 ): Promise<IRunAsLaunch> => call(caller, at(name, 'form'));
 
-/** Each task of a run, as it is now; undefined when there is no such run. */
+/** Return the current tasks of a run; undefined if there is no such run. */
 export const listTasks = async (
   caller: ICaller,
   name: string
@@ -151,18 +151,18 @@ export const listTasks = async (
 export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);
 
-/** What a launch may ask for, and what is free now. */
+/** Return the launch options and the free resources. */
 export const getLaunchOptions = (caller: ICaller): Promise<ILaunchOptions> =>
   call(caller, 'options');
 
-/** What a launch would make and what stands against it; makes nothing. */
+/** Return what a launch would create, and its problems; creates nothing. */
 export const planLaunch = (
   caller: ICaller,
   launch: ILaunch,
   signal?: AbortSignal
 ): Promise<IPlan> => call(caller, 'clusters/plan', 'POST', launch, signal);
 
-/** Do something to this very run: the server refuses with 409 when another one has its name by now. */
+/** Act on exactly this run: the server answers 409 if another one has its name by now. */
 export const doVerb = <V extends keyof VerbBodies>(
   caller: ICaller,
   { cluster }: IRun,
@@ -180,7 +180,7 @@ export const rerunRun = (
   changes: IRerun
 ): Promise<IRun> => call(caller, at(name, 'rerun'), 'POST', changes);
 
-/** What a notebook keeps of these runs: data by MIME type, by the names of runs; without those that are not known. */
+/** Return the notebook data of these runs by MIME type, by run name, without unknown runs. */
 export const keptOutputs = async (
   caller: ICaller,
   names: ReadonlyArray<string>
@@ -192,7 +192,7 @@ export const keptOutputs = async (
   return answer.outputs;
 };
 
-/** Several runs beside each other, by their names. */
+/** Compare several runs by name. */
 export const compareRuns = (
   caller: ICaller,
   names: ReadonlyArray<string>
@@ -201,7 +201,10 @@ export const compareRuns = (
   return call(caller, `comparison?${query.toString()}`);
 };
 
-/** What the tasks print: a stream of JSON lines. `tail` lines of each task to begin with, null for all. */
+/**
+ * Open the output of the tasks, a stream of JSON lines. It starts with `tail` lines of each task,
+ * null for all.
+ */
 export const openLogs = (
   caller: ICaller,
   name: string,
@@ -215,10 +218,11 @@ export const openLogs = (
 };
 
 /**
- * Where the browser itself gets the lines as a file: a large one never goes through the page's memory.
+ * Return the URL from which the browser downloads the lines, so that a large file never passes
+ * through the page's memory.
  *
- * A request of the browser carries its cookies; behind JupyterHub it needs the XSRF token, too, and on a page that has
- * no cookie the token of the server.
+ * The browser's own request carries its cookies. Behind JupyterHub it needs the XSRF token, too,
+ * and on a page without a cookie the server's token.
  */
 export function logsFile(
   caller: ICaller,
@@ -237,7 +241,7 @@ export function logsFile(
   return `${URLExt.join(baseUrl, API, at(name, 'logs'))}?${query.toString()}`;
 }
 
-/** Delete this very run; one that is still being stopped is given as it is, and will be gone later. */
+/** Delete exactly this run. A run that is still being stopped is returned, and is removed later. */
 export const deleteRun = (
   caller: ICaller,
   { cluster }: IRun,
@@ -248,13 +252,13 @@ export const deleteRun = (
   return call(caller, `${at(name)}?${query.toString()}`, 'DELETE');
 };
 
-/** Without `wait`, one that has to be started is only begun with: `running` tells. */
+/** Open a board. Without `wait` a new board is only started; `running` tells whether it runs. */
 export const openBoard = (
   caller: ICaller,
   what: { refs?: ReadonlyArray<string>; folder?: string; wait?: boolean }
 ): Promise<IBoard> => call(caller, 'tensorboards', 'POST', what);
 
-/** The boards that run, whoever started them. */
+/** Return the running boards, whoever started them. */
 export const listBoards = async (
   caller: ICaller
 ): Promise<ReadonlyArray<IBoard>> => {

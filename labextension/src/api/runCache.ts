@@ -1,8 +1,8 @@
 /**
- * The cache of runs of a page, by their names: merges lists and events.
+ * The cache of a page's runs by name; merges lists and events.
  *
- * Promises that a run never comes back from its end, and that every new phase is told once. A name may be another run's
- * after a deletion: only the uid says which one it is. It asks nobody.
+ * An ended run never becomes active again, and every new phase is reported once. After a deletion
+ * another run may have the name: only the uid identifies a run. The cache makes no requests.
  */
 import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { ITransition } from './state';
@@ -19,30 +19,30 @@ export class RunCache {
     return this._runs.get(name);
   }
 
-  /** Keep the run of this name although lists leave it out. */
+  /** Keep the run of this name even if lists leave it out. */
   pin(name: string): void {
     this._pinned.add(name);
   }
 
-  /** Note that a person on this page asks for the end of a run. */
+  /** Record that a user of this page requested the end of a run. */
   requestEnd(run: IRun): void {
     this._endRequested.add(uidOf(run));
   }
 
-  /** Forget that the end was asked for: the server refused, or it is over. */
+  /** Drop the record of a requested end: the server refused, or the run has ended. */
   cancelEnd(run: IRun): void {
     this._endRequested.delete(uidOf(run));
   }
 
-  /** Take what a run is now. */
+  /** Store the current state of a run. */
   put(run: IRun): void {
     this._replace(new Map(this._runs).set(nameOf(run), this._later(run)));
   }
 
   /**
-   * Take a list; gives the names of those runs that somebody wants and that it leaves out.
+   * Merge a list; return the names of pinned runs that it leaves out.
    *
-   * It was on its way while changes were pushed: those that it does not include come on top.
+   * Changes that were pushed while the list was on its way are applied on top.
    */
   merge(
     answer: IRunList,
@@ -72,11 +72,11 @@ export class RunCache {
       next.set(name, this._later(run));
     }
     this._replace(next);
-    this._since ||= answer.at; // what ended before is no news
+    this._since ||= answer.at; // ends before this time are not reported
     return kept;
   }
 
-  /** A run is gone. */
+  /** Remove a run. */
   remove(name: string): void {
     const run = this._runs.get(name);
     if (run) {
@@ -88,7 +88,7 @@ export class RunCache {
     this._runs = next;
   }
 
-  /** News may come late: what was told of a run before its end is not news after it. */
+  /** Return the later state: an event from before a run's end must not replace its end. */
   private _later(run: IRun): IRun {
     const known = this._runs.get(nameOf(run));
     const isBack =
@@ -120,8 +120,8 @@ export class RunCache {
 
   private _runs: ReadonlyMap<string, IRun> = new Map();
   private readonly _pinned = new Set<string>();
-  /** The uids of runs whose end was asked for here. */
+  /** The uids of runs whose end was requested on this page. */
   private readonly _endRequested = new Set<string>();
-  /** When this page first knew the runs, by the server's clock. */
+  /** When this page first received runs, by the server's clock. */
   private _since = 0;
 }

@@ -1,8 +1,8 @@
 /**
- * Watches the runs of the server: receives what it pushes and, as a safety net, lists them every 45 s.
+ * The watcher of the server's runs: receives events and, as a safety net, lists runs every 45 s.
  *
- * Promises one immutable state and one signal for it, within a moment of a change. What it knows it keeps while the
- * server is away, and says since when. It changes no run.
+ * It has one immutable state and one signal, sent within a moment of a change. While the server is
+ * away it keeps its state and the time of it. It changes no run.
  */
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
@@ -21,13 +21,13 @@ import {
   RUN_EVENT
 } from './types';
 
-/** So that a network that is gone for a minute is noticed before it is back. */
+/** The poll while events arrive, to notice a network that was lost for a minute. */
 const QUIET = { interval: 45_000, backoff: false, max: 45_000 };
-/** While nothing is heard: after the server was away its pushes may come back later than its routes do. */
+/** The poll while no events arrive: after an outage, events may return later than the routes. */
 const SETTLING = { interval: 5_000, backoff: false, max: 5_000 };
 const SETTLED_AFTER = 30_000;
 const AWAY = { interval: 2_000, backoff: 1.7, max: 15_000 };
-/** Milliseconds in which changes become one. */
+/** Milliseconds in which changes are collected. */
 const TOGETHER = 60;
 
 export abstract class RunWatcher {
@@ -49,7 +49,7 @@ export abstract class RunWatcher {
     });
   }
 
-  /** Begin: ask once, listen, and go on. */
+  /** Start: request the list once, then listen and poll. */
   start(): void {
     this._services.events.stream.connect(this._onEvent, this);
     this._services.connectionFailure.connect(this._onConnectionFailure, this);
@@ -76,7 +76,7 @@ export abstract class RunWatcher {
     return this._cache.find(name);
   }
 
-  /** What was removed while this page heard nothing is not in a list either. */
+  /** Look a run up again: a removal that this page missed is not in a list either. */
   private async _ensureAgain(name: string): Promise<void> {
     try {
       await this._answered(this._lookup.get(name));
@@ -92,13 +92,13 @@ export abstract class RunWatcher {
     await this.refresh();
   }
 
-  /** Ask now. Never rejects: what went wrong is in the state. */
+  /** Request the list now. Never rejects; an error is in the state. */
   async refresh(): Promise<void> {
     await this._poll.refresh();
     await this._poll.tick.catch(() => undefined);
   }
 
-  /** Take a verb's answer, unless a newer state of that run was pushed before it came. */
+  /** Store a verb's response, unless a newer state of that run was pushed before it arrived. */
   protected async _answered<T extends IRun | undefined>(
     call: Promise<T>
   ): Promise<T> {
@@ -130,7 +130,7 @@ export abstract class RunWatcher {
       this._missed = true;
       this._poll.frequency = AWAY;
       this._emit();
-      throw error; // the poll backs off
+      throw error; // so that the poll backs off
     } finally {
       this._listening.delete(meanwhile);
     }
@@ -150,7 +150,7 @@ export abstract class RunWatcher {
     }
   }
 
-  /** The server answers; `deaf` says why it hears nothing of its runs. */
+  /** The server answers again; `deaf` says why it sends no events. */
   private _recovered(deaf: IProblem | null): void {
     const now = Date.now();
     if (this._problem !== null) {
@@ -174,13 +174,13 @@ export abstract class RunWatcher {
     }
     const event = emission as unknown as IRunEvent;
     if (event.type === 'failed' && event.run && event.problem) {
-      // also where a list has the run as it is since: it does not say what failed
+      // even if the list has the run's later state: a list does not say what failed
       const problem = new ServerProblem(event.problem);
       this._failed.emit({ run: event.run, problem });
     }
     const order = this._sequence.receive(event);
     if (order === 'seen') {
-      return; // the list that came meanwhile knows it
+      return; // the list that arrived meanwhile includes it
     }
     this._missed ||= order === 'gap';
     if (event.type === 'unavailable') {
@@ -235,9 +235,9 @@ export abstract class RunWatcher {
     problem: null,
     at: 0
   };
-  /** What is pushed while an answer is on its way, for each such answer. */
+  /** The events that arrive while a response is on its way, for each such response. */
   private readonly _listening = new Set<Map<string, IRunEvent>>();
-  /** Whether something may have been removed that this page did not hear of. */
+  /** Whether this page may have missed a removal. */
   private _missed = false;
   private _all = false;
   private _problem: ServerProblem | null = null;
@@ -255,17 +255,17 @@ export abstract class RunWatcher {
   private readonly _failed = new Signal<this, IFailure>(this);
 }
 
-/** `seen`: an earlier list includes the event; `gap`: it is new, and others before it were lost. */
+/** `seen`: an earlier list includes the event; `gap`: it is new, and earlier ones were lost. */
 type EventOrder = 'seen' | 'next' | 'gap';
 
 /**
- * The sequence numbers of the server's events, so that a lost event is noticed.
+ * The sequence numbers of the server's events, to detect lost events.
  *
- * A gap in the numbers is a loss; so is a list that includes later events than were received, as where a proxy lets
- * requests through and no pushes. It asks nobody.
+ * A gap in the numbers is a loss. So is a list that includes later events than were received, for
+ * example if a proxy passes requests but no events. It makes no requests.
  */
 class EventSequence {
-  /** Whether a list included later events than were received, and none was received since. */
+  /** Whether a list included later events than were received, and none has arrived since. */
   get isLagging(): boolean {
     return this._isLagging;
   }
@@ -282,7 +282,7 @@ class EventSequence {
     return isGap ? 'gap' : 'next';
   }
 
-  /** Take a list and return whether it includes events that were lost; not if one was received while it came. */
+  /** Record a list. Return whether it includes lost events; false if an event arrived meanwhile. */
   receiveList({ stream, sequence }: IRunList, isReceiving: boolean): boolean {
     const isSame = stream === this._stream;
     const isLost = isSame && sequence > this._sequence && !isReceiving;

@@ -1,10 +1,8 @@
-/**
- * Which run is which, and which of them a list shows in which order. Pure.
- */
+/** The identity of runs, and the selection and order of a list. Pure functions. */
 import type { Phase } from './models';
 import type { IRun } from './types';
 
-/** The types of tasks, in the order in which people read them. */
+/** The task types in display order. */
 export const TASK_TYPES = ['chief', 'worker', 'ps', 'evaluator'] as const;
 
 const ENDED: ReadonlySet<Phase> = new Set<Phase>([
@@ -12,17 +10,17 @@ const ENDED: ReadonlySet<Phase> = new Set<Phase>([
   'Failed',
   'Stopped'
 ]);
-/** Whether a run can still change its phase. */
+/** Return whether a run can still change its phase. */
 export const isActive = (run: IRun): boolean =>
   !ENDED.has(run.cluster.status.phase);
 
-/** Whether its end can be asked for: it has not ended, and is not ending. */
+/** Return whether a run can be stopped: it has not ended and is not ending. */
 export const isStoppable = (run: IRun): boolean =>
   isActive(run) && run.cluster.status.phase !== 'Stopping';
 
 export const nameOf = (run: IRun): string => run.cluster.metadata.name;
 
-/** What a run is called where people read it: its display name, or without one its name. */
+/** Return a run's display name, or its name without one. */
 export const displayNameOf = (run: IRun): string =>
   run.cluster.metadata.displayName || nameOf(run);
 
@@ -31,11 +29,14 @@ export const tagsOf = (run: IRun): ReadonlyArray<string> =>
 
 export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
 
-/** Whether both are the same run, at whatever times; another run may have the name. */
+/** Return whether both are states of the same run; another run may have the name. */
 export const isSame = (run: IRun, other: IRun | undefined): boolean =>
   other !== undefined && uidOf(run) === uidOf(other);
 
-/** Those that are active first, each group newest first; unless `all`, the newest run of each name and those that have not ended. */
+/**
+ * Return the runs of a list: active ones first, each group newest first. Without `all`, only the
+ * newest run of each name and those that have not ended.
+ */
 export function listed(
   runs: ReadonlyArray<IRun>,
   all: boolean

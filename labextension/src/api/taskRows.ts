@@ -1,8 +1,9 @@
 /**
- * The tasks of one run as they are now: one request for all of them, again when an event says that a task has changed.
+ * The current tasks of one run, loaded in one request, and again when an event reports a changed
+ * task.
  *
- * What a task printed last changes without an event, so an active run is asked for again now and then, too. The more tasks,
- * the longer the pauses; nothing is asked while nobody can look. Rows stay while the server is away.
+ * The last line of a task changes without an event, so an active run is also polled, more rarely
+ * the more tasks it has. A hidden page makes no requests. The rows stay while the server is away.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { type IPoll, Poll, Throttler } from '@lumino/polling';
@@ -12,14 +13,14 @@ import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { IClusters } from './state';
 import type { IRun, ITaskRow } from './types';
 
-/** Milliseconds between two requests where no event says that there is something new: at least, and for each task. */
+/** Milliseconds between two requests without an event: at least, and for each task. */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
 /** The same between two requests after events. */
 const PAUSE = 500;
 const PAUSE_EACH = 10;
 
-/** What of a run says that one of its tasks has changed; its progress does not. */
+/** Return the part of a run that shows that a task has changed; progress is not part of it. */
 const tasksOf = ({ cluster: { status } }: IRun): string =>
   JSON.stringify([
     status.phase,
@@ -29,9 +30,9 @@ const tasksOf = ({ cluster: { status } }: IRun): string =>
   ]);
 
 export interface ITaskRowsState {
-  /** Null before the first answer. */
+  /** Null before the first response. */
   readonly rows: ReadonlyArray<ITaskRow> | null;
-  /** Why the rows are not those of now. */
+  /** Why the rows are not current. */
   readonly problem: ServerProblem | null;
 }
 
@@ -95,19 +96,22 @@ export class TaskRows implements IDisposable {
         throw error;
       }
       this._set({ ...this._state, problem: error });
-      throw error; // the poll backs off
+      throw error; // so that the poll backs off
     }
     if (this.isDisposed) {
       return;
     }
     if (tasksOf(run) !== tasksOf(this._run)) {
-      void this._soon.invoke(); // it changed while the answer was on its way
+      void this._soon.invoke(); // it changed while the response was on its way
     } else if (!isActive(run)) {
       void this._poll.stop();
     }
   }
 
-  /** A run of hundreds of tasks changes all the time while they come up. */
+  /**
+   * Set the pauses by the number of tasks, because hundreds of tasks change all the time during a
+   * start.
+   */
   private _setPauses(tasks: number): void {
     if (tasks !== this._paced && !this.isDisposed) {
       this._paced = tasks;
@@ -132,7 +136,7 @@ export class TaskRows implements IDisposable {
   }
 
   private _state: ITaskRowsState = { rows: null, problem: null };
-  /** For how many tasks the pauses are. */
+  /** The number of tasks for which the pauses are set. */
   private _paced = 0;
   private _soon: Throttler;
   private readonly _poll: Poll;

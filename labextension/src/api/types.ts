@@ -1,16 +1,17 @@
 /**
- * What the server extension sends and takes; `tfcluster_magic/server/openapi.yaml` says the same.
+ * The data that the server extension sends and receives, as in
+ * `tfcluster_magic/server/openapi.yaml`.
  *
  * The record itself is generated from its JSON Schema into `models.ts`.
  */
 import type { Message, Phase, Status, TaskState, TFCluster } from './models';
 
-/** The record of a run; what comes from the server always has a status. */
+/** The record of a run; the server's always has a status. */
 export interface ICluster extends TFCluster {
   readonly status: Status;
 }
 
-/** How far a training is; times in seconds since 1970. A diverged loss is null. */
+/** The progress of a training; times in seconds since 1970. A diverged loss is null. */
 export interface IProgress {
   readonly step: number;
   readonly total: number | null;
@@ -22,34 +23,34 @@ export interface IProgress {
   readonly epoch: number | null;
   /** (step, loss), oldest first, at most 60. */
   readonly history: ReadonlyArray<readonly [number, number | null]>;
-  /** Further figures by the program's own names; null for what is not a number. */
+  /** Other metrics by the program's own names; null if not a number. */
   readonly metrics?: Readonly<Record<string, number | null>>;
-  /** Who says it: `program`, `eventFiles` or `printedLines`. */
+  /** The source: `program`, `eventFiles` or `printedLines`. */
   readonly source?: string;
 }
 
-/** One run as it is shown. */
+/** One run with its progress and notes. */
 export interface IRun {
   readonly cluster: ICluster;
   readonly ready: { readonly ready: number; readonly total: number };
   readonly progress: IProgress | null;
-  /** What is known beside the record, such as tasks that are silent; sentences for people. */
+  /** Sentences about facts that are not in the record, such as silent tasks. */
   readonly notes: ReadonlyArray<string>;
-  /** Why nobody carries out requests for it; empty while somebody does. */
+  /** Why no operator handles this run; empty if one does. */
   readonly away?: string;
   readonly places?: IPlaces;
 }
 
-/** What the file browser calls the files of a run; those that it does not show are left out. */
+/** The file browser's paths of a run's files, without those that it does not show. */
 export interface IPlaces {
   /** The file or folder that was launched. */
   readonly program?: string;
-  /** Where it runs. */
+  /** The working folder. */
   readonly folder?: string;
   readonly output?: string;
 }
 
-/** One task of a run, as it is seen now; empty or null where nobody can see it. Times in seconds since 1970. */
+/** The current state of one task; empty or null if unknown. Times in seconds since 1970. */
 export interface ITaskRow {
   readonly name: string;
   readonly state: TaskState | null;
@@ -58,9 +59,9 @@ export interface ITaskRow {
   readonly restarts: number;
   /** The machine that it is or was on. */
   readonly node: string;
-  /** When it came to its state. */
+  /** When it reached its state. */
   readonly since: number | null;
-  /** What it printed last, and when. */
+  /** Its last printed line, and the time of it. */
   readonly line: string;
   readonly printedAt: number | null;
 }
@@ -71,7 +72,7 @@ export interface ITaskList {
   readonly tasks: ReadonlyArray<ITaskRow>;
 }
 
-/** One run with all of its record, and the words that would launch it again. */
+/** One run with its whole record, and the commands that launch it again. */
 export interface IRunDetails extends IRun {
   /** For a notebook: a line, or a whole cell. */
   readonly line: string;
@@ -81,19 +82,19 @@ export interface IRunDetails extends IRun {
   readonly tasks: ReadonlyArray<string>;
 }
 
-/** The answer to a list: `sequence` is the number of the last event of `stream` that it includes. */
+/** A list response; `sequence` is the number of the last event of `stream` that it includes. */
 export interface IRunList {
   readonly runs: ReadonlyArray<IRun>;
   readonly at: number;
   readonly stream: string;
   readonly sequence: number;
-  /** Why nothing would be heard of changes, although the list could be read. */
+  /** Why no events will arrive, although the list could be read. */
   readonly problem?: IProblem | null;
 }
 
 /**
- * A change, as it is pushed; `failed`: what was asked of the run failed after the answer. `(un)available` is about all
- * runs: whether anything is heard of them.
+ * A pushed change. `failed`: a request on the run failed after its response. `(un)available` is
+ * about all runs: whether events of them arrive.
  */
 export interface IRunEvent {
   readonly type: 'changed' | 'removed' | 'failed' | 'unavailable' | 'available';
@@ -108,11 +109,11 @@ export interface IRunEvent {
 /** The schema id of pushed changes. */
 export const RUN_EVENT = 'https://tfcluster.dev/events/run/v1';
 
-/** What a launch asks for; `options` by the keys of `GET options`. */
+/** A launch request; `options` by the keys of `GET options`. */
 export interface ILaunch {
   readonly program?: string;
   readonly cell?: string;
-  /** Where the program runs, as the file browser names it; without it, in its own folder. */
+  /** The working folder as the file browser names it; default: the program's own folder. */
   readonly folder?: string;
   readonly name?: string;
   readonly arguments?: ReadonlyArray<string>;
@@ -121,14 +122,14 @@ export interface ILaunch {
   readonly options?: Readonly<Record<string, unknown>>;
 }
 
-/** The launch that would make a run again, and what of the run it does not say. */
+/** The launch that would make a run again, and notes on what it lacks. */
 export interface IRunAsLaunch {
   readonly name: string;
   readonly launch: ILaunch;
   readonly notes: ReadonlyArray<string>;
 }
 
-/** What a rerun changes. */
+/** The changes of a rerun. */
 export interface IRerun {
   readonly resume?: boolean;
   readonly name?: string;
@@ -136,7 +137,7 @@ export interface IRerun {
   readonly options?: Readonly<Record<string, unknown>>;
 }
 
-/** An answer that is an error, RFC 9457. */
+/** An error response (RFC 9457). */
 export interface IProblem {
   readonly type: string;
   readonly title: string;
@@ -153,14 +154,14 @@ export interface IProblem {
 export interface IComparison {
   readonly runs: ReadonlyArray<{
     readonly name: string;
-    /** Empty without one. */
+    /** Empty if there is none. */
     readonly displayName: string;
     readonly phase: Phase;
   }>;
   readonly rows: ReadonlyArray<IComparedRow>;
 }
 
-/** One thing of all runs, in their order; a value is empty where a run does not have it. */
+/** A row with the values of all runs in their order; a value is empty if a run lacks it. */
 export interface IComparedRow {
   readonly group: 'run' | 'arguments' | 'options' | 'results';
   readonly label: string;
@@ -173,9 +174,9 @@ export interface IBoard {
   readonly id: string;
   readonly path: string;
   readonly title: string;
-  /** The runs that it shows, none for a folder and for all runs. */
+  /** The runs that it shows; empty for a folder and for all runs. */
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
-  /** Not while it is being started. */
+  /** False while it starts. */
   readonly running: boolean;
 }

@@ -1,6 +1,4 @@
-/**
- * Which run a command is about: the one that is named, or the one that the person chooses.
- */
+/** Selects the run of a command: the named one, or one that the user chooses. */
 import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -11,15 +9,15 @@ import { phaseWord } from '../run/words';
 export interface IChoice {
   readonly model: IClusters;
   readonly trans: TranslationBundle;
-  /** What the command does, for the title of the question. */
+  /** The action of the command, for the title of the dialog. */
   readonly title: string;
-  /** Which runs can be chosen. */
+  /** Returns whether a run can be chosen. */
   readonly fits: (run: IRun) => boolean;
-  /** What to say when none can. */
+  /** The message if no run can be chosen. */
   readonly none: string;
 }
 
-/** The run that `args` name; from the palette, where nothing is named, the person is asked. */
+/** Return the run that `args` name; without a name, as from the palette, ask the user. */
 export async function chooseRun(
   args: ReadonlyPartialJSONObject,
   { model, trans, title, fits, none }: IChoice

@@ -1,6 +1,4 @@
-/**
- * The lines that connect a notebook to an In-Graph cluster, and where they go.
- */
+/** The lines that connect a notebook to an In-Graph cluster, and their insertion. */
 import { Clipboard, Notification } from '@jupyterlab/apputils';
 import {
   INotebookTracker,
@@ -9,10 +7,10 @@ import {
 } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** What a program does with the cluster: TensorFlow 2's strategy, or TensorFlow 1's session. */
+/** The client's API: TensorFlow 2's strategy, or TensorFlow 1's session. */
 export type Client = 'strategy' | 'session';
 
-/** Keras 3 cannot fit() on a cluster, and TensorFlow reads this when it is imported. */
+/** Keras 3 cannot fit() on a cluster; TensorFlow reads this variable during its import. */
 const KERAS = [
   'import os',
   '',
@@ -20,7 +18,7 @@ const KERAS = [
   ''
 ];
 
-/** The source of a cell; with `magic` where the notebook uses `%tfcluster` already. */
+/** Return the source of a cell; with `magic` for a notebook that already uses `%tfcluster`. */
 export const connectLines = (
   name: string,
   client: Client,
@@ -38,7 +36,7 @@ export const connectLines = (
     `${client} = cluster.${client}()`
   ].join('\n');
 
-/** Insert the cell below the active one of the notebook in front; without a notebook, copy it. */
+/** Insert the cell below the active one of the current notebook; without a notebook, copy it. */
 export async function insertConnect(
   name: string,
   client: Client,
@@ -67,7 +65,7 @@ export async function insertConnect(
   content.activate();
 }
 
-/** Whether a cell of this notebook uses the magic, so that it is loaded. */
+/** Return whether a cell of this notebook uses the magic, so that it is loaded. */
 function usesMagic(panel: NotebookPanel): boolean {
   const cells = panel.content.model?.sharedModel.cells ?? [];
   return cells.some(cell => /%tfcluster\b/.test(cell.getSource()));

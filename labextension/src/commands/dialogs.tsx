@@ -1,8 +1,8 @@
 /**
- * Questions before a run is stopped or deleted.
+ * Dialogs before a run is stopped or deleted.
  *
- * A question is about that very run: when it ends or is deleted elsewhere meanwhile, the dialog says so, and yes is no
- * answer any more.
+ * A dialog is about exactly this run: if it ends or is deleted elsewhere meanwhile, the dialog says
+ * so and cannot be confirmed.
  */
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -20,7 +20,7 @@ interface IQuestion {
   readonly trans: TranslationBundle;
 }
 
-/** Whether the person wants the run to be stopped. */
+/** Ask whether to stop the run. */
 export async function asksToStop(question: IQuestion): Promise<boolean> {
   const { run: asked, trans } = question;
   const dialog = new Dialog({
@@ -37,7 +37,7 @@ export async function asksToStop(question: IQuestion): Promise<boolean> {
   return (await answered(dialog, question, isActive)) !== null;
 }
 
-/** Whether the person wants the run to be deleted, and its output with it; null for no. */
+/** Ask whether to delete the run, and whether its output too; null for no. */
 export async function asksToDelete(
   question: IQuestion
 ): Promise<{ withLogs: boolean } | null> {
@@ -50,7 +50,7 @@ export async function asksToDelete(
           <strong>{trans.__('It still runs: it is stopped first.')} </strong>
         )}
         {trans.__(
-          'Its record leaves the list for good. What its tasks printed and wrote stays, unless you choose below.'
+          'Its record is deleted permanently. Its logs and output stay, unless you choose otherwise below.'
         )}
       </p>
     )),
@@ -68,7 +68,10 @@ export async function asksToDelete(
   return answer && { withLogs: answer.isChecked === true };
 }
 
-/** The answer, null for no; as long as it makes no sense for the run as it is, yes cannot be said. */
+/**
+ * Return the answer, null for no. The dialog cannot be confirmed while it makes no sense for the
+ * run.
+ */
 async function answered<T>(
   dialog: Dialog<T>,
   { model, run }: IQuestion,
@@ -112,7 +115,7 @@ function endedWords(run: IRun, trans: TranslationBundle): React.ReactNode {
   );
 }
 
-/** A dialog's body that follows its run. */
+/** The body of a dialog, which follows its run. */
 class Body extends ReactWidget {
   constructor(
     private readonly _question: IQuestion,

@@ -1,5 +1,5 @@
 /**
- * The commands on runs, in the palette; the settings that all plugins of this extension read.
+ * The commands on runs, in the palette, and the settings that all plugins of this extension read.
  */
 import {
   JupyterFrontEnd,
@@ -34,7 +34,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<Settings> = {
     const { commands } = app;
     const settings = new Settings();
     if (registry) {
-      // without a schema, as where it could not be read, the defaults hold
+      // without a schema, for example if it cannot be read, the defaults are used
       const translated = !languageOf(translator).startsWith('en');
       settings.follow(registry, translated).catch(() => undefined);
     }

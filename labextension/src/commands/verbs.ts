@@ -1,8 +1,8 @@
 /**
- * The commands that do something with a run: stop, delete, rerun, connect, note, rename, tag, copy.
+ * The commands that act on a run: stop, delete, rerun, connect, note, rename, tag, copy.
  *
- * Each takes `{ name }`; without a name, as from the palette, it asks which run is meant. A refusal
- * of the server is told as the sentence that it is.
+ * Each takes `{ name }`; without a name, as from the palette, the user is asked. A refusal of the
+ * server is shown as its sentence.
  */
 import { Clipboard, InputDialog, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
@@ -40,7 +40,7 @@ export interface IVerbs {
 
 interface IVerb {
   readonly label: (args: Args) => string;
-  /** The label where the run is not known yet. */
+  /** The label if no run is given. */
   readonly question: string;
   readonly caption: (args: Args) => string;
   readonly icon: LabIcon;
@@ -52,12 +52,12 @@ interface IVerb {
 
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
-/** Its program has no file that a shell could name. */
+/** Return whether the program has no file that a shell could name. */
 const isWordless = (run: IRun): boolean =>
   ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
 
-/** Add all of them to JupyterLab's commands; gives their ids. */
+/** Add all commands to JupyterLab; return their ids. */
 export function addVerbs(context: IVerbs): ReadonlyArray<string> {
   const verbs = verbsOf(context);
   for (const [id, verb] of Object.entries(verbs)) {
@@ -157,7 +157,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
         args.resume
           ? trans.__('Launch it again, from its last checkpoint')
           : trans.__(
-              'Launch the same copy of the program again, also if its file was changed since'
+              'Launch the same copy of the program again, even if its file has changed'
             ),
       icon: rerunIcon,
       fits: run => !isActive(run),
@@ -208,7 +208,8 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     [CommandIDs.note]: {
       label: () => trans.__('Note…'),
       question: trans.__('Write a Note on a Cluster…'),
-      caption: () => trans.__('Write a line about it; an empty one is none'),
+      caption: () =>
+        trans.__('Write a line about it; an empty line removes it'),
       icon: editIcon,
       fits: isAny,
       none: nothing,
@@ -228,7 +229,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       label: () => trans.__('Rename…'),
       question: trans.__('Rename a Cluster…'),
       caption: () =>
-        trans.__('Change the name that is shown; commands take the old one'),
+        trans.__('Change the name that is shown; commands keep the old one'),
       icon: editIcon,
       fits: isAny,
       none: nothing,
@@ -251,7 +252,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     [CommandIDs.tag]: {
       label: () => trans.__('Tags…'),
       question: trans.__('Tag a Cluster…'),
-      caption: () => trans.__('Give it words by which it is found'),
+      caption: () => trans.__('Add words by which you find it'),
       icon: tagIcon,
       fits: isAny,
       none: nothing,
@@ -260,7 +261,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
         const { value: text } = await InputDialog.getText({
           title: trans.__('Tags of %1', nameOf(run)),
           label: trans.__(
-            'Words with spaces between them; the filter “tag:baseline” finds the runs tagged “baseline”.'
+            'Words separated by spaces; the filter “tag:baseline” finds the runs tagged “baseline”.'
           ),
           text: before.join(' '),
           okLabel: trans.__('Save'),

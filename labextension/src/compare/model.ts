@@ -1,7 +1,9 @@
 /**
- * The table of several runs as its tab knows it: asked for when it is looked at, and again when one of the runs changes.
+ * The data of a comparison tab: loaded when the tab is visible, and again when one of the runs
+ * changes.
  *
- * Owns one immutable state and one signal. What was known stays while the server is away, with the reason beside it.
+ * It has one immutable state and one signal. While the server is away it keeps the last state with
+ * the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -11,13 +13,13 @@ import * as rest from '../api/rest';
 import type { IComparison, IRun } from '../api/types';
 
 export interface IComparisonState {
-  /** Null until it has come for the first time. */
+  /** Null until it was loaded. */
   readonly comparison: IComparison | null;
-  /** Why it could not be brought up to date. */
+  /** Why it could not be updated. */
   readonly problem: ServerProblem | null;
 }
 
-/** Milliseconds between two times that the server is asked: each step of a training is a change. */
+/** Milliseconds between two requests, because each step of a training is a change. */
 const PACE = 2_000;
 
 export class ComparisonModel implements IDisposable {
@@ -41,7 +43,7 @@ export class ComparisonModel implements IDisposable {
     return this._isDisposed;
   }
 
-  /** Whether somebody looks: what changes meanwhile is asked for when somebody does. */
+  /** Whether the tab is visible; changes in a hidden tab are loaded when it is shown. */
   set isSeen(isSeen: boolean) {
     this._isSeen = isSeen;
     this._refresh();
@@ -68,7 +70,7 @@ export class ComparisonModel implements IDisposable {
     }
   }
 
-  /** Ask when that is worth it and its time has come; what changes meanwhile is asked for afterwards. */
+  /** Load the comparison if needed and allowed now; changes meanwhile are loaded afterwards. */
   private _refresh(): void {
     if (this._isAsking || !this._isOld || !this._isSeen || this._isDisposed) {
       return;

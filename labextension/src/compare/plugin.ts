@@ -1,5 +1,6 @@
 /**
- * `tfcluster:compare`: several runs as a table in a tab, with their curves below it, restored with the layout.
+ * `tfcluster:compare`: compares several runs in a tab, with their curves below; restored with the
+ * layout.
  */
 import {
   ILabShell,
@@ -37,7 +38,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
       `tfcluster-compare-${names.join('+')}`;
 
     const showCurves = async (names: ReadonlyArray<string>): Promise<void> => {
-      // a page of Notebook 7 holds one document: nothing lies below it
+      // a page of Notebook 7 has room for one document only
       const place = lab ? { below: idOf(names) } : {};
       const refs = [...names];
       await commands.execute(CommandIDs.tensorboard, { refs, ...place });
@@ -62,7 +63,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
         onlyDifferences
       );
       const tab = new MainAreaWidget({ content });
-      tab.toolbar.hide(); // the table has a bar of its own
+      tab.toolbar.hide(); // the table has its own bar
       tab.id = id;
       content.onlyDifferencesChanged.connect(() => void tracker.save(tab));
       await tracker.add(tab);
@@ -87,7 +88,9 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
             onlyDifferences: { type: 'boolean' },
             curves: {
               type: 'boolean',
-              description: trans.__('Whether their curves open below; yes')
+              description: trans.__(
+                'Whether their curves open below; default: yes'
+              )
             }
           }
         }
@@ -109,7 +112,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
         args: ({ content }) => ({
           refs: [...content.names],
           onlyDifferences: content.onlyDifferences,
-          curves: false // their tab restores itself
+          curves: false // the tab of the curves restores itself
         }),
         name: ({ content }) => idOf(content.names)
       });

@@ -1,7 +1,8 @@
 /**
- * Several runs as a table in a tab: a column for each, what differs first and marked, or alone.
+ * Several runs as a table in a tab: one column each; differences are first and marked, or shown
+ * alone.
  *
- * Whatever came from a program or a person is text.
+ * Text from programs and users is never markup.
  */
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -34,7 +35,7 @@ export class ComparisonWidget extends ReactWidget {
 
   readonly model: ComparisonModel;
 
-  /** Whether only rows that differ are shown. */
+  /** Whether only rows with differences are shown. */
   get onlyDifferences(): boolean {
     return this._onlyDifferences;
   }
@@ -93,11 +94,11 @@ export interface IComparisonProps {
   readonly trans: TranslationBundle;
   readonly onlyDifferences: boolean;
   onOnlyDifferences(only: boolean): void;
-  /** Shows the curves of the same runs; null where nothing does. */
+  /** Shows the curves of the same runs; null if unavailable. */
   readonly onCurves: (() => void) | null;
 }
 
-/** The switch, what is wrong, and the table. */
+/** The switch, the problem, and the table. */
 export function Comparison({
   model,
   trans,
@@ -173,7 +174,7 @@ function groupWord(
 
 const GROUPS = ['run', 'arguments', 'options', 'results'] as const;
 
-/** A body for each group, its rows that differ first. */
+/** A table body for each group; rows with differences first. */
 const ComparisonTable = React.memo(
   ({
     comparison: { runs, rows },

@@ -1,12 +1,10 @@
-/**
- * The first question of a launch: who drives. Two cards, of which one is chosen.
- */
+/** The choice of the mode of a launch, as two cards. */
 import * as React from 'react';
 import type { Mode } from '../api/models';
 import { betweenGraphIcon, inGraphIcon } from '../icons';
 import type { IFormProps } from './fields';
 
-/** Native radio buttons under the cards: arrows choose, a screen reader counts them. */
+/** Native radio buttons under the cards, for arrow keys and screen readers. */
 export function Cards({
   state,
   model,

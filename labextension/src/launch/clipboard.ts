@@ -1,13 +1,13 @@
 /**
- * Text into the clipboard that is still being made when a button is clicked.
+ * Copies text that is still being made when a button is clicked.
  *
- * Promises that it counts as part of that click, and that a failure is one: whoever pastes next
- * must not get something older without a word.
+ * The copy counts as part of that click, and a failure is reported: otherwise the user would paste
+ * older text without noticing.
  */
 import { Clipboard } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** Copy a text once it is there; rejects when there is none, or when the browser refuses. */
+/** Copy a text once it is available; reject if there is none, or if the browser refuses. */
 export async function copyOnceMade(
   text: Promise<string>,
   trans: TranslationBundle
@@ -25,12 +25,17 @@ export async function copyOnceMade(
   document.body.removeEventListener('copy', hear);
   if (!heard) {
     throw new Error(
-      trans.__('The browser let nothing be copied: select the line instead.')
+      trans.__(
+        'The browser does not allow copying: select the line and copy it.'
+      )
     );
   }
 }
 
-/** Safari takes nothing after a wait, but a promise; pages without TLS have no such clipboard. */
+/**
+ * Copy a promise, as Safari accepts nothing after a wait. Pages without TLS lack this clipboard
+ * API.
+ */
 async function copiedAsPromise(text: Promise<string>): Promise<boolean> {
   const clipboard = navigator.clipboard as
     typeof navigator.clipboard | undefined;
@@ -38,11 +43,11 @@ async function copiedAsPromise(text: Promise<string>): Promise<boolean> {
     return false;
   }
   const blob = text.then(made => new Blob([made], { type: 'text/plain' }));
-  blob.catch(() => undefined); // told by `text`
+  blob.catch(() => undefined); // `text` reports the error
   try {
     await clipboard.write([new ClipboardItem({ 'text/plain': blob })]);
     return true;
   } catch {
-    return false; // no permission, an older browser, or no text: `text` says which
+    return false; // no permission, an older browser, or no text; `text` says which
   }
 }

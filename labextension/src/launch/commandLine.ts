@@ -1,10 +1,10 @@
 /**
- * A program's arguments as a shell reads them. Pure.
+ * The arguments of a program as a shell line. Pure functions.
  *
- * What is split here and joined again is the same list; nothing is expanded.
+ * Splitting and joining are inverse; nothing is expanded.
  */
 
-/** The words of a line; null when a quote is not closed. */
+/** Return the words of a line; null if a quote is not closed. */
 export function splitArguments(line: string): ReadonlyArray<string> | null {
   const words: string[] = [];
   let word: string | null = null;
@@ -39,7 +39,7 @@ export function splitArguments(line: string): ReadonlyArray<string> | null {
   return word === null ? words : [...words, word];
 }
 
-/** A line that `splitArguments` gives these words for. */
+/** Return a line from which `splitArguments` returns these words. */
 export const joinArguments = (words: ReadonlyArray<string>): string =>
   words
     .map(word =>
@@ -49,6 +49,6 @@ export const joinArguments = (words: ReadonlyArray<string>): string =>
     )
     .join(' ');
 
-/** The program in a cell: without a line of the magic above it. */
+/** Return the program in a cell, without the line of the magic above it. */
 export const programOfCell = (source: string): string =>
   source.replace(/^\s*%%tfcluster[^\n]*(\n|$)/, '');

@@ -1,8 +1,8 @@
 /**
- * What is typed into the form, the state around it, and the launch that it asks for. Pure.
+ * The input of the form, the state around it, and the launch request. Pure functions.
  *
- * Values are kept as they were typed, also those that do not apply at the moment: switching the mode
- * there and back loses nothing.
+ * Values are kept as typed, even if they do not apply now: switching the mode back and forth loses
+ * nothing.
  */
 import type { Mode } from '../api/models';
 import type { ServerProblem } from '../api/problem';
@@ -31,10 +31,10 @@ export interface IDraft {
   readonly sha256: string;
   readonly cell: ICellProgram | null;
   readonly arguments: string;
-  /** Where the program runs, as the file browser names it; null for its own folder. */
+  /** The working folder as the file browser names it; null for the program's own. */
   readonly folder: string | null;
   readonly name: string;
-  /** The kernel whose Python the tasks run with; '' for the one in `values.python`. */
+  /** The kernel whose Python the tasks use; '' for the one in `values.python`. */
   readonly kernelspec: string | null;
   readonly values: Readonly<Record<string, string | boolean>>;
 }
@@ -53,30 +53,30 @@ export const EMPTY: IDraft = {
   values: {}
 };
 
-/** The run that a draft repeats, and what of it the draft does not say. */
+/** The run that a draft repeats, and what the draft lacks of it. */
 export interface IOrigin {
   readonly name: string;
   readonly notes: ReadonlyArray<string>;
 }
 
-/** The state of a launch form: what is typed, what the server says to it, and what became of the launch. */
+/** The state of a launch form: input, server responses, and the result of the launch. */
 export interface ILaunchState {
   readonly draft: IDraft;
-  /** The run with which the form was filled in. */
+  /** The run from which the form was filled in. */
   readonly origin: IOrigin | null;
-  /** What there is to choose from; null until the server has said so. */
+  /** The available choices; null until the server has answered. */
   readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
-  /** Whether the plan is one for what is typed now. */
+  /** Whether the plan is for the current input. */
   readonly current: boolean;
-  /** Why the server says nothing; what is typed stays. */
+  /** Why the server does not answer; the input stays. */
   readonly away: ServerProblem | null;
   readonly launching: boolean;
   readonly refusal: ServerProblem | null;
   readonly launched: IRun | null;
-  /** The sections that the person has opened and left open, by their ids. */
+  /** The ids of the sections that the user has opened. */
   readonly openSections: ReadonlySet<string>;
-  /** Whether a launch was tried, so that what is missing is now wrong. */
+  /** Whether a launch was tried, so that missing values count as errors. */
   readonly tried: boolean;
 }
 
@@ -94,7 +94,7 @@ export const INITIAL: ILaunchState = {
   tried: false
 };
 
-/** The fields that mean something for what is chosen. */
+/** Return the fields that apply to the current choices. */
 export function fieldsOf(
   launchOptions: ILaunchOptions,
   draft: Pick<IDraft, 'mode' | 'values'>
@@ -109,7 +109,10 @@ export function fieldsOf(
   );
 }
 
-/** The kernel whose Python is chosen; '' for one that is named by its path, and where tasks have none of a kernel. */
+/**
+ * Return the kernel whose Python is used; '' if it is named by path, or tasks use no kernel's
+ * Python.
+ */
 export const kernelOf = (
   draft: IDraft,
   launchOptions: ILaunchOptions
@@ -118,11 +121,11 @@ export const kernelOf = (
     ? (draft.kernelspec ?? launchOptions.defaults.kernelspec ?? '')
     : '';
 
-/** The default of a field as text. */
+/** Return the default of a field as text. */
 export const defaultOf = (field: IField, mode: Mode): string =>
   field.default[mode] ?? '';
 
-/** The launch that a draft asks for: only what differs from the defaults. */
+/** Return the launch request of a draft: only values that differ from the defaults. */
 export function launchOf(
   draft: IDraft,
   launchOptions: ILaunchOptions
@@ -136,7 +139,7 @@ export function launchOf(
     }
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
-      options[field.key] = false; // taken back: the program may ask for it
+      options[field.key] = false; // cleared on purpose: the program may ask for it
     } else if (said && said !== defaultOf(field, mode)) {
       options[field.key] = hasLines(field) ? lines(said) : said;
     }
@@ -172,11 +175,11 @@ function programOf(draft: IDraft): ILaunch {
   };
 }
 
-/** The folder of a file of the server. */
+/** Return the folder of a file of the server. */
 export const folderOf = (path: string): string =>
   path.split('/').slice(0, -1).join('/');
 
-/** Whether an option is typed as lines. */
+/** Return whether an option is typed as lines. */
 export const hasLines = ({ kind }: Pick<IField, 'kind'>): boolean =>
   LINES.has(kind);
 

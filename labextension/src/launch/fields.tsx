@@ -1,6 +1,4 @@
-/**
- * The inputs of the form, one for each kind of option, each with its label, help and mistakes.
- */
+/** The inputs of the form, one for each kind of option, with label, help and errors. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { IField } from '../api/launchOptions';
@@ -10,19 +8,19 @@ import type { LaunchModel } from './model';
 import type { ILaunchState } from './draft';
 import type { IMark } from './problems';
 
-/** What every part of the form gets. */
+/** The properties of every part of the form. */
 export interface IFormProps {
   readonly state: ILaunchState;
   readonly model: LaunchModel;
   readonly trans: TranslationBundle;
   readonly marks: ReadonlyMap<string, ReadonlyArray<IMark>>;
-  /** What is warned of at an input; it stands against nothing. */
+  /** Warnings at an input, which do not prevent a launch. */
   readonly cautions: ReadonlyMap<string, ReadonlyArray<IMark>>;
-  /** Makes the ids of this form's inputs differ from another form's. */
+  /** A prefix that makes the ids of this form's inputs unique. */
   readonly id: string;
 }
 
-/** The attributes that tie an input to its label, its help and its mistakes. */
+/** Return the attributes that connect an input to its label, help and errors. */
 export function attributes(
   { id, marks, cautions }: IFormProps,
   key: string
@@ -40,7 +38,7 @@ interface IMarksProps extends IFormProps {
   readonly option: string;
 }
 
-/** The sentences at an input; where another number would do, a button that takes it. */
+/** The sentences at an input, and a button for a number that would be accepted. */
 export function Marks(props: IMarksProps): React.JSX.Element | null {
   const { id, marks, cautions, option, model, trans } = props;
   const against = marks.get(option) ?? [];
@@ -51,7 +49,7 @@ export function Marks(props: IMarksProps): React.JSX.Element | null {
       ...mark,
       look: mark.wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'
     })),
-    // Another number for what is refused anyway would be one too many.
+    // no suggested number for an input that is refused anyway
     ...beside.map(mark => ({
       ...mark,
       fits: isWrong ? null : mark.fits,
@@ -92,12 +90,12 @@ interface IRowProps extends IFormProps {
   readonly option: string;
   readonly label: string;
   readonly help?: string;
-  /** What stands below the input. */
+  /** Text below the input. */
   readonly below?: string | false;
   readonly children: React.ReactNode;
 }
 
-/** A label, its input and what is wrong with it. */
+/** A label, its input and the errors. */
 export function Row(props: IRowProps): React.JSX.Element {
   const { id, option, label, help, below, children } = props;
   return (
@@ -114,7 +112,7 @@ export function Row(props: IRowProps): React.JSX.Element {
 
 interface IInputProps extends IFormProps {
   readonly field: IField;
-  /** Where there is no label of its own beside it. */
+  /** The accessible name, if there is no label beside it. */
   readonly name?: string;
 }
 
@@ -219,7 +217,7 @@ export function Input(props: IInputProps): React.JSX.Element {
   }
 }
 
-/** What holds when nothing is typed; of a path, how one looks. */
+/** Return what applies if nothing is typed; for a path, an example. */
 function placeholderOf(
   field: IField,
   { draft: { mode, values }, launchOptions }: ILaunchState,
@@ -242,7 +240,7 @@ function placeholderOf(
         return field.example;
       }
       if (field.section === 'resources') {
-        // an administrator of pods says what those get that ask for nothing
+        // on Kubernetes the administrator's policy sets the defaults of pods
         const isHere = launchOptions?.options.backend === 'local';
         return String(
           ofEach || (isHere ? trans.__('no limit') : trans.__('default'))

@@ -1,6 +1,4 @@
-/**
- * The end of the form: the line that does the same, what stands against the launch, the button.
- */
+/** The end of the form: the equivalent line, the reason against a launch, the button. */
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { shown } from '../run/messages';
@@ -15,13 +13,13 @@ import { hindrance, otherWarnings } from './problems';
 
 export interface IFooterProps extends IFormProps {
   readonly commands: CommandRegistry;
-  /** Put a line into the notebook; absent where there is none. */
+  /** Insert a line into the notebook; null if there is none. */
   readonly insert: (() => void) | null;
-  /** Put the line that does what is typed now into the clipboard. */
+  /** Copy the line for the current input. */
   copy(): void;
 }
 
-/** The line as a notebook has it, with a way to take it along. */
+/** The line for a notebook, with buttons to insert or copy it. */
 export function Line(props: IFooterProps): React.JSX.Element | null {
   const { state, trans, insert, copy } = props;
   const { plan } = state;
@@ -56,7 +54,7 @@ export function Line(props: IFooterProps): React.JSX.Element | null {
   );
 }
 
-/** Why nothing is launched, or the button that does it. */
+/** The launch button, or why it is disabled. */
 export function Footer(props: IFooterProps): React.JSX.Element {
   const { state, trans, id } = props;
   const why = hindrance(state, trans);
@@ -100,7 +98,7 @@ export function Footer(props: IFooterProps): React.JSX.Element {
   );
 }
 
-/** The run that the form has launched, as it is now; nothing once it is deleted. */
+/** The current state of the run that the form launched; nothing once it is deleted. */
 function Launched({
   launched,
   model,

@@ -1,6 +1,4 @@
-/**
- * The launch form as one component: drawn anew from the model's state, which alone holds what is typed.
- */
+/** The launch form as one component, drawn from the model's state, which alone holds the input. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Sentence } from '../run/parts';
@@ -17,7 +15,7 @@ export interface ILaunchFormProps extends Omit<
   'state' | 'marks' | 'cautions' | 'id'
 > {
   readonly places: IPlaces;
-  /** What to do with what is typed; the form has found nothing against it. */
+  /** Launch the current input; the form has found no error in it. */
   launch(): void;
 }
 
@@ -26,7 +24,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   const id = `tfc${React.useId().replace(/:/g, '-')}`;
   const [state, setState] = React.useState(model.state);
   const form = React.useRef<HTMLFormElement>(null);
-  /** What stood in the form when a launch was asked for before the server had answered. */
+  /** The draft when Launch was pressed before the server had answered. */
   const pressed = React.useRef<IDraft | null>(null);
   React.useEffect(() => {
     const take = (): void => setState(model.state);
@@ -45,7 +43,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       return;
     }
     if (!state.current && !state.away) {
-      pressed.current = state.draft; // the answer to what is typed now decides
+      pressed.current = state.draft; // the response for the current input decides
       return;
     }
     model.tried();
@@ -89,7 +87,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
           <span>
             {state.away.message}
             <br />
-            {trans.__('What you typed is kept.')}
+            {trans.__('Your input is kept.')}
           </span>
           <button
             type="button"
@@ -155,7 +153,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   );
 }
 
-/** Says which run the form is filled in with, and what of it is not in the form. */
+/** Names the run that filled in the form, and what the form lacks of it. */
 function Origin({
   origin,
   trans
@@ -185,7 +183,7 @@ function Origin({
   );
 }
 
-/** Put the cursor into the first input, in the order of the page, that `wanted` names. */
+/** Focus the first input, in page order, that `wanted` names. */
 function focusFirst(
   form: HTMLElement | null,
   wanted: (option: string) => boolean

@@ -1,8 +1,8 @@
 /**
- * The state of one launch form: what is typed, what the server says to it, and the launch.
+ * The state of one launch form: input, server responses, and the launch.
  *
- * Promises that the newest plan wins, that what is typed survives a server that is away, and that
- * the last launch and the open sections are remembered. One state, one signal; owns no widget.
+ * The newest plan wins, the input survives an unreachable server, and the last launch and the open
+ * sections are remembered. One state, one signal; it owns no widget.
  */
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -19,7 +19,7 @@ import { isRefused } from './problems';
 
 const KEY = 'tfcluster-labextension:launch';
 const SECTIONS_KEY = 'tfcluster-labextension:launch-sections';
-/** Milliseconds without a key after which the server is asked. */
+/** Milliseconds without a keystroke after which the server is asked. */
 const QUIET = 250;
 const ROOM = 1000;
 const PROGRAM: ReadonlyArray<keyof IDraft> = ['program', 'url', 'cell'];
@@ -54,7 +54,7 @@ export class LaunchModel implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Begin with what was launched last, or with what is asked for. */
+  /** Start with the last launch, or with the requested one. */
   async start(wanted: IPrefill = {}): Promise<void> {
     const [last, sections] = await Promise.all([
       this._memory?.fetch(KEY).catch(() => undefined),
@@ -69,7 +69,7 @@ export class LaunchModel implements IDisposable {
     await this.prefill(wanted);
   }
 
-  /** Take what a command was called with. */
+  /** Apply the arguments of a command. */
   async prefill(wanted: IPrefill): Promise<void> {
     const asked = ++this._prefills;
     if (wanted.from !== undefined) {
@@ -82,11 +82,11 @@ export class LaunchModel implements IDisposable {
     }
   }
 
-  /** Fill the form in with a run, unless something else is asked for before the server has said what it was. */
+  /** Fill in the form from a run, unless something else is requested before the server answers. */
   private async _repeat(from: string, isWanted: () => boolean): Promise<void> {
     const { launchOptions } = this._state;
     if (!launchOptions) {
-      this._from = from; // when the server answers again
+      this._from = from; // once the server answers again
       return;
     }
     const { caller } = this.clusters;
@@ -97,7 +97,7 @@ export class LaunchModel implements IDisposable {
     const { draft, left } = draftOfLaunch(launch, launchOptions);
     const more = left.map(label =>
       caller.trans.__(
-        '%1: values with line breaks, or spaces at an end, are not copied.',
+        '%1: values with line breaks or with spaces at either end are not copied.',
         label
       )
     );
@@ -105,7 +105,9 @@ export class LaunchModel implements IDisposable {
     this._set({ origin: { name, notes: [...notes, ...more] }, tried: false });
   }
 
-  /** Change what is typed; the server is asked when the keys rest. Another program runs in its own folder. */
+  /**
+   * Change the input; the server is asked after a pause. Another program resets the working folder.
+   */
   edit(change: Partial<IDraft>): void {
     this._edited = true;
     this._number++;
@@ -126,14 +128,14 @@ export class LaunchModel implements IDisposable {
     void this._ask.invoke();
   }
 
-  /** Open a section or close it, and keep that for the next form. */
+  /** Open or close a section, and remember it for the next form. */
   toggleSection(id: string): void {
     const openSections = new Set(this._state.openSections);
     if (!openSections.delete(id)) {
       openSections.add(id);
     }
     this._set({ openSections });
-    this._memory?.save(SECTIONS_KEY, [...openSections]).catch(() => undefined); // remembering is a favour
+    this._memory?.save(SECTIONS_KEY, [...openSections]).catch(() => undefined); // a failure to remember is harmless
   }
 
   setValue(key: string, value: string | boolean): void {
@@ -147,8 +149,8 @@ export class LaunchModel implements IDisposable {
   }
 
   /**
-   * Ask again where something stands against what is typed: an administrator may have allowed more, a
-   * run may have ended. Nothing is asked where nothing does, nor while the newest words are on their way.
+   * Ask again if the input was refused: an administrator may have allowed more, or a run may have
+   * ended. Nothing is asked if nothing was refused, or while the newest input is on its way.
    */
   async retryRefused(): Promise<void> {
     const { away, current, launching } = this._state;
@@ -160,12 +162,12 @@ export class LaunchModel implements IDisposable {
     } else if (current) {
       await this._plan();
       if (!isRefused(this._state)) {
-        await this._load(); // what is free has changed with it
+        await this._load(); // free resources have changed with it
       }
     }
   }
 
-  /** Launch what is typed; gives the run, or null when it was refused. */
+  /** Launch the current input; return the run, or null if it was refused. */
   async launch(): Promise<IRun | null> {
     const { draft, launchOptions, launching } = this._state;
     if (!launchOptions || launching) {
@@ -185,13 +187,14 @@ export class LaunchModel implements IDisposable {
   }
 
   /**
-   * The line of a notebook that launches what is typed now, with the cell below it where that is the program; `notebook`:
-   * as from the folder of this one. Never of fewer keys than were pressed: where the plan is older, the server is asked.
+   * Return the notebook line for the current input, with a cell program below it. With `notebook`,
+   * paths are relative to its folder. If the plan is older than the input, the server is asked
+   * first.
    */
   async line(notebook?: string): Promise<string> {
     const { draft, launchOptions, plan, current } = this._state;
     if (!launchOptions) {
-      throw new Error('no launch options'); // there is no line to be asked for yet
+      throw new Error('no launch options'); // without options no line can be requested
     }
     const launch = launchOf(draft, launchOptions);
     const known = plan && current && notebook === undefined;
@@ -204,7 +207,7 @@ export class LaunchModel implements IDisposable {
     return launch.cell === undefined ? line : `${line}\n${launch.cell}`;
   }
 
-  /** What is missing counts as wrong from now on. */
+  /** Count missing values as errors from now on. */
   tried(): void {
     this._set({ tried: true });
   }
@@ -231,7 +234,7 @@ export class LaunchModel implements IDisposable {
 
   private async _plan(): Promise<void> {
     const { draft, launchOptions, launched } = this._state;
-    // that the name is taken now is no news to whoever has just launched
+    // the user who has just launched knows that the name is taken
     if (!launchOptions || launched || this._disposed) {
       this._set({ away: launchOptions ? null : this._state.away });
       return;
@@ -247,7 +250,7 @@ export class LaunchModel implements IDisposable {
       );
       if (!abort.signal.aborted) {
         const { refusal, plan: before } = this._state;
-        // a refusal that no plan has told stays, for this one does not know of it either
+        // keep a refusal that did not come from a plan: this plan does not know it either
         const isOver = before?.problems.length && !plan.problems.length;
         this._set({
           plan,
@@ -263,7 +266,7 @@ export class LaunchModel implements IDisposable {
     }
   }
 
-  /** Room comes and goes with runs; a server that is back is asked at once. */
+  /** Free resources change with runs; a recovered server is asked at once. */
   private _onRuns(): void {
     const { state, runs } = this.clusters.state;
     const active = runs.filter(isActive).map(nameOf).join();
@@ -279,11 +282,11 @@ export class LaunchModel implements IDisposable {
   private _remember(): void {
     const { draft } = this._state;
     const values = { ...draft.values };
-    delete values.env; // environments hold passwords
+    delete values.env; // environment variables may contain passwords
     const kept = { ...draft, values, cell: null };
     this._memory
       ?.save(KEY, kept as unknown as ReadonlyPartialJSONObject)
-      .catch(() => undefined); // remembering is a favour
+      .catch(() => undefined); // a failure to remember is harmless
   }
 
   private _set(change: Partial<ILaunchState>): void {
@@ -298,7 +301,7 @@ export class LaunchModel implements IDisposable {
   private _disposed = false;
   private _number = 0;
   private _prefills = 0;
-  /** The run that the form is to be filled in with as soon as the server answers. */
+  /** The run from which the form is filled in once the server answers. */
   private _from: string | null = null;
   private _active = '';
   private _live = true;

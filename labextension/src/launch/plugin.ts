@@ -1,6 +1,4 @@
-/**
- * The command that opens the launch form, and the places that it is offered in.
- */
+/** The command that opens the launch form, and the places that offer it. */
 import {
   ILayoutRestorer,
   JupyterFrontEnd,
@@ -166,7 +164,7 @@ const ARGUMENTS = {
   }
 } as const;
 
-/** What of a command's arguments the form knows. */
+/** Return the arguments of a command that the form uses. */
 function prefillOf(args: ReadonlyPartialJSONObject): IPrefill {
   const known = ['program', 'cell', 'notebook', 'mode', 'from'];
   const said = Object.entries(args).filter(

@@ -1,12 +1,13 @@
 /**
- * What a form begins with: the last launch, a program, a cell, or the launch that repeats a run. Pure.
+ * The initial content of a form: the last launch, a program, a cell, or a repeated run. Pure
+ * functions.
  */
 import type { ILaunchOptions } from '../api/launchOptions';
 import type { ILaunch } from '../api/types';
 import { joinArguments } from './commandLine';
 import { EMPTY, IDraft } from './draft';
 
-/** What a form may be opened with. */
+/** The arguments with which a form may be opened. */
 export interface IPrefill {
   readonly program?: string;
   readonly cell?: string;
@@ -18,11 +19,11 @@ export interface IPrefill {
 
 const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
 
-/** What of `draft` changes when a form is opened with these. */
+/** Return the changes to `draft` when a form is opened with these arguments. */
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   const { program, cell, mode, notebook = '' } = wanted;
   const chosen = mode === undefined ? {} : { mode };
-  // arguments, counts and name are those of a program
+  // arguments, counts and name belong to a program
   const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
   if (program !== undefined) {
     const place = URL_START.test(program) ? 'url' : 'file';
@@ -48,7 +49,9 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   return chosen;
 }
 
-/** The draft that asks for a launch, and the options of which it cannot say all: a line has no room for a line break. */
+/**
+ * Return the draft of a launch, and the options that it cannot hold: an input has no line breaks.
+ */
 export function draftOfLaunch(
   launch: ILaunch,
   launchOptions: ILaunchOptions
@@ -96,7 +99,7 @@ export function draftOfLaunch(
 
 const MAY_BE_NULL: ReadonlyArray<string> = ['kernelspec', 'folder'];
 
-/** A draft that was kept, as far as it is one; the state database may hold anything. */
+/** Return a valid draft from a stored one; the state database may hold anything. */
 export function restored(kept: unknown): IDraft {
   if (typeof kept !== 'object' || kept === null) {
     return EMPTY;

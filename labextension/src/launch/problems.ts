@@ -1,13 +1,11 @@
-/**
- * What stands against a launch, by the input that it is about, and why the button does nothing. Pure.
- */
+/** Problems and warnings by input, and why the button is disabled. Pure functions. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IField, IPlanProblem } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
 import type { ILaunchState } from './draft';
 import { splitArguments } from './commandLine';
 
-/** A sentence at an input. What is only missing is no mistake until a launch was tried. */
+/** A sentence at an input. A missing value is not an error until a launch was tried. */
 export interface IMark {
   readonly text: string;
   readonly wrong: boolean;
@@ -48,7 +46,7 @@ export function marksOf(
   return marks;
 }
 
-/** Warnings by the input that they are about; they stand against nothing. */
+/** Return warnings by input; they do not prevent a launch. */
 export function cautionsOf(
   state: ILaunchState
 ): ReadonlyMap<string, ReadonlyArray<IMark>> {
@@ -65,7 +63,7 @@ export function cautionsOf(
   return found;
 }
 
-/** The warnings that are about no input of the form. */
+/** Return the warnings that are about no input of the form. */
 export function otherWarnings(state: ILaunchState): ReadonlyArray<string> {
   const placed = new Set(
     [...cautionsOf(state).values()].flat().map(({ text }) => text)
@@ -73,7 +71,7 @@ export function otherWarnings(state: ILaunchState): ReadonlyArray<string> {
   return (state.plan?.warnings ?? []).filter(text => !placed.has(text));
 }
 
-/** A Python that came with a kernel is wrong where the kernel is chosen. */
+/** Return the input of a problem; a wrong Python of a kernel is shown at the kernel. */
 function inputOf(
   { option }: IPlanProblem,
   { draft, launchOptions }: ILaunchState
@@ -86,22 +84,22 @@ function inputOf(
   return option;
 }
 
-/** Hours are of no input, and what is said of them is a whole sentence. */
+/** Return whether a problem is about hours: it has no input and is a whole sentence. */
 const isOfHours = ({ field }: IPlanProblem): boolean =>
   field.startsWith('budget.');
 
-/** Whether something is not said yet, rather than said wrong. */
+/** Return whether a value is missing rather than wrong. */
 const isMissing = (problem: IPlanProblem): boolean =>
   problem.option === 'program' && problem.value === null;
 
-/** Whether there is an answer that may be another one without a word being typed. */
+/** Return whether a later response may differ without any change of the input. */
 export const isRefused = (state: ILaunchState): boolean =>
   !state.launched &&
   (state.away !== null ||
     state.refusal !== null ||
     (state.plan?.problems ?? []).some(problem => !isMissing(problem)));
 
-/** Why a launch cannot be tried now; null when it can. */
+/** Return why a launch cannot be tried now; null if it can. */
 export function hindrance(
   state: ILaunchState,
   trans: TranslationBundle
@@ -117,7 +115,7 @@ export function hindrance(
   }
   const marks = [...marksOf(state, trans).values()].flat();
   if (!marks.length) {
-    return state.current ? null : trans.__('Looking whether it fits…');
+    return state.current ? null : trans.__('Checking whether it fits…');
   }
   if (marks.every(mark => !mark.wrong)) {
     return trans.__('Choose a program first.');
@@ -129,7 +127,7 @@ export function hindrance(
   );
 }
 
-/** How many of a section's inputs have something wrong; a closed section says so. */
+/** Return the number of a section's inputs with errors, for a closed section. */
 export const countIn = (
   marks: ReadonlyMap<string, ReadonlyArray<IMark>>,
   fields: ReadonlyArray<IField>

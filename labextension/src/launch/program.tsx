@@ -1,15 +1,13 @@
-/**
- * Which program the workers run: a file or folder of the file browser, a cell, or an address.
- */
+/** The choice of the workers' program: a file or folder, a cell, or a URL. */
 import * as React from 'react';
 import type { ICellProgram, ProgramSource } from './draft';
 import { attributes, IFormProps, Marks, Row } from './fields';
 
-/** What the page around the form can give. */
+/** What the page around the form provides. */
 export interface IPlaces {
-  /** Ask for a file or folder; null when the person thinks better of it. */
+  /** Ask for a file or folder; null if the user cancels. */
   browse(): Promise<string | null>;
-  /** The active cell of the notebook; null where there is none. */
+  /** Return the active cell of the notebook; null if there is none. */
   cell(): ICellProgram | null;
 }
 
@@ -76,7 +74,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
             {...attributes(props, 'sha256')}
             type="text"
             spellCheck={false}
-            placeholder={trans.__('SHA-256 that it must have')}
+            placeholder={trans.__('Expected SHA-256 of the program')}
             value={draft.sha256}
             onChange={event => model.edit({ sha256: event.target.value })}
           />
@@ -86,7 +84,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
         {...props}
         option="arguments"
         label={trans.__('Arguments')}
-        help={trans.__('What the program is started with, as in a shell')}
+        help={trans.__('Arguments of the program, as in a shell')}
       >
         <input
           {...attributes(props, 'arguments')}
@@ -158,7 +156,7 @@ function CellInput(props: IProgramProps): React.JSX.Element {
           </>
         ) : (
           <small>
-            {trans.__('Click into a cell of a notebook, then take it here.')}
+            {trans.__('Click a cell of a notebook, then use it here.')}
           </small>
         )}
       </span>
@@ -168,7 +166,7 @@ function CellInput(props: IProgramProps): React.JSX.Element {
         className="tfc-Button"
         onClick={take}
       >
-        {trans.__('Take the active cell')}
+        {trans.__('Use the active cell')}
       </button>
     </>
   );

@@ -1,6 +1,4 @@
-/**
- * What every launch may say beyond its program: how many tasks, how large, and within what limits.
- */
+/** The options of a launch beyond its program: number of tasks, sizes, limits. */
 import * as React from 'react';
 import type { IField, ILimit, ILaunchOptions } from '../api/launchOptions';
 import { fieldsOf, hasLines, kernelOf } from './draft';
@@ -11,7 +9,7 @@ interface IOptionsProps extends IFormProps {
   readonly launchOptions: ILaunchOptions;
 }
 
-/** Counts, name and Python; what is free now stands below the counts. */
+/** Counts, name and Python; free resources are below the counts. */
 export function Basics(props: IOptionsProps): React.JSX.Element {
   const { state, model, launchOptions, trans } = props;
   const { draft } = state;
@@ -54,7 +52,7 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
   const chosen = kernelOf(state.draft, launchOptions);
   const field = launchOptions.form.find(({ key }) => key === 'python');
   if (!launchOptions.kernelspecs.length) {
-    return null; // tasks have the Python of their image
+    return null; // tasks use the Python of their image
   }
   return (
     <>
@@ -94,7 +92,7 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
 /** A part of the form that most launches do not need. */
 export function Section(
   props: IFormProps & {
-    /** By which it is remembered whether it is open. */
+    /** The key under which its open state is remembered. */
     readonly name: string;
     readonly title: string;
     readonly fields: ReadonlyArray<IField>;
@@ -109,7 +107,7 @@ export function Section(
       className="tfc-Section"
       open={state.openSections.has(name) || wrong > 0}
     >
-      {/* the browser would open it by itself, and nobody would know whether a person or a mistake did */}
+      {/* React alone opens it: an error opens it too, and only a click of the user is remembered */}
       <summary
         onClick={event => {
           event.preventDefault();
@@ -126,7 +124,7 @@ export function Section(
   );
 }
 
-/** Options one below the other; `explains` puts what each is good for below it. */
+/** Options in rows; with `explains` each has its help below. */
 export function Rows(
   props: IFormProps & {
     readonly fields: ReadonlyArray<IField>;
@@ -158,7 +156,7 @@ export function Rows(
 
 const COLUMNS = ['cpu', 'memory', 'gpu'] as const;
 
-/** Sizes as a table: a row for each type of task, a column for each resource. */
+/** Sizes as a table: a row for each task type, a column for each resource. */
 export function Sizes(
   props: IFormProps & { readonly fields: ReadonlyArray<IField> }
 ): React.JSX.Element {

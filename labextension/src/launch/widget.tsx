@@ -1,6 +1,4 @@
-/**
- * The tab "Launch a TFCluster" and what it takes from the page: file dialog, active cell, clipboard.
- */
+/** The tab "Launch a TFCluster" and its parts of the page: file dialog, active cell, clipboard. */
 import {
   MainAreaWidget,
   Notification,
@@ -24,7 +22,7 @@ import { LaunchForm } from './form';
 import type { LaunchModel } from './model';
 import { programOfCell } from './commandLine';
 
-/** Milliseconds; as often as a list of runs that is not sure of itself. */
+/** In milliseconds; as often as a list of runs that may be stale. */
 const RETRY = { interval: 5_000, backoff: false, max: 5_000 };
 
 export interface ILaunchWidgetOptions {
@@ -36,7 +34,7 @@ export interface ILaunchWidgetOptions {
   readonly trans: TranslationBundle;
 }
 
-/** The form in a widget; it ends with its model. */
+/** The form as a widget; disposes its model. */
 export class LaunchContent extends ReactWidget {
   constructor(private readonly _options: ILaunchWidgetOptions) {
     super();
@@ -58,7 +56,10 @@ export class LaunchContent extends ReactWidget {
     super.dispose();
   }
 
-  /** The first time at the first question; later a click activates, too, and must not lose its place. */
+  /**
+   * Focus the first input the first time only: later clicks activate the widget too, and keep the
+   * focus.
+   */
   protected override onActivateRequest(): void {
     if (this.node.contains(document.activeElement) && this._entered) {
       return;
@@ -70,7 +71,7 @@ export class LaunchContent extends ReactWidget {
     this._entered = first !== null;
   }
 
-  /** What was refused before another tab was looked at may be allowed by now. */
+  /** A refused launch may be allowed by the time the tab is shown again. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this._retryPoll.now();
@@ -155,7 +156,7 @@ export class LaunchContent extends ReactWidget {
   }
 }
 
-/** The tab. */
+/** Return the tab. */
 export function launchTab(
   options: ILaunchWidgetOptions
 ): MainAreaWidget<LaunchContent> {
@@ -165,11 +166,11 @@ export function launchTab(
   tab.title.label = trans.__('Launch a TFCluster');
   tab.title.icon = clusterIcon;
   tab.title.closable = true;
-  tab.toolbar.hide(); // nothing is in it
+  tab.toolbar.hide(); // it would be empty
   return tab;
 }
 
-/** The program in the active cell of the notebook. */
+/** Return the program in the active cell of the notebook. */
 export function activeCell(
   notebooks: INotebookTracker | null
 ): ICellProgram | null {
@@ -184,7 +185,7 @@ export function activeCell(
   };
 }
 
-/** Draws its children anew when the first notebook comes or the last one goes. */
+/** Redraws its children when the first notebook opens or the last one closes. */
 function WithNotebook({
   notebooks,
   children
@@ -202,8 +203,8 @@ function WithNotebook({
 }
 
 /**
- * Retries a refused form: when it comes into sight, when its window does, and every few seconds while it is seen.
- * What is retried is the model's.
+ * A poll that retries a refused form: when the form or its window becomes visible, and every few
+ * seconds while it is. The model decides what is retried.
  */
 class RetryPoll implements IDisposable {
   constructor(
@@ -228,7 +229,7 @@ class RetryPoll implements IDisposable {
     this._poll.dispose();
   }
 
-  /** Somebody looks: ask now. */
+  /** Ask now, because the form is visible. */
   readonly now = (): void => {
     if (this._isSeen()) {
       void this._poll.refresh();

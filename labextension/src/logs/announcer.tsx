@@ -1,6 +1,8 @@
 /**
- * Tells a screen reader how the output goes on: at once what has become of the stream, and now and then how many lines
- * came. Never the lines themselves, which come faster than anybody can listen.
+ * Announces the output to screen readers: changes of the stream at once, the number of new lines
+ * now and then.
+ *
+ * It never reads the lines themselves, which arrive faster than anybody can listen.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -42,7 +44,7 @@ function connectionWords(
 ): string {
   switch (connection) {
     case 'lost':
-      return trans.__('The stream was lost. It is tried again.');
+      return trans.__('The connection was lost. Reconnecting…');
     case 'ended':
       return trans.__('The output has ended.');
     case 'gone':

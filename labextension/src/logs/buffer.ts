@@ -1,15 +1,15 @@
 /**
- * The newest lines of all tasks of one run, bounded in number and in size.
+ * The newest lines of all tasks of one run, limited in number and size.
  *
- * Owns the lines and their numbers: line 0 is the first that ever came, and a number stays that line's for as long as
- * it is kept. Old lines make room for new ones; `dropped` says how many did.
+ * It owns the lines and their numbers: line 0 is the first that ever arrived, and a kept line never
+ * changes its number. Old lines make room for new ones; `dropped` counts them.
  */
 import { plain, settled } from './ansi';
 import { isNoise } from './noise';
 
 /**
- * A line as it came: its task and its text, when it was printed (milliseconds since 1970, null if nobody knows), and in
- * a part of a log its number in that of its task.
+ * A received line: its task, text and time (milliseconds since 1970, null if unknown), and in a
+ * part of a log its number in the task's log.
  */
 export type TaskLine = readonly [
   task: string,
@@ -20,18 +20,18 @@ export type TaskLine = readonly [
 
 export interface ILine {
   readonly task: string;
-  /** With its escape sequences, after its last carriage return. */
+  /** With escape sequences, after its last carriage return. */
   readonly raw: string;
-  /** What is shown and searched. */
+  /** The text that is shown and searched. */
   readonly text: string;
   readonly isNoise: boolean;
   /** When it was printed, in milliseconds since 1970. */
   readonly at: number | null;
-  /** Its number in the log of its task, where it is known. */
+  /** Its number in the task's log, if known. */
   readonly number: number | null;
 }
 
-/** How many lines of a task are kept. */
+/** The number of kept lines of a task. */
 export interface ITaskCount {
   readonly lines: number;
   readonly noise: number;
@@ -41,7 +41,7 @@ export const MOST_LINES = 200_000;
 export const MOST_CHARACTERS = 128 * 1024 * 1024;
 /** Characters of a line that a view draws; the file has all of them. */
 export const MOST_SHOWN = 10_000;
-/** Lines of which a batch at the front is let go of together. */
+/** Lines at the front that are removed together. */
 const CHUNK = 20_000;
 
 export class LineBuffer {
@@ -50,7 +50,7 @@ export class LineBuffer {
     private readonly _mostCharacters = MOST_CHARACTERS
   ) {}
 
-  /** The number of the oldest line that is kept. */
+  /** The number of the oldest kept line. */
   get first(): number {
     return this._base + this._head;
   }
@@ -60,22 +60,22 @@ export class LineBuffer {
     return this._base + this._lines.length;
   }
 
-  /** How many lines made room for newer ones. */
+  /** The number of lines that were dropped for newer ones. */
   get dropped(): number {
     return this._dropped;
   }
 
-  /** The tasks, in the order in which they were first heard. */
+  /** The line counts of tasks, in the order in which they first printed. */
   get counts(): ReadonlyMap<string, ITaskCount> {
     return this._counts;
   }
 
-  /** A line by its number, which is one of those that are kept. */
+  /** Return a kept line by its number. */
   line(number: number): ILine {
     return this._lines[number - this._base];
   }
 
-  /** Forget all of them; numbers go on. */
+  /** Remove all lines; numbers continue. */
   clear(): void {
     this._base = this.end;
     this._lines = [];
@@ -86,7 +86,10 @@ export class LineBuffer {
     this._begins.clear();
   }
 
-  /** Lines that are not kept were printed before this, in milliseconds since 1970; null if nobody knows. */
+  /**
+   * The time before which all dropped lines were printed, in milliseconds since 1970; null if
+   * unknown.
+   */
   get begin(): number | null {
     return this._begins.size > 0
       ? Math.max(...this._begins.values()) + 1
@@ -94,8 +97,8 @@ export class LineBuffer {
   }
 
   /**
-   * Whether a line of a task was printed before the first one of it that is kept; null if its time does not tell: it
-   * has none, or both were printed in the same millisecond, as a whole log may be.
+   * Return whether a line was printed before the first kept line of its task. Null if the times do
+   * not tell: one is unknown, or both are equal, as in a log that was printed in one millisecond.
    */
   isBefore([task, , at]: TaskLine): boolean | null {
     const begins = this._begins.get(task);
@@ -105,7 +108,7 @@ export class LineBuffer {
     return begins === undefined || at < begins;
   }
 
-  /** How many lines of each task are kept that were printed before a time, or nobody knows when. */
+  /** Return for each task the number of kept lines printed before a time, or at an unknown time. */
   countBefore(time: number | null): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (let number = this.first; number < this.end; number++) {
@@ -117,7 +120,7 @@ export class LineBuffer {
     return counts;
   }
 
-  /** Whether lines of different tasks stand in the order in which they were printed. */
+  /** Whether the lines of all tasks are in the order in which they were printed. */
   get isInTimeOrder(): boolean {
     for (let number = this.first + 1; number < this.end; number++) {
       const [before, line] = [this.line(number - 1), this.line(number)];
@@ -173,7 +176,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
-  /** When of each task the first line that is kept was printed, or the last one that is not. */
+  /** For each task the time of its first kept line, or of its last dropped one. */
   private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();
 }

@@ -1,8 +1,8 @@
 /**
- * Follows the output of one run for as long as somebody looks: asks, reads, and asks again when the stream was lost.
+ * Follows the output of one run while its view exists, and reconnects when the stream is lost.
  *
- * Promises no line twice, an end that is told once, and no request after `dispose`. Between attempts it waits longer
- * and longer, at most 15 s; `retry` ends the wait.
+ * No line is delivered twice, the end is reported once, and no request follows `dispose`. The pause
+ * between attempts grows to 15 s; `retry` ends it.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { isMissing } from '../api/lookup';
@@ -11,13 +11,15 @@ import type { TaskLine } from './buffer';
 import { Resume } from './resume';
 import { messages, StreamLost } from './stream';
 
-/** `live`: lines come as they are printed; `lost`: what is there is old, and it is tried again. */
+/**
+ * `live`: lines arrive as they are printed; `lost`: the lines are old, and a reconnection follows.
+ */
 export type Connection = 'connecting' | 'live' | 'lost' | 'ended' | 'gone';
 
 export interface IFollowerOptions {
-  /** How many lines of each task to begin with. */
+  /** Lines of each task with which the stream starts. */
   readonly tail: number;
-  /** Ask for the stream; `tail` null means all lines. */
+  /** Open the stream; `tail` null means all lines. */
   readonly open: (
     tail: number | null,
     signal: AbortSignal
@@ -43,7 +45,7 @@ export class Follower implements IDisposable {
     return this._abort.signal.aborted;
   }
 
-  /** Whether lines may lie before the first one that came. */
+  /** Whether lines may exist before the first one that arrived. */
   get mayLackOlder(): boolean {
     return this._resume.mayLackOlder;
   }
@@ -53,13 +55,13 @@ export class Follower implements IDisposable {
     this._wake();
   }
 
-  /** Try again now, if the stream is lost. */
+  /** Reconnect now if the stream is lost. */
   retry(): void {
     this._failures = 0;
     this._wake();
   }
 
-  /** Follow until the end of the run. Never rejects. */
+  /** Follow until the run ends. Never rejects. */
   async run(): Promise<void> {
     while (!this.isDisposed) {
       const outcome = await this._once();
@@ -70,7 +72,7 @@ export class Follower implements IDisposable {
     }
   }
 
-  /** One stream; true when nothing more will come. */
+  /** Read one stream; return true if no more lines will come. */
   private async _once(): Promise<boolean> {
     const attempt = new AbortController();
     const abort = (): void => attempt.abort();
@@ -99,7 +101,7 @@ export class Follower implements IDisposable {
       this._failures = 0;
       const found = this._resume.take(batch.flatMap(one => one.lines ?? []));
       if (found === null) {
-        return false; // another log under this name: from its beginning, at once
+        return false; // another log has this name: read it from its beginning, at once
       }
       if (found.lines.length > 0) {
         this._options.onLines(found.lines, found.isReplacing);

@@ -1,27 +1,27 @@
 /**
- * One line of output: its task in the task's colour, its text in the program's colours, what is looked for marked.
+ * One line of output: the task in its colour, the text in the program's colours, matches marked.
  */
 import * as React from 'react';
 import { ISpan, spans } from './ansi';
 import { ILine, MOST_SHOWN } from './buffer';
 import type { Range } from './search';
 
-/** Colours that tasks have in turn. */
+/** Number of colours, which tasks use in turn. */
 const COLOURS = 6;
 
 export interface ILineProps {
   readonly number: number;
   readonly line: ILine;
-  /** The place of its task in the order of tasks. */
+  /** The position of its task in the order of tasks. */
   readonly place: number;
-  /** Columns of the longest task's name; 0 leaves the name out. */
+  /** Columns of the longest task name; 0 hides the name. */
   readonly gutter: number;
-  /** Whether the time is shown, and the day with it. */
+  /** Whether the time is shown, with or without the day. */
   readonly time: 'none' | 'time' | 'date';
   readonly found: ReadonlyArray<Range>;
-  /** Which of `found` is the current one, -1 for none. */
+  /** Index in `found` of the current match; -1 for none. */
   readonly current: number;
-  /** What is said of characters that are not drawn. */
+  /** Returns the text for characters that are not drawn. */
   readonly more: (characters: number) => string;
 }
 
@@ -76,10 +76,10 @@ export const Line = React.memo(
   }
 );
 
-/** Columns of a time, without and with its day, and the blank behind it. */
+/** Columns of a time, without and with the day, including the space after it. */
 export const TIME_COLUMNS = { none: 0, time: 13, date: 19 };
 
-/** When a line was printed, on the clock of this browser; blanks of the same width when nobody knows. */
+/** Return the local time of a line; spaces of the same width if unknown. */
 export function stamp(
   at: number | null | undefined,
   isWithDate: boolean
@@ -99,11 +99,11 @@ export function stamp(
 
 interface IPiece {
   readonly span: ISpan;
-  /** Which match this is a part of, -1 for none. */
+  /** The index of the match that this piece belongs to; -1 for none. */
   readonly mark: number;
 }
 
-/** Spans cut where matches begin and end, up to what is drawn of a line. */
+/** Cut spans at the bounds of matches, up to the drawn part of a line. */
 export function pieces(
   styled: ReadonlyArray<ISpan>,
   found: ReadonlyArray<Range>

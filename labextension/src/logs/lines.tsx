@@ -1,6 +1,4 @@
-/**
- * The lines in a window: only those that can be seen are in the page, however many there are.
- */
+/** The scrolled lines: only the visible ones are in the page, however many there are. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Line, TIME_COLUMNS } from './line';
@@ -12,12 +10,12 @@ export interface ILinesProps {
   readonly model: LogsModel;
   readonly state: ILogsState;
   readonly trans: TranslationBundle;
-  /** Gets the way to the line at the upper edge. */
+  /** Receives a function that returns the line at the upper edge. */
   readonly onViewport: (viewport: Viewport) => void;
   readonly isAllSelected: boolean;
 }
 
-/** A scrolled list of lines; it takes the focus for the keyboard. */
+/** A scrolled list of lines, which takes the keyboard focus. */
 export function Lines({
   model,
   state,
@@ -34,7 +32,7 @@ export function Lines({
   const selected = useSelectedLines(scroller);
   const { rows, buffer, searcher } = model;
   const { wraps, tasks } = state;
-  const { follows } = model; // what the state will say in a moment: to draw by the old one would scroll to the end
+  const { follows } = model; // the next state, because drawing the old one would scroll to the end
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
   const time = timeShown(model, state);
@@ -60,7 +58,8 @@ export function Lines({
     }
   }, [model, state.revision, follows, measure.row, measure.height]);
 
-  // What is told here depends on state alone: React forgets an effect whose cause it saw in a drawing that it dropped.
+  // The effect depends on state only: React drops effects of discarded renderings, and with them
+  // their cause.
   const brought = React.useRef({ moves: 0, row: 0 });
   const [shown, setShown] = React.useState(0);
   React.useLayoutEffect(() => {
@@ -161,30 +160,30 @@ export function Lines({
   );
 }
 
-/** What of the time is shown: the day too, unless all that is there was printed today. */
+/** Return which times are shown: with the day, unless all lines were printed today. */
 function timeShown(
   { buffer }: LogsModel,
   { showsTimes }: ILogsState
 ): 'none' | 'time' | 'date' {
   const at = buffer.first < buffer.end ? buffer.line(buffer.first).at : null;
   if (!showsTimes || at === null) {
-    return 'none'; // of a run of an older version nobody noted it
+    return 'none'; // a run of an older version has no times
   }
   const isToday = new Date(at).toDateString() === new Date().toDateString();
   return isToday ? 'time' : 'date';
 }
 
-/** How large a row and a column are, and how many fit: the fonts are the theme's and may change at any time. */
+/** The size of a row and a column, and how many fit. The theme's fonts may change at any time. */
 interface IMeasure {
   /** Pixels of a row. */
   readonly row: number;
   /** Pixels of the window. */
   readonly height: number;
-  /** Columns that fit beside each other. */
+  /** Columns that fit into a row. */
   readonly columns: number;
 }
 
-/** The characters in the element that is measured. */
+/** Characters in the measured element. */
 const PROBED = 100;
 const GUESS: IMeasure = { row: 17, height: 0, columns: 80 };
 
@@ -216,8 +215,8 @@ function useMeasure(
 }
 
 /**
- * The first and the last selected line of a list, null when nothing of it is selected: they stay in the page while a
- * person scrolls on to the other end.
+ * Return the first and last selected line of a list, or null. They stay in the page while the user
+ * scrolls to the other end.
  */
 function useSelectedLines(
   list: React.RefObject<HTMLElement>

@@ -1,8 +1,8 @@
 /**
- * The output of one run as a tab shows it: its lines, which of them are shown, what is looked for, how the stream is.
+ * The output of one run for a tab: its lines, the shown ones, the search, and the stream.
  *
- * Owns the buffer and the stream; views read `buffer` and `rows` and draw what is in their window. State is replaced,
- * never changed, and told by one signal, at most 20 times a second however fast lines come.
+ * It owns the buffer and the stream; views read `buffer` and `rows` and draw the visible part.
+ * State is replaced, never changed, and one signal reports it, at most 20 times a second.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -20,9 +20,9 @@ import { connected, ILogsState, INITIAL } from './state';
 import { messages } from './stream';
 import { counted, tasksOf } from './tasks';
 
-/** Milliseconds in which changes become one. */
+/** Milliseconds in which changes are collected. */
 const TOGETHER = 50;
-/** Lines of each task to begin with are at least so many, however many tasks there are. */
+/** Lines of each task at the start are at least so many, even with many tasks. */
 const LEAST_TAIL = 500;
 /** Lines that are shown around an older one. */
 const AROUND = 10_000;
@@ -48,7 +48,7 @@ export class LogsModel implements IDisposable {
   readonly searcher: Searcher;
   readonly older: OlderSearch;
 
-  /** The lines that are there: the newest, or older ones around one of them. */
+  /** The available lines: the newest, or older ones around a match. */
   get buffer(): LineBuffer {
     return this._around ?? this._newest;
   }
@@ -79,7 +79,7 @@ export class LogsModel implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Show only these tasks; none means all, those that are yet to come included. */
+  /** Show only these tasks; an empty list means all, including future ones. */
   show(tasks: ReadonlyArray<string>): void {
     this._shown = tasks.length ? new Set(tasks) : null;
     this._rebuild();
@@ -100,7 +100,7 @@ export class LogsModel implements IDisposable {
     this._rebuild();
   }
 
-  /** Whether the newest line is to stay in view; `state` tells it a moment later. */
+  /** Whether the newest line is kept in view; `state` is updated a moment later. */
   get follows(): boolean {
     return this._patch.follows;
   }
@@ -112,7 +112,7 @@ export class LogsModel implements IDisposable {
     }
   }
 
-  /** How many columns a line has before it wraps. */
+  /** Set the number of columns after which a line wraps. */
   setColumns(width: number): void {
     if (width !== this._columns) {
       this._columns = width;
@@ -122,7 +122,7 @@ export class LogsModel implements IDisposable {
     }
   }
 
-  /** Begin with an empty view; `showCleared` brings back what was there. */
+  /** Clear the view; `showCleared` shows the lines again. */
   clear(): void {
     this._clearedBelow = this.buffer.end;
     this._rebuild();
@@ -142,7 +142,7 @@ export class LogsModel implements IDisposable {
   /**
    * Show the lines around an older one, which a search has found.
    *
-   * A line that cannot be read any more leaves the view as it is, and a sentence there says so.
+   * If that line cannot be read any more, the view stays and shows a sentence about it.
    */
   async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
     this._asked?.abort();
@@ -165,7 +165,7 @@ export class LogsModel implements IDisposable {
       found.clear();
     }
     if (signal.aborted) {
-      return; // something else is wanted by now
+      return; // the user wants something else by now
     }
     let place = found.first;
     while (place < found.end && !isLine(found.line(place), task, number)) {
@@ -203,12 +203,12 @@ export class LogsModel implements IDisposable {
     this._rebuild();
   }
 
-  /** Try again now. */
+  /** Reconnect now. */
   retry(): void {
     this._follower?.retry();
   }
 
-  /** The tasks that are shown, empty for all of them. */
+  /** The shown tasks; empty for all. */
   get shown(): ReadonlyArray<string> {
     return this._shown ? [...this._shown] : [];
   }
@@ -252,7 +252,7 @@ export class LogsModel implements IDisposable {
     const isLive = this._clusters.state.state === 'live';
     const uid = this._run?.cluster.metadata.uid;
     if (run ? uid && run.cluster.metadata.uid !== uid : this._run && isLive) {
-      this._follower?.dispose(); // deleted; its name may be another run's now
+      this._follower?.dispose(); // deleted; another run may have its name now
       this._patch = { ...this._patch, connection: 'gone', problem: null };
     } else if (run) {
       this._run = run;
@@ -272,7 +272,7 @@ export class LogsModel implements IDisposable {
     }
     this._newest.append(lines);
     if (this._around) {
-      return; // they are shown when the newest are wanted again
+      return; // they are shown when the user returns to the newest lines
     }
     if (isReplacing) {
       this._rebuild();
@@ -286,7 +286,7 @@ export class LogsModel implements IDisposable {
     this._change();
   }
 
-  /** Show what is to be shown of the lines from this number on. */
+  /** Update the shown rows for lines from this number on. */
   private _extend(from: number): void {
     const { showsNoise, wraps } = this._patch;
     const width = wraps && this._columns > 0 ? this._columns : Infinity;
@@ -339,7 +339,7 @@ export class LogsModel implements IDisposable {
     this._changed.emit(this._state);
   }
 
-  /** What is looked for is looked for in older lines, too, where there are some. */
+  /** Search older lines too, if there are some. */
   private _lookInOlder(lacksOlder: boolean): void {
     const { query, wrong } = this.searcher;
     const isWanted = lacksOlder && query.text.trim() !== '' && !wrong;

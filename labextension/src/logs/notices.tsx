@@ -1,6 +1,4 @@
-/**
- * What is said around the lines: what is not shown, that the stream is lost, how the run ended.
- */
+/** The notices around the lines: hidden lines, a lost stream, the end of the run. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { shown } from '../run/messages';
@@ -16,7 +14,7 @@ export interface INoticesProps {
   readonly trans: TranslationBundle;
 }
 
-/** Above the lines: what is not shown, and the way to it. */
+/** Above the lines: which lines are hidden, and a button to show them. */
 export function Notices({
   model,
   state,
@@ -30,7 +28,7 @@ export function Notices({
           kind="warning"
           text={
             trans.__(
-              'The stream was lost at %1; these lines are from before.',
+              'The connection was lost at %1; these lines are from before.',
               clock(state.lostAt / 1000, Date.now(), true)
             ) + (problem ? ` ${problem.message}` : '')
           }
@@ -53,7 +51,7 @@ export function Notices({
                 )) +
             (around.isInTimeOrder
               ? ''
-              : ` ${trans.__('They come task by task, not in order of time.')}`)
+              : ` ${trans.__('They are listed task by task, not in order of time.')}`)
           }
           action={trans.__('Back to the newest')}
           onAction={() => model.showNewest()}
@@ -118,7 +116,7 @@ function Notice({
   );
 }
 
-/** Where no line is shown: why. */
+/** In place of the lines: why there are none. */
 export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   const { connection, hidden, problem, run, tasks } = state;
   const isFiltered = tasks.some(task => !task.isShown);
@@ -128,16 +126,18 @@ export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
       : connection === 'ended' && problem && isEmpty(state)
         ? problem.message
         : hidden > 0
-          ? trans.__('Only TensorFlow itself has said something so far.')
+          ? trans.__(
+              "So far there are only TensorFlow's own log lines, which are hidden."
+            )
           : isFiltered
-            ? trans.__('The chosen tasks have printed nothing.')
+            ? trans.__('The selected tasks have printed nothing.')
             : run && isActive(run)
               ? trans.__('Nothing was printed yet; lines appear here at once.')
               : trans.__('Nothing was printed.');
   return <p className="tfc-Log-empty">{text}</p>;
 }
 
-/** Below the lines: the run now, or its last sentence. */
+/** Below the lines: the run's state, or its last sentence. */
 export function Outcome({
   state,
   trans

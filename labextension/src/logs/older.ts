@@ -1,8 +1,8 @@
 /**
- * Looks for a text in the whole log of a run, which the server reads, and keeps the matches that the view does not have.
+ * A search in a run's whole log on the server, which keeps the matches that the view lacks.
  *
- * A view holds the newest lines only; where it lacks older ones, a search of its own would miss what they say. The
- * server takes an expression of JavaScript for what it means here, or refuses it.
+ * A view has only the newest lines, so its own search would miss older ones. The server gives a
+ * JavaScript expression the same meaning, or refuses it.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ServerProblem } from '../api/problem';
@@ -10,14 +10,14 @@ import type { LineBuffer, TaskLine } from './buffer';
 import type { IQuery } from './search';
 import { messages, StreamLost } from './stream';
 
-/** Milliseconds without another key, after which the server is asked. */
+/** Milliseconds after the last keystroke until the server is asked. */
 const PAUSE = 400;
 export const MOST_OLDER = 5000;
 
-/** `off`: the view has every line, or nothing is looked for. */
+/** `off`: the view has every line, or the search is empty. */
 export type OlderState = 'off' | 'busy' | 'done' | 'failed';
 
-/** What is looked for and where. */
+/** A search and its limits. */
 export interface IOlderQuery {
   readonly query: IQuery;
   /** Empty for all tasks. */
@@ -31,7 +31,7 @@ export interface IOlderOptions {
     tasks: ReadonlyArray<string>,
     signal: AbortSignal
   ) => Promise<Response>;
-  /** The lines that the view has. */
+  /** The lines of the view. */
   readonly kept: LineBuffer;
   readonly onChange: () => void;
 }
@@ -40,9 +40,9 @@ export class OlderSearch implements IDisposable {
   constructor(private readonly _options: IOlderOptions) {}
 
   state: OlderState = 'off';
-  /** Matches in the order in which they were printed; the server's line numbers with them. */
+  /** Matches in the order in which they were printed, with the server's line numbers. */
   matches: ReadonlyArray<TaskLine> = [];
-  /** Whether there may be more. */
+  /** Whether more matches may exist. */
   hasMore = false;
   problem: ServerProblem | null = null;
 
@@ -55,7 +55,7 @@ export class OlderSearch implements IDisposable {
     this._end();
   }
 
-  /** Look for this, null for nothing; what is looked for already is not asked again. */
+  /** Start this search, null for none; a repeated search makes no request. */
   look(wanted: IOlderQuery | null): void {
     const key = JSON.stringify(wanted);
     if (key === this._key) {
@@ -100,7 +100,8 @@ export class OlderSearch implements IDisposable {
           ];
           found = [...found, ...lines.filter(line => kept.isBefore(line))];
           if (end && unsure.length > 0) {
-            // the server has counted what lies before the limit, and so do we: the rest is what the view lacks
+            // server and view both count the lines before the limit; the difference is what the
+            // view lacks
             const counts = kept.countBefore(limit);
             const isLacking = ([task, , , number = Infinity]: TaskLine) =>
               number < (printed[task] ?? 0) - (counts.get(task) ?? 0);
@@ -122,7 +123,7 @@ export class OlderSearch implements IDisposable {
       this.state = 'done';
     } catch (error) {
       if (this._abort !== abort || this._isDisposed) {
-        return; // something else is looked for by now
+        return; // another search has started
       }
       this.state = 'failed';
       this.problem = error instanceof ServerProblem ? error : null;
@@ -142,7 +143,10 @@ export class OlderSearch implements IDisposable {
   private _isDisposed = false;
 }
 
-/** On Kubernetes the lines of many tasks come task by task. Lines without a time stay where they are. */
+/**
+ * Sort lines by time. On Kubernetes, lines of many tasks arrive task by task. Lines without a time
+ * keep their place.
+ */
 function inTimeOrder(lines: ReadonlyArray<TaskLine>): ReadonlyArray<TaskLine> {
   return lines.every(([, , at]) => at != null)
     ? [...lines].sort(([, , a], [, , b]) => (a ?? 0) - (b ?? 0))

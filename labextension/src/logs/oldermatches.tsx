@@ -1,6 +1,4 @@
-/**
- * What a search found in lines that the view does not have: how many, and a list that leads to each of them.
- */
+/** The matches in lines that the view lacks: their number, and a list with a link to each. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { plain, settled } from './ansi';
@@ -9,9 +7,9 @@ import { stamp } from './line';
 import type { LogsModel } from './model';
 import { expression, ranges } from './search';
 
-/** Matches that are listed; the newest. */
+/** Matches in the list, the newest ones. */
 const MOST_LISTED = 300;
-/** Characters of a line before the match, and of the whole. */
+/** Characters before the match, and of the whole text. */
 const [BEFORE, SHOWN] = [40, 300];
 
 interface IOlderProps {
@@ -19,7 +17,7 @@ interface IOlderProps {
   readonly trans: TranslationBundle;
 }
 
-/** Beside the count of a search: how many older lines have it. */
+/** Beside the search's count: the number of older matches. */
 export function OlderCount({
   model,
   trans,
@@ -58,7 +56,7 @@ export function OlderCount({
   );
 }
 
-/** The list of them, newest first. */
+/** The list of older matches, newest first. */
 export function OlderMatches({
   model,
   trans

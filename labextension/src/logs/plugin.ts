@@ -1,6 +1,4 @@
-/**
- * `tfcluster:logs`: the output of a run as a tab, one for each run, restored with the layout.
- */
+/** `tfcluster:logs`: the output of a run in a tab, one for each run, restored with the layout. */
 import {
   ILabShell,
   ILayoutRestorer,
@@ -41,10 +39,10 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
       if (found && !(isGone && clusters.find(name))) {
         return found;
       }
-      found?.dispose(); // the name is another run's now
+      found?.dispose(); // the name belongs to another run now
       const content = new LogsWidget(clusters, name, trans);
       const widget = new MainAreaWidget({ content });
-      widget.toolbar.hide(); // the output has one of its own
+      widget.toolbar.hide(); // the output has its own toolbar
       widget.id = `tfcluster-logs-${name}`;
       let saved = '';
       content.model.changed.connect(({ shown }) => {
@@ -54,7 +52,7 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
         }
       });
       await tracker.add(widget);
-      // a page of Notebook 7 holds one document, and has room below it
+      // a page of Notebook 7 has one document, and room below it
       shell.add(widget, lab ? 'main' : 'down');
       return widget;
     };

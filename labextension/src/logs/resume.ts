@@ -1,15 +1,16 @@
 /**
- * Going on after a stream was lost, without a line twice.
+ * Resumes a lost stream without repeating a line.
  *
- * Counts the lines of each task. As long as all of a task's output has been seen, the next stream is asked for from the
- * beginning, and what was seen is passed over; the last line of it is compared, because a log that was begun anew must
- * not be passed over. Where only the end of a long output was asked for, the next stream replaces everything.
+ * It counts the lines of each task. If all output of a task was received, the next stream starts at
+ * the beginning, and known lines are skipped; the last one is compared, because a restarted log
+ * must not be skipped. If only the end of a long output was requested, the next stream replaces
+ * everything.
  */
 import type { TaskLine } from './buffer';
 
 export interface INewLines {
   readonly lines: ReadonlyArray<TaskLine>;
-  /** Whether they take the place of everything that came before. */
+  /** Whether they replace all earlier lines. */
   readonly isReplacing: boolean;
 }
 
@@ -19,10 +20,12 @@ interface ISeen {
 }
 
 export class Resume {
-  /** `tail`: how many lines of each task the first stream begins with. */
+  /** `tail`: lines of each task with which the first stream starts. */
   constructor(private readonly _tail: number) {}
 
-  /** How many lines of each task to ask for, null for all: to be called before each stream. */
+  /**
+   * Return the number of lines of each task to request, null for all. Call it before each stream.
+   */
   begin(): number | null {
     const isFirst = this._seen.size === 0;
     const isWhole = [...this._seen.values()].every(
@@ -34,15 +37,18 @@ export class Resume {
     return isFirst || this._isReplaced ? this._tail : null;
   }
 
-  /** Whether lines of a task may lie before the first one that came. */
+  /** Whether a task may have lines before the first one that arrived. */
   get mayLackOlder(): boolean {
     return [...this._seen.values()].some(seen => seen.count >= this._tail);
   }
 
-  /** The lines of a batch that are new; null when this log is another one: begin again. */
+  /**
+   * Return the new lines of a batch; null if this is another log, which must be read from the
+   * beginning.
+   */
   take(batch: ReadonlyArray<TaskLine>): INewLines | null {
     if (batch.length === 0) {
-      return { lines: [], isReplacing: false }; // a sign of life, before the lines
+      return { lines: [], isReplacing: false }; // a heartbeat before the lines
     }
     const isReplacing = this._isReplaced;
     if (isReplacing) {

@@ -1,18 +1,18 @@
 /**
- * Where each line that is shown begins, counted in rows of text: so that a view draws only what is in its window.
+ * The position of each shown line in rows of text, so that a view draws only its visible part.
  *
- * With wrapping, a long line takes several rows. The count is by columns of a monospaced font; a view lays rows out in
- * normal flow, so that an odd character costs a pixel and never hides text.
+ * A long line wraps into several rows. Rows are counted by columns of a monospaced font, but laid
+ * out by the browser, so an odd character costs a pixel and never hides text.
  */
 
-/** Characters that take two columns: East Asian wide ones, and pictures. */
+/** Characters that take two columns: East Asian wide characters and emoji. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
 const SIMPLE = /^[\x20-\x7e]*$/;
-/** A tab takes up to so many columns. */
+/** The most columns that a tab takes. */
 const TAB = 8;
 
-/** The columns that a text takes. */
+/** Return the columns of a text. */
 export function columns(text: string): number {
   if (SIMPLE.test(text)) {
     return text.length;
@@ -23,12 +23,12 @@ export function columns(text: string): number {
 }
 
 export class Rows {
-  /** How many lines are shown. */
+  /** The number of shown lines. */
   get length(): number {
     return this._numbers.length - this._head;
   }
 
-  /** How many rows they take. */
+  /** The number of their rows. */
   get height(): number {
     return this._bottom - this._top(0);
   }
@@ -38,12 +38,12 @@ export class Rows {
     return this._top(0);
   }
 
-  /** The columns of the longest line that ever came. */
+  /** The columns of the longest line that ever arrived. */
   get widest(): number {
     return this._widest;
   }
 
-  /** Show one more line at the end; it wraps after `width` columns. */
+  /** Append a line, which wraps after `width` columns. */
   push(number: number, text: string, width = Infinity): void {
     const taken = columns(text);
     const height = Math.max(1, Math.ceil(taken / width));
@@ -53,7 +53,7 @@ export class Rows {
     this._bottom += height;
   }
 
-  /** Leave out lines below this number. */
+  /** Remove lines below this number. */
   drop(before: number): void {
     while (
       this._head < this._numbers.length &&
@@ -68,22 +68,22 @@ export class Rows {
     }
   }
 
-  /** The number of the line at a place, 0 for the first that is shown. */
+  /** Return the number of the line at an index; 0 is the first shown one. */
   number(index: number): number {
     return this._numbers[this._head + index];
   }
 
-  /** Rows above a line, `length` for the end. */
+  /** Return the rows above a line; `length` stands for the end. */
   offset(index: number): number {
     return this._top(index) - this._top(0);
   }
 
-  /** The place of the line that covers a row. */
+  /** Return the index of the line that covers a row. */
   at(row: number): number {
     return this._search(this._tops, row + this._top(0), true);
   }
 
-  /** The place of the first line whose number is at least this one. */
+  /** Return the index of the first line with at least this number. */
   indexOf(number: number): number {
     return this._search(this._numbers, number, false);
   }
@@ -92,7 +92,7 @@ export class Rows {
     return this._tops[this._head + index] ?? this._bottom;
   }
 
-  /** The last entry that is at most `value`, or the first that is at least `value`. */
+  /** Return the last entry that is at most `value`, or the first that is at least `value`. */
   private _search(
     values: ReadonlyArray<number>,
     value: number,

@@ -1,6 +1,4 @@
-/**
- * What a person looks for, as a regular expression, and where lines have it. Pure.
- */
+/** A search as a regular expression, and its matches in lines. Pure functions. */
 
 export interface IQuery {
   readonly text: string;
@@ -8,7 +6,7 @@ export interface IQuery {
   readonly isCaseSensitive: boolean;
 }
 
-/** Where a line has what is looked for: from, to. */
+/** A match in a line: from, to. */
 export type Range = readonly [from: number, to: number];
 
 export const NO_QUERY: IQuery = {
@@ -17,11 +15,11 @@ export const NO_QUERY: IQuery = {
   isCaseSensitive: false
 };
 
-/** Of a line; beyond, it is not searched: a program may print megabytes without an end of line. */
+/** Searched characters of a line; a program may print megabytes without a line break. */
 const MOST_SEARCHED = 20_000;
 const MOST_RANGES = 500;
 
-/** The expression of a query, null when nothing is looked for; a string says what is wrong with it. */
+/** Return the expression of a query, null for an empty one, or a string that says what is wrong. */
 export function expression(query: IQuery): RegExp | string | null {
   if (!query.text) {
     return null;
@@ -37,7 +35,7 @@ export function expression(query: IQuery): RegExp | string | null {
   }
 }
 
-/** Where a text has it; matches of nothing do not count. */
+/** Return the matches in a text; empty matches do not count. */
 export function ranges(text: string, wanted: RegExp): Range[] {
   const found: Range[] = [];
   wanted.lastIndex = 0;

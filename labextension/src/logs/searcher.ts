@@ -1,7 +1,7 @@
 /**
- * Looks for a query in the lines that are shown, a few milliseconds at a time, and goes on as lines come.
+ * A search in the shown lines, a few milliseconds at a time, continued as lines arrive.
  *
- * Owns the occurrences and which of them is the current one.
+ * It owns the matches and the current one.
  */
 import type { IDisposable } from '@lumino/disposable';
 import type { LineBuffer } from './buffer';
@@ -9,11 +9,11 @@ import type { Rows } from './rows';
 import { expression, IQuery, NO_QUERY, Range, ranges } from './search';
 
 const SLICE = 8;
-/** Lines between looks at the clock. */
+/** Lines between checks of the clock. */
 const STRIDE = 500;
 export const MOST_OCCURRENCES = 100_000;
 
-/** Where a line has what is looked for, and which of these is the current one (-1 for none). */
+/** The matches in a line, and the index of the current one (-1 for none). */
 export interface IFound {
   readonly found: ReadonlyArray<Range>;
   readonly current: number;
@@ -27,14 +27,14 @@ export class Searcher implements IDisposable {
     private readonly _changed: () => void
   ) {}
 
-  /** Counts each time a person came to another occurrence. */
+  /** Counts how often the user moved to another match. */
   moves = 0;
-  /** Whether typing led to the current one, and neither a step from one to the next nor a choice of lines. */
+  /** Whether typing selected the current match, rather than a step or a change of the lines. */
   isTyped = false;
   query: IQuery = NO_QUERY;
-  /** What is wrong with the query, empty when it is well. */
+  /** What is wrong with the query; empty if it is valid. */
   wrong = '';
-  /** The current occurrence, counted from 0; -1 for none. */
+  /** The index of the current match; -1 for none. */
   current = -1;
 
   private get _buffer(): LineBuffer {
@@ -58,21 +58,23 @@ export class Searcher implements IDisposable {
     return this._wanted !== null && this._scanned < this._rows.length;
   }
 
-  /** Look for something; the current one is the first from line `from` on. */
+  /** Start a search; the current match is the first from line `from` on. */
   start(query: IQuery, rows: Rows, from: number): void {
     this._moves = true;
     this.isTyped = true;
     this._start(query, rows, from);
   }
 
-  /** Look for the same in lines that a person chose; the current one is the first from line `from` on. */
+  /**
+   * Repeat the search in newly selected lines; the current match is the first from line `from` on.
+   */
   lead(rows: Rows, from: number): void {
     this._moves = true;
     this.isTyped = false;
     this._start(this.query, rows, from);
   }
 
-  /** Look in other lines; the current one is the same, or the next that is there. */
+  /** Search other lines; the current match stays, or becomes the next one there. */
   restart(rows: Rows): void {
     this._start(this.query, rows, Math.max(0, this.currentLine));
   }
@@ -91,7 +93,7 @@ export class Searcher implements IDisposable {
     this._scan();
   }
 
-  /** Lines came, or `gone` old ones went. */
+  /** Continue after lines arrived, or `gone` old ones were dropped. */
   more(gone: number): void {
     this._scanned = Math.max(0, this._scanned - gone);
     const first = this._buffer.first;
@@ -109,7 +111,7 @@ export class Searcher implements IDisposable {
     }
   }
 
-  /** Go to the next occurrence, or the one before; around at the ends. */
+  /** Move to the next or previous match, around at the ends. */
   step(by: 1 | -1): void {
     if (this.count > 0) {
       this.current = (this.current + by + this.count) % this.count;
@@ -119,12 +121,12 @@ export class Searcher implements IDisposable {
     }
   }
 
-  /** The line of the current occurrence, -1 for none. */
+  /** The line of the current match; -1 for none. */
   get currentLine(): number {
     return this._lines[this.current] ?? -1;
   }
 
-  /** Where a line has it. */
+  /** Return the matches in a line. */
   found(number: number): IFound {
     if (!this._wanted) {
       return NOTHING;
@@ -178,7 +180,7 @@ export class Searcher implements IDisposable {
   private _moves = false;
   private _rows!: Rows;
   private _wanted: RegExp | null = null;
-  /** The line of each occurrence. */
+  /** The line of each match. */
   private _lines: number[] = [];
   private _scanned = 0;
   private _from = 0;

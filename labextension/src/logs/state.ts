@@ -1,50 +1,54 @@
-/**
- * What a view of the output of a run has to know beside the lines themselves.
- */
+/** The state of an output view, besides the lines themselves. */
 import type { ServerProblem } from '../api/problem';
 import type { IRun } from '../api/types';
 import type { Connection } from './follower';
 
 export interface ITask {
   readonly name: string;
-  /** How many lines of it would be shown. */
+  /** The number of its lines that would be shown. */
   readonly lines: number;
   readonly isShown: boolean;
-  /** Its place in the order of tasks, which gives it its colour. */
+  /** Its position in the order of tasks, which selects its colour. */
   readonly place: number;
 }
 
 export interface ILogsState {
   readonly connection: Connection;
-  /** Why the stream is lost, or why of an ended one not all can be read. */
+  /** Why the stream is lost, or why the output of an ended run is incomplete. */
   readonly problem: ServerProblem | null;
   readonly run: IRun | undefined;
   readonly tasks: ReadonlyArray<ITask>;
   readonly showsNoise: boolean;
   readonly wraps: boolean;
   readonly follows: boolean;
-  /** Lines that are hidden as TensorFlow's own remarks. */
+  /** Number of hidden TensorFlow log lines. */
   readonly hidden: number;
-  /** Lines that were cleared from view and are still there. */
+  /** Number of lines that were cleared from view but still exist. */
   readonly cleared: number;
-  /** Whether older lines exist that are not here. */
+  /** Whether older lines exist that the view lacks. */
   readonly lacksOlder: boolean;
-  /** Whether each line begins with the time when it was printed. */
+  /** Whether each line starts with its time. */
   readonly showsTimes: boolean;
-  /** When the line was printed around which older lines are shown, and their order; null while the newest are. */
+  /**
+   * The time of the line around which older lines are shown, and their order; null for the newest
+   * lines.
+   */
   readonly around: {
     readonly at: number | null;
     readonly isInTimeOrder: boolean;
   } | null;
-  /** Why the lines around a match are not shown, null inside if the line is gone; null while nothing failed. */
+  /**
+   * Why the lines around a match are not shown, with a null problem if the line is gone; null
+   * without a failure.
+   */
   readonly missed: { readonly problem: ServerProblem | null } | null;
   /** When the stream was lost, in milliseconds since 1970. */
   readonly lostAt: number;
-  /** Another one whenever lines came or went, or others are shown. */
+  /** Changes whenever lines arrive, go, or are replaced. */
   readonly revision: number;
 }
 
-/** Before anything has come. */
+/** The state before anything has arrived. */
 export const INITIAL: ILogsState = {
   connection: 'connecting',
   problem: null,
@@ -63,7 +67,10 @@ export const INITIAL: ILogsState = {
   revision: 0
 };
 
-/** The state with a stream that is so now. What is missing of a run that is there, is its output and not the run. */
+/**
+ * Return the state with this connection. "Not found" for an existing run means that its output is
+ * missing.
+ */
 export function connected(
   before: ILogsState,
   connection: Connection,

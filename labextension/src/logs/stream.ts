@@ -1,29 +1,28 @@
-/**
- * One answer of the log route, message by message, whole lines of JSON from whatever pieces the network makes.
- */
+/** One response of the log route: JSON messages from arbitrary pieces of text. */
 import type { IProblem } from '../api/types';
 import type { TaskLine } from './buffer';
 
-/** One line of the stream; `{}` says that the server is still there. */
+/** One line of the stream; `{}` is a heartbeat. */
 export interface IMessage {
   readonly lines?: ReadonlyArray<TaskLine>;
   readonly end?: boolean;
-  /** With the end of a search: how many lines of each task it has read. */
+  /** At the end of a search: the number of lines read from each task. */
   readonly printed?: Readonly<Record<string, number>>;
   readonly problem?: IProblem;
 }
 
-/** The server says something every 15 s: after this, the connection is dead, whatever TCP thinks. */
+/**
+ * The server sends something every 15 s; after this time the connection is dead, whatever TCP
+ * reports.
+ */
 export const SILENCE = 40_000;
 
-/** The connection ended in the middle, or nothing came for too long. */
+/** The connection broke, or nothing arrived for too long. */
 export class StreamLost extends Error {}
 
-/** Text in pieces becomes messages. */
+/** Assembles messages from pieces of text. */
 export class MessageReader {
-  /**
-   * @throws StreamLost when a line is no JSON: a proxy has cut in.
-   */
+  /** @throws StreamLost if a line is not JSON: a proxy has interfered. */
   push(piece: string): IMessage[] {
     const lines = (this._rest + piece).split('\n');
     this._rest = lines.pop() ?? '';
@@ -40,15 +39,15 @@ function parsed(line: string): IMessage {
       return message;
     }
   } catch {
-    // said below
+    // reported below
   }
   throw new StreamLost('not a message');
 }
 
 /**
- * The messages of an answer, those that came together at once.
+ * Yield the messages of a response, in batches as they arrive.
  *
- * @throws StreamLost when nothing comes for `silence` milliseconds.
+ * @throws StreamLost if nothing arrives for `silence` milliseconds.
  */
 export async function* messages(
   response: Response,

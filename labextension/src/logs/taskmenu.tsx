@@ -1,6 +1,4 @@
-/**
- * Chooses the tasks whose lines are shown: one, some or all, with how many lines each has.
- */
+/** The menu that selects tasks: one, some or all, each with its number of lines. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { caretDownEmptyIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -13,7 +11,7 @@ export interface ITaskMenuProps {
   readonly trans: TranslationBundle;
 }
 
-/** A button, and below it a list of check boxes. */
+/** A button with a list of check boxes. */
 export function TaskMenu({
   model,
   state,
@@ -68,7 +66,7 @@ export function TaskMenu({
         ref={button}
         className="tfc-Button"
         aria-expanded={isOpen}
-        title={trans.__('Choose the tasks whose output is shown')}
+        title={trans.__('Select the tasks whose output is shown')}
         onClick={() => setOpen(!isOpen)}
       >
         {label(shown, tasks, trans)}

@@ -1,11 +1,9 @@
-/**
- * The tasks of a run, in the order in which people read them. Pure.
- */
+/** The tasks of a run in display order. Pure functions. */
 import { TASK_TYPES } from '../api/runs';
 import type { IRun } from '../api/types';
 import type { ITask } from './state';
 
-/** The names of all tasks that a run wants. */
+/** Return the names of all tasks in a run's spec. */
 export function tasksOf(run: IRun): string[] {
   const replicas = run.cluster.spec.replicas ?? {};
   return TASK_TYPES.flatMap(type =>
@@ -16,7 +14,7 @@ export function tasksOf(run: IRun): string[] {
   );
 }
 
-/** Names of tasks by their type, then by their number. */
+/** Sort task names by type, then by number. */
 export function inOrder(names: Iterable<string>): string[] {
   const key = (name: string): [number, number] => {
     const [type, index] = name.split('-');
@@ -29,7 +27,9 @@ export function inOrder(names: Iterable<string>): string[] {
     .map(([name]) => name);
 }
 
-/** The tasks with how many lines of each would be shown; `known` beside those that have printed already. */
+/**
+ * Return the tasks with the number of lines that would be shown; `known` adds tasks without output.
+ */
 export function counted(
   known: ReadonlyArray<string>,
   counts: ReadonlyMap<

@@ -1,6 +1,4 @@
-/**
- * What can be done with the lines: choose tasks, look for something, hide TensorFlow's remarks, wrap, follow, copy, save.
- */
+/** The toolbar of the lines: tasks, search, TensorFlow's log lines, wrap, follow, copy, save. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   caretDownIcon,
@@ -27,11 +25,11 @@ export interface IToolbarProps {
   readonly onQuery: (query: IQuery) => void;
   readonly onCopy: () => void;
   readonly onDownload: () => void;
-  /** Begin to search from what is in view. */
+  /** Start a search from the visible lines. */
   readonly onEnter: () => void;
-  /** Leave the search for the lines. */
+  /** Return from the search to the lines. */
   readonly onLeave: () => void;
-  /** Whether the matches in older lines are listed. */
+  /** Whether the list of older matches is open. */
   readonly isOlderOpen: boolean;
   readonly onOlder: () => void;
 }
@@ -67,7 +65,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         />
         <Toggle
           label={trans.__('Wrap')}
-          caption={trans.__('Continue long lines below')}
+          caption={trans.__('Wrap long lines')}
           isOn={state.wraps}
           onChange={isOn => model.setWraps(isOn)}
         />
@@ -80,7 +78,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         <button
           type="button"
           className="tfc-Button"
-          title={trans.__('Begin with an empty view; nothing is lost')}
+          title={trans.__('Clear the view; nothing is deleted')}
           onClick={() => model.clear()}
         >
           {trans.__('Clear')}
@@ -92,7 +90,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         />
         <IconButton
           icon={downloadIcon}
-          label={trans.__('Download all output of the chosen tasks')}
+          label={trans.__('Download all output of the selected tasks')}
           onClick={props.onDownload}
         />
       </span>
@@ -112,7 +110,7 @@ function Search({
 }: IToolbarProps): React.JSX.Element {
   const { searcher } = model;
   const { query, wrong } = searcher;
-  // what is typed is here at once; the model tells its state a moment later
+  // the input updates at once; the model's state follows a moment later
   const [text, setText] = React.useState(query.text);
   const change = (change: Partial<IQuery>): void =>
     onQuery({ ...searcher.query, ...change });

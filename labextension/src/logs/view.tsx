@@ -1,8 +1,8 @@
 /**
- * The output of a run as a whole: toolbar, notices, lines, outcome, and the keyboard.
+ * The whole output view: toolbar, notices, lines, outcome, and keys.
  *
- * Keys while the lines have the focus: `/` or Ctrl+F search, n and N next and previous match, f follow, Home and End,
- * Ctrl+A and Ctrl+C all lines that are shown, Escape back.
+ * Keys in the lines: `/` or Ctrl+F search, n and N next and previous match, f follow, Home and End,
+ * Ctrl+A and Ctrl+C all shown lines, Escape back.
  */
 import { Clipboard } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -23,7 +23,7 @@ export interface ILogsViewProps {
   readonly onDownload: () => void;
 }
 
-/** The state of a model, each time it has changed. */
+/** Return the current state of a model, after each change. */
 function useLogs(model: LogsModel): ILogsState {
   const subscribe = React.useCallback(
     (listener: () => void) => {
@@ -92,7 +92,8 @@ export function LogsView({
   }, []);
   const props = { model, state, trans };
   return (
-    // keys and copying bubble here from the lines and the toolbar, which have roles and the focus
+    // keys and copy events bubble here from the lines and the toolbar, which have roles and the
+    // focus
     <div
       className="tfc-Log"
       role="presentation"
@@ -147,7 +148,7 @@ function keyOf(event: React.KeyboardEvent): string {
   return `${isWithControl ? 'Ctrl+' : ''}${event.altKey ? 'Alt+' : ''}${event.key}`;
 }
 
-/** All lines that are shown, as text for the clipboard: what the command line prints, `worker-0 | step 300`. */
+/** Return all shown lines as text, as the command line prints them: `worker-0 | step 300`. */
 function linesAsText(model: LogsModel): string {
   const { rows, buffer, state } = model;
   const longest = Math.max(0, ...state.tasks.map(task => task.name.length));

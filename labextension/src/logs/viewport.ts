@@ -1,15 +1,15 @@
 /**
- * What a window over many rows has to know: which lines it covers, and how it moves when lines come and go.
+ * The window over many rows: which lines it covers, and how it moves when lines arrive and go.
  *
- * Owns the scrolled element's position. While it follows, the end stays in view; a person who scrolls up stops that, one
- * who scrolls to the end begins it again. What a person types leads from where they began to type, and back there when
- * nothing has it, so that the place depends on the whole word and not on how fast it came.
+ * It owns the scroll position. While it follows, the end stays in view; scrolling up stops this,
+ * scrolling to the end resumes it. A search moves the view from where typing began, and back there
+ * without a match, so the position depends on the whole word and not on the speed of typing.
  */
 import type { Rows } from './rows';
 
-/** Lines that are drawn beyond both edges, so that scrolling shows no gap. */
+/** Lines drawn beyond both edges, so that scrolling shows no gap. */
 const BEYOND = 15;
-/** Lines that are drawn at most because they are selected. */
+/** Most lines that are drawn because they are selected. */
 const MOST_SELECTED = 5000;
 
 export interface ISlice {
@@ -17,7 +17,7 @@ export interface ISlice {
   readonly to: number;
 }
 
-/** The places of the lines to draw. */
+/** Return the indexes of the lines to draw. */
 export function slice(
   rows: Rows,
   top: number,
@@ -37,7 +37,7 @@ export function slice(
   };
 }
 
-/** A slice that also covers what is selected, from line to line, so that its end is not lost on the way. */
+/** Extend a slice by the selected lines, so that the selection keeps its end. */
 export function withSelected(
   rows: Rows,
   drawn: ISlice,
@@ -67,7 +67,7 @@ export class Viewport {
     return this._element.clientHeight;
   }
 
-  /** A scroll event: decide whether a person asks to follow. */
+  /** Handle a scroll event; return whether the view follows now. */
   scrolled(rows: Rows, row: number): void {
     const { scrollTop, scrollHeight, clientHeight } = this._element;
     const isAtEnd = scrollHeight - scrollTop - clientHeight < row;
@@ -83,7 +83,7 @@ export class Viewport {
     this._note(rows, row);
   }
 
-  /** Lines came or went, or were chosen anew: stay at the end, or with the line at the upper edge. */
+  /** Adjust after lines arrived, went or changed: keep the end, or the line at the upper edge. */
   settle(rows: Rows, row: number, follows: boolean): void {
     if (follows) {
       this.stay();
@@ -97,7 +97,9 @@ export class Viewport {
     this._note(rows, row);
   }
 
-  /** Bring a line into view that what is typed has found; `follows` is whether the end was in view until now. */
+  /**
+   * Bring a found line into view during typing; `follows` tells whether the end was in view so far.
+   */
   seek(rows: Rows, row: number, number: number, follows: boolean): void {
     const began = this._began ?? {
       line: this._line,
@@ -108,7 +110,10 @@ export class Viewport {
     this._began = began;
   }
 
-  /** Nothing has what is typed: go back to where that began. Return whether to follow again, null if nothing moved. */
+  /**
+   * Without a match, go back to where typing began. Return whether to follow again; null if nothing
+   * moved.
+   */
   goBack(rows: Rows, row: number): boolean | null {
     const began = this._began;
     if (!began) {
@@ -122,12 +127,12 @@ export class Viewport {
     return began.follows;
   }
 
-  /** A person is where they want to be: forget where they began to type. */
+  /** Accept the current position: forget where typing began. */
   stay(): void {
     this._began = null;
   }
 
-  /** Bring a line into view, in the middle if it is far. */
+  /** Bring a line into view, centred if it is far away. */
   show(rows: Rows, row: number, number: number): void {
     this.stay();
     const y = rows.offset(rows.indexOf(number)) * row;
@@ -141,14 +146,17 @@ export class Viewport {
     this._top = this._element.scrollTop;
   }
 
-  /** Go there whatever moves: a browser goes on with a scroll by key or wheel, unless another smooth one ends that. */
+  /**
+   * Jump there during any scroll: a smooth scroll ends one by key or wheel, which would go on
+   * otherwise.
+   */
   private _jump(top: number): void {
     this._element.scrollTo({ top, behavior: 'smooth' });
     this._element.scrollTo({ top, behavior: 'instant' });
     this._top = this._element.scrollTop;
   }
 
-  /** Remember where this is, in lines. */
+  /** Store the current position in lines. */
   private _note(rows: Rows, row: number): void {
     this._rows = rows;
     this._origin = rows.origin;
@@ -162,12 +170,12 @@ export class Viewport {
     return this._line;
   }
 
-  /** The line from which a search leads: where a person began to type, or the one at the upper edge. */
+  /** The line from which a search starts: where typing began, or the one at the upper edge. */
   get begin(): number {
     return this._began?.line ?? this._line;
   }
 
-  /** Where a person was before what they type led away. */
+  /** The position before typing moved the view. */
   private _began: {
     readonly line: number;
     readonly rest: number;

@@ -1,6 +1,4 @@
-/**
- * A TensorBoard below a cell: opened as a tab by itself when the cell has just asked for it, later by a button.
- */
+/** A TensorBoard below a cell: opened in a tab at once for a new output, later by a button. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -9,10 +7,10 @@ import { boardIcon } from '../icons';
 import { CommandIDs } from '../tokens';
 import type { IStoredBoard } from './stored';
 
-/** Seconds in which an output is what a person waits for. */
+/** Seconds for which an output counts as new. */
 const FRESH = 10;
 
-/** What was opened by itself: an output that is drawn twice opens one tab. */
+/** Boards that were opened automatically, because an output that is drawn twice opens one tab. */
 const opened = new Set<string>();
 
 export interface IBoardOutputProps {
@@ -48,7 +46,7 @@ export function BoardOutput({
   );
 }
 
-/** Whether a cell has asked for it just now; true once for each time. */
+/** Return whether a cell has just asked for it; true once for each request. */
 function isFresh({ at, refs, folder }: IStoredBoard): boolean {
   const key = JSON.stringify([at, refs, folder]);
   const isNew = Math.abs(Date.now() / 1000 - at) < FRESH && !opened.has(key);

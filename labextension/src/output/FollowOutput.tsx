@@ -1,9 +1,9 @@
 /**
- * Where a cell follows what a run prints: nothing while its lines come, and where the page was closed meanwhile, that it
- * was, and how the output goes on.
+ * The output of a cell that follows a run: nothing while its lines arrive. If the page was closed
+ * meanwhile, it says so and shows the later output.
  *
- * A page that is opened again gets none of what its kernel prints for a cell that runs since before: the lines come from
- * the server, as in the tab of logs.
+ * A reopened page gets no output of a cell that was already running, so the lines come from the
+ * server, as in the log tab.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -22,7 +22,10 @@ export interface IFollowOutputProps {
   readonly clusters: IClusters;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Whether the cell of this output runs, as far as this page knows: then its lines come by themselves. */
+  /**
+   * Whether the cell of this output runs, as far as this page knows; its lines then arrive by
+   * themselves.
+   */
   isExecuting(): boolean;
 }
 
@@ -34,12 +37,12 @@ export function FollowOutput({
   isExecuting
 }: IFollowOutputProps): React.JSX.Element | null {
   const { name, uid, tasks, ended } = stored;
-  const { state } = useClusters(clusters); // whether the cell runs is looked at again with each change
+  const { state } = useClusters(clusters); // each change checks again whether the cell runs
   const found = useRun(clusters, name);
   const isHere = found !== undefined && uidOf(found) === uid;
   const isCut = !ended && !isExecuting();
   const goesOn = isCut && isHere && isActive(found);
-  // its end is seen where its lines were
+  // the end is shown below the lines
   const [wentOn, setWentOn] = React.useState(false);
   React.useEffect(() => setWentOn(before => before || goesOn), [goesOn]);
   if (!isCut || (state !== 'live' && !wentOn)) {
@@ -68,7 +71,7 @@ export function FollowOutput({
               })
             }
           >
-            {trans.__('Show all of it')}
+            {trans.__('Show the whole output')}
           </button>
         )}
       </p>

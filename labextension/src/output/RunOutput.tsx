@@ -1,7 +1,7 @@
 /**
- * The run below a cell, as it is now and without a kernel; or as it was, and why that is all that is known.
+ * The run below a cell: its current state, without a kernel; or its last known state, and why.
  *
- * Reads the model of all runs and asks it for a run that it does not know. It never writes: `keeper.ts` does.
+ * It reads the model of all runs and asks it for unknown runs. `keeper.ts` does all writing.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -34,7 +34,7 @@ export function RunOutput({
   const state = useClusters(clusters);
   const found = useRun(clusters, name);
   const seen = useSeen(found, uid, state.at);
-  // also one that is known: the list leaves it out as soon as its name is launched again
+  // even a known run, because lists leave it out once its name is launched again
   const isWanted = state.state === 'live';
   const failed = useEnsured(clusters, name, isWanted, found !== undefined);
 
@@ -79,7 +79,9 @@ function useSeen(
   return seen.current;
 }
 
-/** Ask for a run that the list leaves out, again when it is `known` no more; gives why that failed. */
+/**
+ * Load a run that the list leaves out, again when it is no longer `known`; return why that failed.
+ */
 function useEnsured(
   clusters: IClusters,
   name: string,

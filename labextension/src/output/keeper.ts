@@ -1,11 +1,11 @@
 /**
- * Keeps what a notebook holds of its runs up to date, so that its file says how each run was last, to anybody.
+ * Updates the runs in a notebook document, so that its file has the last state of each run.
  *
- * A phase that a run reaches while the notebook is open is written into the document at once, as if the cell had printed
- * it. What happened before is written when the document is saved for another reason: opening a notebook never makes it
- * dirty, nor does it in a window that nobody looks at, nor where the file has changed since: the person at work in another
- * window would be asked which version is right. It works on the document, not on what is drawn: cells out of view have
- * outputs, too.
+ * A phase that a run reaches while the notebook is open is written into the document at once, as if
+ * the cell had printed it. Earlier changes are written when the document is saved for another
+ * reason. Opening a notebook never makes it dirty, nor does a hidden window or one whose file has
+ * changed since: the user of another window would be asked which version is right. It works on the
+ * document, not on the page, because cells out of view have outputs, too.
  */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
@@ -21,30 +21,30 @@ import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { type IStoredRun, MIME_TYPE, stored } from './stored';
 
-/** Milliseconds in which changes become one. */
+/** Milliseconds in which changes are collected. */
 const TOGETHER = 300;
-/** Milliseconds between two requests, also where the server is behind what it has pushed. */
+/** Milliseconds between two requests, even if the server is behind its own events. */
 const PAUSE = 2_000;
-/** Milliseconds after which the figures of a run that goes on are read again. */
+/** Milliseconds after which the metrics of an active run are read again. */
 const FIGURES = 20_000;
-/** Milliseconds after a request that failed. */
+/** Milliseconds after a failed request. */
 const FAILED = 30_000;
-/** Milliseconds by which two times of the same file may differ, as JupyterLab itself compares them. */
+/** Milliseconds by which two times of the same file may differ; JupyterLab uses the same. */
 const SAME_FILE = 500;
 
 export type IBundle = ReadonlyPartialJSONObject;
 
-/** An output of the document, and the run that it holds. */
+/** An output of the document with its run. */
 interface IHeld {
   readonly output: IRenderMime.IMimeModel;
   readonly stored: IStoredRun;
 }
 
-/** What the server says that a notebook keeps of a run. */
+/** The server's current notebook data of a run. */
 interface IFresh {
   readonly bundle: IBundle;
   readonly stored: IStoredRun;
-  /** When this page got it, in milliseconds since 1970. */
+  /** When this page received it, in milliseconds since 1970. */
   readonly gotAt: number;
 }
 
@@ -93,7 +93,7 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** Before the document is read to be saved: nothing that is known is left out. */
+  /** Write everything known before the document is saved. */
   private _onSaveState(_: unknown, state: DocumentRegistry.SaveState): void {
     const isShared = this._context.model.collaborative;
     if (state === 'started' && (!isShared || this._isMyTurn)) {
@@ -101,7 +101,7 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** Ask for the turn while somebody may look at this window, by the name that the document has now. */
+  /** Ask for the right to write while this window is visible, under the document's current name. */
   private readonly _takeTurn = (): void => {
     this._turn?.dispose();
     this._turn = null;
@@ -137,13 +137,13 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** The run of an output as the page knows it; one that lists leave out is asked for once. */
+  /** Return the run of an output; one that lists leave out is requested once. */
   private _find(stored: IStoredRun): IRun | undefined {
     const [name, uid] = [nameOf(stored.run), uidOf(stored.run)];
     const found = this._clusters.find(name);
     if (!found && isActive(stored.run) && !this._asked.has(uid)) {
       this._asked.add(uid);
-      this._clusters.ensure(name).catch(() => undefined); // it is not here
+      this._clusters.ensure(name).catch(() => undefined); // the run does not exist
     }
     return found && uidOf(found) === uid ? found : undefined;
   }
@@ -184,7 +184,7 @@ export class OutputKeeper implements IDisposable {
     void this._keep();
   }
 
-  /** Write what is known, as far as this window may. */
+  /** Write what is known, if this window may. */
   private async _keep(): Promise<void> {
     const { model } = this._context;
     if (!this._mayWrite) {
@@ -205,7 +205,7 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** Whether nobody has saved the file since this window read or saved it. */
+  /** Return whether nobody else has saved the file since this window read or saved it. */
   private async _isSameFile(): Promise<boolean> {
     const { path, contentsModel } = this._context;
     try {
@@ -213,18 +213,18 @@ export class OutputKeeper implements IDisposable {
       const ours = Date.parse(contentsModel?.last_modified ?? '');
       return Math.abs(Date.parse(found.last_modified) - ours) <= SAME_FILE;
     } catch {
-      return false; // it is away; the next save says so
+      return false; // it is unreachable; the next save reports it
     }
   }
 
-  /** Whether the run came to its phase while this document was open. */
+  /** Return whether the run reached its phase while this document was open. */
   private _saw(old: IRun, now: IRun): boolean {
     const { phase } = now.cluster.status;
     const isOther = old.cluster.status.phase !== phase || !isActive(now);
     return isOther && this._first.get(uidOf(now)) !== phase;
   }
 
-  /** Write what is newer than what the document holds, where that is meant. */
+  /** Write data that is newer than the document's, for the runs selected by `isMeant`. */
   private _write(isMeant: (old: IRun, now: IRun) => boolean): void {
     if (this._isDisposed) {
       return;
@@ -236,7 +236,7 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** The outputs of which something newer is known. */
+  /** Return the outputs with newer data. */
   private _outdated(): ReadonlyArray<IHeld & { readonly fresh: IFresh }> {
     return this._held().flatMap(held => {
       const fresh = this._fresh.get(uidOf(held.stored.run));
@@ -248,7 +248,7 @@ export class OutputKeeper implements IDisposable {
     });
   }
 
-  /** The outputs of the document that hold a run. */
+  /** Return the outputs of the document that hold a run. */
   private _held(): ReadonlyArray<IHeld> {
     const held: IHeld[] = [];
     for (const cell of this._context.model?.cells ?? []) {
@@ -272,7 +272,10 @@ export class OutputKeeper implements IDisposable {
     return !this._isDisposed && isWritable && this._isMyTurn;
   }
 
-  /** Of those who have the document open together, one writes: two would write an output twice. */
+  /**
+   * Whether this client writes: one of those that share the document, so that no output is written
+   * twice.
+   */
   private get _isMyTurn(): boolean {
     const { model } = this._context;
     if (!model.collaborative) {
@@ -283,7 +286,7 @@ export class OutputKeeper implements IDisposable {
     return Math.min(...people.map(([id]) => id)) === awareness.clientID;
   }
 
-  /** The phase in which this page saw a run first while the document was open, by uid. */
+  /** The phase in which this page first saw each run while the document was open, by uid. */
   private readonly _first = new Map<string, string>();
   private readonly _fresh = new Map<string, IFresh>();
   private readonly _asked = new Set<string>();
@@ -295,16 +298,16 @@ export class OutputKeeper implements IDisposable {
   private _isDisposed = false;
 }
 
-/** What shared documents have beside their interface. */
+/** The parts of a shared document beyond its interface. */
 interface IShared {
   readonly awareness: {
     readonly clientID: number;
-    /** By client; the server is one, too, and has no user. */
+    /** By client; the server is one too, without a user. */
     getStates(): ReadonlyMap<number, { readonly user?: unknown }>;
   };
 }
 
-/** What a document says of a run beside its figures. */
+/** Return the state of a run without its metrics, for comparison. */
 function digest({ cluster, ready }: IRun): string {
   const { phase, message, warnings, finishedAt, releasedAt } = cluster.status;
   const { note, displayName, tags } = cluster.metadata;
@@ -322,7 +325,7 @@ const figures = ({ progress }: IRun): string =>
 const differ = (one: IRun, other: IRun): boolean =>
   digest(one) !== digest(other) || figures(one) !== figures(other);
 
-/** Whether what is known of a run since `gotAt` is to be read again. */
+/** Return whether the data of a run, received at `gotAt`, must be read again. */
 function isBehind(known: IStoredRun, gotAt: number, found: IRun): boolean {
   if (digest(known.run) !== digest(found)) {
     return true;
@@ -331,16 +334,19 @@ function isBehind(known: IStoredRun, gotAt: number, found: IRun): boolean {
   return isDue && figures(known.run) !== figures(found);
 }
 
-/** Whether it is this window that writes a document that several windows of a browser show. */
+/** The right of one of several windows of a browser to write a document. */
 interface ITurn extends IDisposable {
   readonly isMine: boolean;
 }
 
-/** Two windows that write the same file would each ask a person which version is right. */
+/**
+ * Request this right, because of two windows that write one file each would ask which version is
+ * right.
+ */
 function takeTurn(name: string, onTurn: () => void): ITurn {
   const { locks } = navigator as { readonly locks?: LockManager };
   const waiting = new AbortController();
-  let isMine = !locks; // where a page has no locks, on plain http, nobody is told of others
+  let isMine = !locks; // a page without locks (plain HTTP) does not know of other windows
   let release = (): void => undefined;
   const hold = async (): Promise<void> => {
     if (waiting.signal.aborted) {

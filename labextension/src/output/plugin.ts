@@ -1,6 +1,6 @@
 /**
- * Lets outputs of `%tfcluster` be drawn live wherever outputs are drawn: JupyterLab, Notebook 7, consoles; and keeps those
- * of notebooks up to date in their files.
+ * Draws outputs of `%tfcluster` live in JupyterLab, Notebook 7 and consoles, and keeps those of
+ * notebooks up to date in their files.
  */
 import {
   JupyterFrontEnd,
@@ -29,7 +29,7 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    // outside of notebooks nothing is kept that could have been cut
+    // only notebooks store output that may lack lines
     const isExecuting = (node: HTMLElement): boolean => {
       const panel = notebooks?.find(each => each.node.contains(node));
       const cell = panel?.content.widgets.find(each =>

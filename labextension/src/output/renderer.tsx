@@ -1,7 +1,7 @@
 /**
  * Draws `application/vnd.tfcluster.v1+json` in notebooks and consoles.
  *
- * What this version cannot draw is said, and stays as it is in the document.
+ * Data that this version cannot draw is reported, and stays in the document.
  */
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
@@ -19,7 +19,7 @@ export interface IRendererOptions {
   readonly clusters: IClusters;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Whether the cell that `node` is an output of runs, as far as this page knows. */
+  /** Return whether the cell that contains `node` runs, as far as this page knows. */
   isExecuting(node: HTMLElement): boolean;
 }
 
@@ -29,7 +29,7 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
     this.addClass('tfc-RunOutput');
   }
 
-  /** Show what a model holds; called again when the cell brings it up to date. */
+  /** Show the data of a model; called again when the cell updates it. */
   renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._data = model.data[MIME_TYPE];
     this._isTrusted = model.trusted;
@@ -37,7 +37,7 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
     return this.renderPromise ?? Promise.resolve();
   }
 
-  /** In which cell it is, is known only now. */
+  /** The cell is known only once the widget is attached. */
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
     this.update();
@@ -76,7 +76,7 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
         return (
           <p className="tfc-RunOutput-why">
             {this._options.trans.__(
-              'This output of TFCluster was made by another version, which can show it.'
+              'This output was made by another version of TFCluster and cannot be shown here.'
             )}
           </p>
         );
@@ -87,7 +87,7 @@ export class Renderer extends ReactWidget implements IRenderMime.IRenderer {
   private _isTrusted = false;
 }
 
-/** Makes renderers; before HTML, which is what is left where this extension is missing. */
+/** Makes renderers; preferred over HTML, which is for pages without this extension. */
 export const rendererFactory = (
   options: IRendererOptions
 ): IRenderMime.IRendererFactory => ({

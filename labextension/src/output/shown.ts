@@ -1,7 +1,7 @@
 /**
- * What an output shows of its run: the run now, or what is known of it and why that is not now. Pure.
+ * What an output shows: the current run, or the last known state and why. Pure functions.
  *
- * A run is the same only if its uid is: under an old output stands never the state of a new run of the same name.
+ * The uid identifies a run: an old output never shows a new run of the same name.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { isMissing } from '../api/lookup';
@@ -11,23 +11,23 @@ import type { IClustersState } from '../api/state';
 import type { IRun } from '../api/types';
 import type { IStoredRun } from './stored';
 
-/** What an output has to go by. */
+/** What is known about the run of an output. */
 export interface IKnown {
   readonly stored: IStoredRun;
-  /** The run of this name that the server has. */
+  /** The server's run of this name. */
   readonly found: IRun | undefined;
   /** The run as this page saw it last, and when, in seconds since 1970. */
   readonly seen: { readonly run: IRun; readonly at: number } | null;
   readonly state: IClustersState;
-  /** Why it could not be asked for. */
+  /** Why it could not be loaded. */
   readonly failed: ServerProblem | null;
 }
 
 export interface IShown {
   readonly run: IRun;
-  /** When it was so, null for now. */
+  /** The time of this state; null if it is current. */
   readonly asOf: number | null;
-  /** Why it is not known how the run is now, empty when it is, or is being asked for. */
+  /** Why the current state is unknown; empty if it is known or being loaded. */
   readonly why: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a notebook holds in `application/vnd.tfcluster.v1+json`, read with care: it may come from a colleague, from an
- * older version or from a newer one. Pure.
+ * Parses `application/vnd.tfcluster.v1+json` from a notebook, which may come from another user or
+ * another version. Pure functions.
  */
 import type { IRun } from '../api/types';
 
@@ -13,7 +13,7 @@ export interface IStoredRun {
   readonly run: IRun;
 }
 
-/** A TensorBoard that was opened at `at`: of these runs, or of a folder, or of all runs. */
+/** A TensorBoard opened at `at`: of these runs, of a folder, or of all runs. */
 export interface IStoredBoard {
   readonly kind: 'TensorBoard';
   readonly at: number;
@@ -21,7 +21,9 @@ export interface IStoredBoard {
   readonly folder: string | null;
 }
 
-/** Lines of a run that a cell has followed since `at`; unless `ended`, the page was closed before their end. */
+/**
+ * Lines of a run that a cell has followed since `at`; without `ended`, the page was closed before.
+ */
 export interface IStoredFollow {
   readonly kind: 'Follow';
   readonly at: number;
@@ -33,7 +35,7 @@ export interface IStoredFollow {
 
 type Loose = { readonly [key: string]: unknown };
 
-/** What the data are; null when this version cannot draw them. */
+/** Return the parsed data; null if this version cannot draw them. */
 export function stored(
   data: unknown
 ): IStoredRun | IStoredBoard | IStoredFollow | null {
@@ -69,7 +71,7 @@ function isRun(data: Loose): boolean {
   );
 }
 
-/** A run without anything beside its fields. */
+/** Return a run with only the known fields. */
 function whole(data: Loose): IRun {
   const { cluster, ready, progress, notes } = data as unknown as IRun;
   return {

@@ -1,8 +1,4 @@
-/**
- * The buttons of what can be done with a run.
- *
- * A button is a command: its name, its icon and whether it makes sense now are the command's.
- */
+/** The buttons for a run. Name, icon and enabled state of a button are those of its command. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon, LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
@@ -21,7 +17,7 @@ export interface IRunActionsProps {
   readonly run: IRun;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Only so many, without words; the others are in the menu. */
+  /** How many buttons are shown, as icons; the other actions are in the menu. */
   readonly icons?: number;
   readonly tabIndex?: number;
 }

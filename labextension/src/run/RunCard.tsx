@@ -1,7 +1,7 @@
 /**
- * One run on its own, as the output of a launch shows it; the sidebar's rows are made of the same parts.
+ * One run, as the output of a launch shows it; rows of the sidebar use the same parts.
  *
- * Draws what it is given: it asks the server nothing and keeps no state.
+ * It makes no requests and keeps no state.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -19,11 +19,11 @@ import { isFailing, readyWords } from './words';
 export interface IRunCardProps {
   readonly run: IRun;
   readonly trans: TranslationBundle;
-  /** With it, the card has the buttons of what can be done. */
+  /** If given, the card has buttons. */
   readonly commands?: CommandRegistry;
-  /** When this was so, in seconds since 1970, if it may be no longer so. */
+  /** The time of this state in seconds since 1970, if it may be outdated. */
   readonly asOf?: number | null;
-  /** What stands below the facts. */
+  /** Content below the facts. */
   readonly children?: React.ReactNode;
 }
 
@@ -89,7 +89,7 @@ export const RunCard = React.memo(
 
 const MOST_LAST_LINES = 10;
 
-/** The end of what the task printed that ended the run; `last_lines` of `output/report.py` says the same. */
+/** The last lines of the task that ended the run, as `last_lines` of `output/report.py`. */
 function LastLines({
   run,
   trans

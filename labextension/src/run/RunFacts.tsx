@@ -1,6 +1,6 @@
 /**
- * What is known of a run beside its phase and progress: sentence, tasks that need attention, notes,
- * warnings, what was given back, places.
+ * The facts of a run besides phase and progress: sentence, tasks that need attention, notes,
+ * warnings, reclaimed resources, places.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -19,24 +19,24 @@ import {
 
 const MOST_TASKS = 5;
 
-/** A task that only runs, or has done its work, is in the counts already. */
+/** Return whether a task says more than the counts: it is neither just running nor succeeded. */
 const isTelling = (task: TaskStatus): boolean =>
   task.state === 'Failed' || Boolean(task.message) || Boolean(task.restarts);
 
 interface IRunFactsProps {
   readonly run: IRun;
   readonly trans: TranslationBundle;
-  /** With them, paths that the file browser shows are links. */
+  /** If given, paths that the file browser shows are links. */
   readonly commands?: CommandRegistry;
-  /** Of the links. */
+  /** The tab index of the links. */
   readonly tabIndex?: number;
-  /** Whether this is how it was, and not how it is. */
+  /** Whether the state is outdated. */
   readonly isOld?: boolean;
   /** Whether all tasks are shown beside the facts. */
   readonly hasTasks?: boolean;
 }
 
-/** All facts, the important first. */
+/** All facts, the most important first. */
 export const RunFacts = React.memo(
   ({
     run,
@@ -114,7 +114,7 @@ export const RunFacts = React.memo(
         )}
         {inferred.length > 0 && (
           <details className="tfc-Facts-inferred">
-            {/* the row around it would close at a click */}
+            {/* a click would close the row around it */}
             <summary onClick={event => event.stopPropagation()}>
               {trans._n(
                 'Read from the program: %1 setting',
@@ -147,10 +147,10 @@ export const RunFacts = React.memo(
   }
 );
 
-/** JupyterLab's own; it says so itself when there is nothing at a path any more. */
+/** JupyterLab's own command; it reports a missing path itself. */
 const OPEN = 'filebrowser:open-path';
 
-/** A path in words; where the file browser shows it, it opens there, and a file in its editor. */
+/** A path; if the file browser shows it, a link that opens it there, or a file in its editor. */
 function Place({
   text,
   path,
@@ -160,7 +160,7 @@ function Place({
   tabIndex
 }: {
   readonly text: string;
-  /** What the file browser calls it. */
+  /** Its path in the file browser. */
   readonly path: string | undefined;
   readonly isFolder: boolean;
   readonly commands: CommandRegistry | undefined;

@@ -1,7 +1,9 @@
 /**
- * The tasks of a run as rows: a table for each type, what needs a look first, and of many tasks the others folded away.
+ * The tasks of a run: a table for each type, tasks that need attention first, and most others of a
+ * large run folded.
  *
- * One stop for Tab, arrows from task to task; Enter shows what a task prints. Draws only what `TaskRows` knows.
+ * One tab stop, arrow keys from task to task; Enter shows a task's output. It draws the data of
+ * `TaskRows`.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -17,17 +19,17 @@ import { shown } from './messages';
 import { PhaseBadge, Sentence } from './parts';
 import { age, clock } from './quantities';
 
-/** Tasks of a type that are never folded away. */
+/** Up to so many tasks of a type are never folded. */
 const FEW = 12;
 /** Rows that are added at a time. */
 const PAGE = 100;
 
-/** The tasks of one type, those that need a look before the others; each part in the order of their numbers. */
+/** The tasks of one type: first those that need attention, each part by number. */
 export interface ITaskGroup {
   readonly type: string;
   readonly first: ReadonlyArray<ITaskRow>;
   readonly others: ReadonlyArray<ITaskRow>;
-  /** The machine that all of them are on; null where there are several. */
+  /** The machine of all tasks; null if there are several. */
   readonly node: string | null;
 }
 
@@ -42,7 +44,7 @@ const RANKS: ReadonlyArray<TaskState | null> = [
   'Starting'
 ];
 
-/** Whether a person wants to see this task before one that only runs, or has done its work. */
+/** Return whether a task needs attention: more than running normally or having succeeded. */
 const needsLook = ({ state, restarts, message }: ITaskRow): boolean =>
   !FINE.has(state) || restarts > 0 || message !== '';
 
@@ -51,7 +53,7 @@ function rankOf({ state }: ITaskRow): number {
   return rank < 0 ? RANKS.length : rank;
 }
 
-/** Rows by the type of their task, in the order in which people read them. */
+/** Return the rows by task type, in display order. */
 export function taskGroups(
   rows: ReadonlyArray<ITaskRow>
 ): ReadonlyArray<ITaskGroup> {
@@ -79,11 +81,11 @@ interface ITaskTableProps {
   readonly run: IRun;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Whether Tab comes here. */
+  /** Whether the Tab key reaches it. */
   readonly isReachable?: boolean;
 }
 
-/** All tasks of a run; as long as it is drawn, the rows follow the run. */
+/** All tasks of a run; while it is drawn, the rows follow the run. */
 export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   const { run, trans, isReachable = true } = props;
   const { rows, problem } = useTaskRows(props);
@@ -124,7 +126,7 @@ export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   );
 }
 
-/** The same, folded away: nothing is asked of the server until a person opens it. */
+/** The same table, folded; it requests nothing until the user opens it. */
 export function TaskFold(props: ITaskTableProps): React.JSX.Element {
   const { run, trans } = props;
   const [isOpen, setOpen] = React.useState(false);
@@ -240,7 +242,7 @@ interface IRowProps {
   onReached(name: string): void;
 }
 
-/** One task. In the grid of its columns `uses` is free: what a task uses may stand there as small lines. */
+/** One task. The column `uses` is reserved for the resources that a task uses. */
 const Row = React.memo(
   ({
     row,
@@ -280,9 +282,7 @@ const Row = React.memo(
               iconOnly
             />
           ) : (
-            <span title={trans.__('It is not known what this task does')}>
-              ?
-            </span>
+            <span title={trans.__('The state of this task is unknown')}>?</span>
           )}
         </span>
         <span role="cell" className="tfc-TaskRow-restarts">
@@ -314,7 +314,7 @@ const Row = React.memo(
 );
 Row.displayName = 'TaskRow';
 
-/** A task waits as a run does that is queued. */
+/** Return the phase with the look of a task's state; a waiting task looks like a queued run. */
 const phaseOf = (state: TaskState): Phase =>
   state === 'Pending' ? 'Queued' : state;
 
@@ -336,7 +336,9 @@ function Since({
   );
 }
 
-/** `2 of 3 running`; where none runs `3 succeeded` or the like, by the record's counts. */
+/**
+ * Return `2 of 3 running`; without running tasks `3 succeeded` or similar, by the record's counts.
+ */
 function typeWords(
   run: IRun,
   { type, first, others }: ITaskGroup,
@@ -364,7 +366,7 @@ const STEPS: Readonly<Record<string, number>> = {
   End: Infinity
 };
 
-/** Arrows go from button to button; at an end they go on to whatever is around. */
+/** Move the focus between buttons by arrow keys; at an end, the key goes to the element around. */
 function moveFocus(event: React.KeyboardEvent<HTMLElement>): void {
   const step = STEPS[event.key];
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) {

@@ -1,6 +1,4 @@
-/**
- * What can be done with a run, in which order, by which key: one table for buttons, menus and keys.
- */
+/** The actions on a run, their order and keys: one table for buttons, menus and keys. */
 import { MenuSvg } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
@@ -8,15 +6,15 @@ import { nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { CommandIDs } from '../tokens';
 
-/** One command on a run, with what it takes beside the name. */
+/** One command on a run, with its arguments besides the name. */
 export interface IRunAction {
   readonly command: string;
   readonly more?: ReadonlyJSONObject;
-  /** The key that does it while a row has the focus, as in `KeyboardEvent.key`. */
+  /** Its key while a row has the focus, as in `KeyboardEvent.key`. */
   readonly key?: string;
-  /** Whether it has a button beside its entry in the menu. */
+  /** Whether it has a button besides its menu entry. */
   readonly quick?: boolean;
-  /** Above this one, menus have a line. */
+  /** Whether menus have a separator above it. */
   readonly begins?: boolean;
 }
 
@@ -43,13 +41,13 @@ export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
   { command: CommandIDs.remove, key: 'Delete', begins: true }
 ];
 
-/** The arguments of an action on this run. */
+/** Return the arguments of an action on this run. */
 export const argumentsOf = (
   action: IRunAction,
   run: IRun
 ): ReadonlyJSONObject => ({ ...action.more, name: nameOf(run) });
 
-/** The actions that make sense for this run now. */
+/** Return the actions that this run allows now. */
 export const enabledActions = (
   run: IRun,
   commands: CommandRegistry
@@ -61,7 +59,7 @@ export const enabledActions = (
       commands.isEnabled(action.command, argumentsOf(action, run))
   );
 
-/** Open the menu of what can be done with this run now, at a place of the window. */
+/** Open the menu of a run's actions at a position of the window. */
 export function openRunMenu(
   run: IRun,
   commands: CommandRegistry,

@@ -1,6 +1,4 @@
-/**
- * The model of all runs and the clock, as React sees them.
- */
+/** React hooks for the model of all runs and for the clock. */
 import { useCallback, useSyncExternalStore } from 'react';
 import type { IClusters, IClustersState } from '../api/clusters';
 import type { IRun } from '../api/types';
@@ -16,19 +14,19 @@ const useModel = <T>(model: IClusters, look: () => T): T => {
   return useSyncExternalStore(subscribe, look);
 };
 
-/** All runs and how fresh they are. */
+/** Return all runs and whether they are current. */
 export const useClusters = (model: IClusters): IClustersState =>
   useModel(model, () => model.state);
 
-/** One run as it is now; undefined when there is none of this name. */
+/** Return the current state of one run; undefined if none has this name. */
 export const useRun = (model: IClusters, name: string): IRun | undefined =>
   useModel(model, () => model.find(name));
 
 const BEAT = 1000;
 
-/** One clock for all texts that age: it beats once a second while somebody looks, else not at all. */
+/** One clock for all texts with an age. It ticks once a second while a visible page uses it. */
 class Ticker {
-  /** Milliseconds since 1970, as of the last beat. */
+  /** Milliseconds since 1970 at the last tick. */
   now = Date.now();
 
   readonly subscribe = (listener: () => void): (() => void) => {
@@ -58,6 +56,6 @@ class Ticker {
 
 const ticker = new Ticker();
 
-/** What `text` says about now; the component is drawn again only when that changes. */
+/** Return `text` for the current time; the component is redrawn only when it changes. */
 export const useTicking = (text: (now: number) => string): string =>
   useSyncExternalStore(ticker.subscribe, () => text(ticker.now));

@@ -1,15 +1,15 @@
 /**
- * What a run's status says, in the reader's language: codes and values become sentences.
+ * Sentences of a run's status in the reader's language, from codes and values.
  *
- * The texts are those of `tfcluster_magic/spec/message_table.py`, generated into
- * `messageTable.ts`; `Message` does the same in Python.
+ * The texts are those of `tfcluster_magic/spec/message_table.py`, generated into `messageTable.ts`;
+ * `Message` does the same in Python.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { FULL_STOP, SEPARATORS, TEXTS } from '../api/messageTable';
 import type { Message } from '../api/models';
 import { clock, duration } from './quantities';
 
-/** A status, an event or a task: a sentence in English, and the same by its codes. */
+/** A status, an event or a task: an English sentence, and the same as codes. */
 interface ITold {
   readonly message?: string;
   readonly messages?: ReadonlyArray<Message>;
@@ -23,7 +23,9 @@ const ENDS = /[.。!?]$/;
 const has = (table: object, key: string): boolean =>
   Object.prototype.hasOwnProperty.call(table, key);
 
-/** The sentence; as it is stored where it has no codes, or such as this version does not know. */
+/**
+ * Return the sentence; the stored one if it has no codes or some that this version does not know.
+ */
 export function shown(told: ITold, trans: TranslationBundle): string {
   const { message = '', messages = [] } = told;
   const parts = messages.map(part => sentence(part, trans));
@@ -44,7 +46,7 @@ function sentence(part: Message, trans: TranslationBundle): string | null {
   return ENDS.test(said) ? said : said + trans.gettext(FULL_STOP);
 }
 
-/** One message; null when its text or one of its values is not known. */
+/** Return the text of a message; null if its text or one of its values is unknown. */
 function text(part: Message, trans: TranslationBundle): string | null {
   const form = has(TEXTS, part.code) ? TEXTS[part.code] : undefined;
   if (form === undefined) {

@@ -1,8 +1,7 @@
 /**
- * The small parts of which every view of a run is made: phase, age, progress, loss, sentences.
+ * The small parts of every view of a run: phase, age, progress, loss, sentences.
  *
- * Each is drawn again only when what it shows has changed. Whatever came from a program or a person
- * is text.
+ * Each is redrawn only when its content changes. Text from programs and users is never markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
@@ -16,11 +15,11 @@ import { describeProgress, phaseWord, timeWords } from './words';
 
 interface IIconButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
   readonly icon: LabIcon;
-  /** What it does, for a screen reader, and over it unless there is a `title`. */
+  /** Its action, for screen readers, and as tooltip without a `title`. */
   readonly label: string;
 }
 
-/** A button that is an icon. */
+/** A button with an icon only. */
 export function IconButton({
   icon: { react: Icon },
   label,
@@ -42,11 +41,11 @@ export function IconButton({
 interface IPhaseBadgeProps {
   readonly phase: Phase;
   readonly trans: TranslationBundle;
-  /** Whether it is about to fail, which is then the word. */
+  /** Whether the run is about to fail, which replaces the phase's word. */
   readonly failing?: boolean;
-  /** Without the word, which is then the icon's name. */
+  /** Shows no word; it becomes the icon's label. */
   readonly iconOnly?: boolean;
-  /** Another word than the phase's. */
+  /** A word in place of the phase's. */
   readonly word?: string;
 }
 
@@ -83,7 +82,7 @@ interface IRunProps {
   readonly trans: TranslationBundle;
 }
 
-/** How long ago the run was launched. */
+/** The time since the launch. */
 export function Age({ run, trans }: IRunProps): React.JSX.Element {
   const { createdAt } = run.cluster.metadata;
   const text = useTicking(now => age(now / 1000 - createdAt));
@@ -107,7 +106,7 @@ export function Times({
   return <>{useTicking(now => timeWords(run, now, trans, isOld))}</>;
 }
 
-/** A sentence; what stands in backticks is a command, written as a notebook's cell wants it. */
+/** A sentence; text in backticks is a command, written as in a notebook cell. */
 export const Sentence = React.memo(
   ({ text }: { readonly text: string }): React.JSX.Element => {
     const parts = text.split(/`([^`\n]+)`/);
@@ -127,7 +126,7 @@ export const Sentence = React.memo(
   }
 );
 
-/** The words by which a run is found; nothing without any. */
+/** The tags of a run; nothing without any. */
 export const Tags = React.memo(
   ({
     tags,
@@ -151,12 +150,12 @@ interface IProgressProps {
   readonly progress: IProgress;
   readonly name: string;
   readonly active: boolean;
-  /** Whether the run has done all that it wanted, whatever its last line said. */
+  /** Whether the run succeeded, which fills the bar whatever its last line said. */
   readonly full?: boolean;
   readonly trans: TranslationBundle;
 }
 
-/** A bar where the total is known, the line of words, and the loss. */
+/** A bar if the total is known, the progress line, and the loss. */
 export const RunProgress = React.memo(
   ({
     progress,
@@ -204,7 +203,7 @@ interface ISparklineProps {
   readonly trans: TranslationBundle;
 }
 
-/** The curve of the loss; nothing while there are fewer than two numbers. */
+/** The curve of the loss; nothing with fewer than two numbers. */
 export const Sparkline = React.memo(
   ({ history, trans }: ISparklineProps): React.JSX.Element | null => {
     const points = history.filter(
@@ -235,7 +234,7 @@ export const Sparkline = React.memo(
   }
 );
 
-/** The path of a loss curve in the sparkline's box; a loss that is not a number is a gap. */
+/** Return the path of a loss curve in the sparkline's box; a loss that is not a number is a gap. */
 export function curve(history: IProgress['history']): string {
   const losses = history.flatMap(([, loss]) => (loss === null ? [] : [loss]));
   const steps = history.map(([step]) => step);

@@ -1,6 +1,4 @@
-/**
- * Numbers, durations, times and sizes as the command line writes them. Pure.
- */
+/** Formats numbers, durations, times and sizes like the command line. Pure functions. */
 
 const UNITS: ReadonlyArray<readonly [string, number]> = [
   ['Ti', 2 ** 40],
@@ -9,13 +7,13 @@ const UNITS: ReadonlyArray<readonly [string, number]> = [
   ['Ki', 2 ** 10]
 ];
 
-/** A number with three significant digits: 0.1234 is `0.123`, 1234 is `1.23e+3`. */
+/** Format a number with three significant digits: 0.1234 is `0.123`, 1234 is `1.23e+3`. */
 export const significant = (value: number): string =>
   Math.abs(value) >= 1000 || (value !== 0 && Math.abs(value) < 1e-4)
     ? value.toExponential(2)
     : String(Number(value.toPrecision(3)));
 
-/** `2 s`, `3 min 05 s`, `1 h 20 min`. */
+/** Format a duration: `2 s`, `3 min 05 s`, `1 h 20 min`. */
 export function shortDuration(seconds: number): string {
   if (seconds < 10) {
     return `${String(Number(Math.max(seconds, 0.1).toFixed(1)))} s`;
@@ -32,7 +30,7 @@ export function shortDuration(seconds: number): string {
     : `${rest} s`;
 }
 
-/** A rough duration in one unit or two: 75 gives `75s`, 7500 gives `2h5m`. */
+/** Format a rough duration in one or two units: 75 gives `75s`, 7500 gives `2h5m`. */
 export function age(seconds: number): string {
   const left = Math.max(0, Math.floor(seconds));
   if (left < 120) {
@@ -48,7 +46,10 @@ export function age(seconds: number): string {
   return `${Math.floor(left / 86400)}d`;
 }
 
-/** A duration for people: 5400 gives `1h 30m`, 0.25 gives `0.3s`; clocks that differ give `0s`. */
+/**
+ * Format a duration: 5400 gives `1h 30m`, 0.25 gives `0.3s`; a negative one, from clocks that
+ * differ, gives `0s`.
+ */
 export function duration(seconds: number): string {
   const positive = Math.max(0, seconds);
   if (positive < 10 && positive !== Math.floor(positive)) {
@@ -71,7 +72,7 @@ export function duration(seconds: number): string {
   return parts.slice(0, 2).join(' ') || '0s';
 }
 
-/** Local time of day; with the date when it is not today's. `at` in seconds since 1970. */
+/** Return the local time of day, with the date unless it is today. `at` in seconds since 1970. */
 export function clock(at: number, now = Date.now(), seconds = false): string {
   const when = new Date(at * 1000);
   const two = (part: number): string => String(part).padStart(2, '0');
@@ -84,7 +85,7 @@ export function clock(at: number, now = Date.now(), seconds = false): string {
     : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
 }
 
-/** 2147483648 gives `2Gi`, 1610612736 gives `1536Mi`. */
+/** Format bytes: 2147483648 gives `2Gi`, 1610612736 gives `1536Mi`. */
 export function bytes(count: number): string {
   for (const [unit, size] of UNITS) {
     if (

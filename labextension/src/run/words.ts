@@ -1,6 +1,4 @@
-/**
- * What is said about a run, in the words of the command line (`tfcluster status`, `list`). Pure.
- */
+/** Texts about a run, as on the command line (`tfcluster status`, `list`). Pure functions. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Phase, Reclaimed, Replicas, Status, Usage } from '../api/models';
 import { TASK_TYPES } from '../api/runs';
@@ -13,7 +11,7 @@ import {
   significant
 } from './quantities';
 
-/** The word for a phase. */
+/** Return the word for a phase. */
 export function phaseWord(phase: Phase, trans: TranslationBundle): string {
   switch (phase) {
     case 'Queued':
@@ -33,11 +31,11 @@ export function phaseWord(phase: Phase, trans: TranslationBundle): string {
   }
 }
 
-/** Whether a task has failed, and only which one was the cause is not settled yet. */
+/** Return whether a task has failed, but the cause of the run's failure is not yet determined. */
 export const isFailing = ({ phase, reason }: Status): boolean =>
   reason === 'Investigating' && (phase === 'Starting' || phase === 'Running');
 
-/** The word for how a run is: its phase, or that it is failing. */
+/** Return the word for a run's state: its phase, or that it is failing. */
 export const stateWord = (status: Status, trans: TranslationBundle): string =>
   isFailing(status) ? trans.__('Failing') : phaseWord(status.phase, trans);
 
@@ -45,7 +43,7 @@ export const stateWord = (status: Status, trans: TranslationBundle): string =>
 export const readyWords = (run: IRun, trans: TranslationBundle): string =>
   trans.__('%1/%2 ready', run.ready.ready, run.ready.total);
 
-/** `2 of 3 running`; of a run that has ended `3 tasks finished`, or how many it had. */
+/** Return `2 of 3 running`; for an ended run `3 tasks finished`, or its number of tasks. */
 export function taskWords(run: IRun, trans: TranslationBundle): string {
   const { ready, total } = run.ready;
   const { phase } = run.cluster.status;
@@ -57,7 +55,7 @@ export function taskWords(run: IRun, trans: TranslationBundle): string {
     : trans.__('%1 of %2 running', ready, total);
 }
 
-/** How many tasks of each type the run has. */
+/** Return the number of tasks of each type. */
 export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
   const replicas = run.cluster.spec.replicas ?? {};
   return TASK_TYPES.flatMap((type): [string, number][] => {
@@ -66,7 +64,7 @@ export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
   });
 }
 
-/** Who drives a run, as the cards of the launch form have it; `mode_words` of `output/report.py` says the same. */
+/** Return the mode in the words of the launch form, as `mode_words` of `output/report.py`. */
 export const modeWords = (run: IRun, trans: TranslationBundle): string =>
   modeOf(run) === 'in-graph'
     ? trans.__('used from a notebook')
@@ -84,10 +82,13 @@ export function shape(run: IRun, trans: TranslationBundle): string {
 export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>
   run.cluster.spec.mode ?? 'between-graph';
 
-/** Figures beside the loss that the line shows. */
+/** Number of metrics in the line besides the loss. */
 const MOST_METRICS = 3;
 
-/** `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; of a run that has ended, only how far it came. */
+/**
+ * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run only how far it
+ * came.
+ */
 export function describeProgress(
   progress: IProgress,
   active: boolean,
@@ -167,7 +168,7 @@ export function shorten(
       );
 }
 
-/** The program as it was named at the launch, with its arguments. */
+/** Return the program as named at the launch, with its arguments. */
 export function programWords(run: IRun): string {
   const { program } = run.cluster.spec;
   return program
@@ -175,13 +176,13 @@ export function programWords(run: IRun): string {
     : '';
 }
 
-/** The program without its folder. */
+/** Return the program without its folder. */
 export function sourceWord(run: IRun): string {
   const whole = run.cluster.spec.program?.source ?? '';
   return whole.replace(/\/$/, '').split('/').pop() || whole;
 }
 
-/** `launched 22:41 · took 5s`. Of a state that is old nobody knows for how long the run went on. */
+/** Return `launched 22:41 · took 5s`. For an outdated state the duration is unknown. */
 export function timeWords(
   run: IRun,
   now: number,
@@ -204,17 +205,19 @@ export function timeWords(
   return parts.join(' · ');
 }
 
-/** Below it nothing is said. */
+/** Hours below this are not shown. */
 const LEAST = 0.01;
 
-/** Seconds that tasks of a type have held what they ask for, until `now` (in seconds). */
+/**
+ * Return the seconds for which tasks of a type have held their requests, until `now` (in seconds).
+ */
 function seconds(usage: Usage, type: string, now: number): number {
   const days = Object.values(usage.days ?? {});
   const known = days.reduce((sum, day) => sum + (day[type] ?? 0), 0);
   return known + (usage.holding?.[type] ?? 0) * Math.max(0, now - usage.at);
 }
 
-/** CPU- and GPU-hours until `now` (in seconds), or until the run gave everything back. */
+/** Return CPU- and GPU-hours until `now` (in seconds), or until the run released everything. */
 export function heldHours(run: IRun, now: number): readonly [number, number] {
   const { usage, releasedAt }: Status = run.cluster.status;
   if (!usage) {
@@ -233,7 +236,7 @@ export function heldHours(run: IRun, now: number): readonly [number, number] {
   return [cpu, gpu];
 }
 
-/** `4.50 CPU·h`, `2.00 GPU·h`: those that are worth a word. */
+/** Return `4.50 CPU·h`, `2.00 GPU·h`; tiny amounts are left out. */
 export function hourWords(run: IRun, now: number): string[] {
   const [cpu, gpu] = heldHours(run, now);
   return [[cpu, 'CPU·h'] as const, [gpu, 'GPU·h'] as const].flatMap(

@@ -1,6 +1,4 @@
-/**
- * Says phase changes to a screen reader: those of a second as one sentence.
- */
+/** Announces phase changes to screen readers; those within a second form one sentence. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { type IClusters, ITransition, nameOf } from '../api/clusters';

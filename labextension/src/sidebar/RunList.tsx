@@ -1,7 +1,7 @@
 /**
- * The rows of the sidebar: one stop for Tab, arrows from row to row, a key for each action.
+ * The rows of the sidebar: one tab stop, arrow keys from row to row, a key for each action.
  *
- * Only as many rows as were scrolled to are in the document; what is off the screen costs no layout.
+ * Only rows that were scrolled to are in the document; rows off the screen cost no layout.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -21,16 +21,16 @@ export interface IRunListProps {
   readonly trans: TranslationBundle;
   readonly commands: CommandRegistry;
   readonly selected: ReadonlySet<string>;
-  /** A run whose row is opened as soon as it is there. */
+  /** A run whose row is opened once it exists. */
   readonly revealed: string | null;
-  /** It is open. */
+  /** Called once it is open. */
   onRevealed(): void;
   onSelect(name: string): void;
-  /** Escape, when there is nothing to close in the list itself. */
+  /** Called for Escape if nothing in the list can be closed. */
   onEscape(): void;
 }
 
-/** The list itself; `active` is the row that Tab reaches. */
+/** The list; the Tab key reaches the row `active`. */
 export function RunList({
   runs,
   model,
@@ -47,7 +47,7 @@ export function RunList({
   const [most, setMost] = React.useState(PAGE);
   const box = React.useRef<HTMLDivElement>(null);
   const found = runs.findIndex(run => nameOf(run) === active);
-  // when the row is gone, the one in its place
+  // if the row is gone, the one in its place
   const lastPlace = React.useRef(0);
   const place =
     found < 0 ? Math.min(lastPlace.current, runs.length - 1) : found;
@@ -188,7 +188,7 @@ export function RunList({
   );
 }
 
-/** The end of the rows that are there: when it is seen, further ones are needed. */
+/** The end of the drawn rows; when it becomes visible, more rows are added. */
 function More({
   box,
   onSeen
@@ -210,7 +210,9 @@ function More({
   return <div ref={end} className="tfc-RunList-more" aria-hidden="true" />;
 }
 
-/** When the row with the focus goes, as after a delete, the one in its place gets it. */
+/**
+ * Moves the focus to the row in its place when the focused row goes, for example after a delete.
+ */
 function useFocusKept(
   box: React.RefObject<HTMLDivElement>,
   runs: ReadonlyArray<IRun>,

@@ -1,7 +1,7 @@
 /**
  * One run in the sidebar: a row of the grid that opens to show all of it.
  *
- * Drawn again only when its own run, or its own place in the list, has changed.
+ * It is redrawn only when its run or its place in the list changes.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -17,7 +17,7 @@ import { RunFacts } from '../run/RunFacts';
 import { TaskTable } from '../run/TaskTable';
 import { isFailing, stateWord, taskWords } from '../run/words';
 
-/** What a person does to rows; the same object for all of them, so that rows stay as they are. */
+/** The user's actions on rows; one object for all rows, so that rows are not redrawn. */
 export interface IRowHandlers {
   activate(name: string, focus: boolean): void;
   expand(name: string): void;
@@ -33,7 +33,7 @@ export interface IRunRowProps {
   readonly position: number;
   readonly expanded: boolean;
   readonly selected: boolean;
-  /** Whether Tab comes here. */
+  /** Whether the Tab key reaches it. */
   readonly active: boolean;
 }
 
@@ -43,7 +43,7 @@ const PLAIN_REASONS: ReadonlySet<string> = new Set([
   'Starting'
 ]);
 
-/** The row; the focus is on itself or on one of its buttons. */
+/** The row; the focus is on it or on one of its buttons. */
 export const RunRow = React.memo(
   ({
     run,

@@ -1,7 +1,8 @@
 /**
- * What can be done with several runs at once: compare them, stop them, delete them.
+ * Actions on several runs at once: compare, stop, delete.
  *
- * One question for all of them; what ended or went meanwhile is left out, and a failure of one does not keep the others.
+ * One dialog is shown for all of them. Runs that ended or went meanwhile are skipped, and a failure
+ * of one does not stop the others.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -23,7 +24,7 @@ interface ISelectionProps {
   onClear(): void;
 }
 
-/** More columns than these nobody can read. */
+/** Most columns that are readable. */
 const MOST_COMPARED = 8;
 
 export function Selection({
@@ -54,10 +55,10 @@ export function Selection({
       runs,
       active.length > 0
         ? trans.__(
-            'Those that still run are stopped first. The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+            'Active clusters are stopped first. The records are deleted permanently; logs and output stay, unless you choose otherwise below.'
           )
         : trans.__(
-            'The records leave the list for good; what the tasks printed and wrote stays, unless you choose below.'
+            'The records are deleted permanently; logs and output stay, unless you choose otherwise below.'
           ),
       trans.__('Delete'),
       trans,
@@ -146,7 +147,7 @@ async function question(
   return answer.button.accept ? { isChecked: answer.isChecked === true } : null;
 }
 
-/** Do it to those that are still there, side by side; each failure is told. */
+/** Act on those that still exist, in parallel, and report each failure. */
 export async function each(
   model: IClusters,
   runs: ReadonlyArray<IRun>,

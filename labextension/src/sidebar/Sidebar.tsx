@@ -1,7 +1,7 @@
 /**
- * The sidebar: all runs, what can be done with them, and what is wrong when they cannot be seen.
+ * The sidebar: all runs, their actions, and the reason if they cannot be shown.
  *
- * Owns what the person is looking at (filter, selection); the runs are the model's.
+ * It owns filter and selection; the runs belong to the model.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -22,19 +22,19 @@ export interface ISidebarProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   readonly filterRef: React.RefObject<HTMLInputElement>;
-  /** The name of a run that is to be shown open. */
+  /** The name of a run to show opened. */
   readonly revealed: ISignal<unknown, string>;
-  /** All of it is in the document, for the first time. */
+  /** Called when the sidebar is drawn completely for the first time. */
   onDrawn(): void;
-  /** Shows the folder of examples; null when there is none. */
+  /** Returns a function that shows the folder of examples; null if there is none. */
   readonly findExamples: () => Promise<(() => void) | null>;
 }
 
 const NONE: ReadonlySet<string> = new Set();
-/** Milliseconds after which a run that never came does not take the focus any more. */
+/** Milliseconds after which a run that has not appeared no longer takes the focus. */
 const PATIENCE = 30000;
 
-/** Everything in the sidebar. */
+/** The whole sidebar. */
 export function Sidebar({
   model,
   commands,
@@ -47,11 +47,11 @@ export function Sidebar({
   const state = useClusters(model);
   const [filter, setFilter] = React.useState(NO_FILTER);
   const [selected, setSelected] = React.useState(NONE);
-  // The answer to a launch may be here before its run is: the row is opened when it comes.
+  // The response to a launch may arrive before its run; the row is opened when it appears.
   const [wanted, setWanted] = React.useState<string | null>(null);
   React.useEffect(() => {
     const reveal = (_: unknown, name: string): void => {
-      setFilter(NO_FILTER); // it may be hidden by the filter
+      setFilter(NO_FILTER); // the filter may hide it
       setWanted(name);
     };
     revealed.connect(reveal);
@@ -123,7 +123,7 @@ export function Sidebar({
         )}
         {!isEmpty && runs.length === 0 && isFiltering(filter) && (
           <p className="tfc-Sidebar-none" role="status">
-            {trans.__('No cluster fits the filter.')}{' '}
+            {trans.__('No cluster matches the filter.')}{' '}
             <button
               type="button"
               className="tfc-Link"

@@ -1,6 +1,4 @@
-/**
- * The top of the sidebar: launch, refresh, older runs, and the filter.
- */
+/** The top of the sidebar: launch, refresh, older runs, and the filter. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { addIcon, historyIcon, refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -23,11 +21,11 @@ export interface IToolbarProps {
   onRefresh(): void;
   onAll(all: boolean): void;
   onFilter(filter: IFilter): void;
-  /** Arrow down from the filter. */
+  /** Called for the Down key in the filter. */
   onLeave(): void;
 }
 
-/** What can be done, and which runs are shown. */
+/** The toolbar and the filter. */
 export function Toolbar(props: IToolbarProps): React.JSX.Element {
   const { runs, all, filter, trans, filterRef, onLaunch, onFilter } = props;
   return (
@@ -59,7 +57,7 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
         <IconButton
           icon={refreshIcon}
           label={trans.__('Refresh')}
-          title={trans.__('Ask the server again')}
+          title={trans.__('Load the list again')}
           onClick={() => props.onRefresh()}
         />
       </div>
@@ -105,7 +103,7 @@ function Chips({
 }: IToolbarProps): React.JSX.Element {
   const counts = new Map(phaseCounts(runs));
   for (const phase of filter.phases) {
-    counts.set(phase, counts.get(phase) ?? 0); // one that is chosen must stay, to be let go
+    counts.set(phase, counts.get(phase) ?? 0); // a selected phase stays, so that it can be deselected
   }
   return (
     <div className="tfc-Chips" role="group" aria-label={trans.__('Show only')}>

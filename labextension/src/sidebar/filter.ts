@@ -1,6 +1,4 @@
-/**
- * Which runs the sidebar shows: by text, phase and mode. Pure.
- */
+/** The filter of the sidebar: text, phase and mode. Pure functions. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { shown } from '../run/messages';
 import { nameOf, tagsOf } from '../api/runs';
@@ -8,7 +6,7 @@ import type { Mode, Phase } from '../api/models';
 import type { IRun } from '../api/types';
 import { modeOf, programWords } from '../run/words';
 
-/** What the person asked to see; an empty set lets everything through. */
+/** The selected filter; an empty set accepts everything. */
 export interface IFilter {
   readonly text: string;
   readonly phases: ReadonlySet<Phase>;
@@ -34,11 +32,11 @@ const ORDER: ReadonlyArray<Phase> = [
 export const isFiltering = (filter: IFilter): boolean =>
   filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
 
-/** Begins a word that means a tag and not any text; alone it means all runs with tags. */
+/** The prefix of a word that matches tags only; alone it matches all runs with tags. */
 const TAG = 'tag:';
 
 /**
- * Those runs that fit: all words of the text are in the names, the program, the sentence, the note or the tags, and
+ * Return the matching runs: every word is in the names, program, sentence, note or tags, and
  * `tag:baseline` is one of the tags.
  */
 export function filtered(
@@ -78,7 +76,7 @@ export function filtered(
   });
 }
 
-/** How many runs are in each phase that occurs, the lively ones first. */
+/** Return the number of runs in each phase that occurs, active phases first. */
 export function phaseCounts(
   runs: ReadonlyArray<IRun>
 ): ReadonlyArray<readonly [Phase, number]> {
@@ -93,7 +91,7 @@ export function phaseCounts(
   });
 }
 
-/** The set with `item` in it, or without it when it was. */
+/** Return the set with `item` added, or removed if it was there. */
 export function toggled<T>(items: ReadonlySet<T>, item: T): ReadonlySet<T> {
   const next = new Set(items);
   if (!next.delete(item)) {

@@ -1,5 +1,5 @@
 /**
- * Puts the sidebar where the person wants it, with the commands that open, filter and refresh it.
+ * Adds the sidebar on the side that the user prefers, with commands to open, filter and refresh it.
  */
 import {
   ILayoutRestorer,
@@ -62,7 +62,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
 
-    /** Bring it to the front; after its command, the palette gives the focus to the document again. */
+    /** Bring it to the front. After a command, the palette returns the focus to the document. */
     const show = (then: () => void): void => {
       shell.activateById(sidebar.id);
       requestAnimationFrame(then);
@@ -91,7 +91,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     commands.addCommand(CommandIDs.filter, {
       label: trans.__('Filter Clusters'),
-      caption: trans.__('Put the cursor into the filter of the sidebar'),
+      caption: trans.__('Focus the filter of the sidebar'),
       icon: filterIcon,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
@@ -103,7 +103,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     });
     commands.addCommand(CommandIDs.refresh, {
       label: trans.__('Refresh Clusters'),
-      caption: trans.__('Ask the server for the runs again'),
+      caption: trans.__('Load the list of runs again'),
       icon: refreshIcon,
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => model.refresh()
@@ -118,13 +118,13 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Whether the top folder has examples; asked without provoking a "not found". */
+/** Return whether the top folder has examples; avoids a request that would log "not found". */
 async function hasExamples(contents: Contents.IManager): Promise<boolean> {
   try {
     const top = await contents.get('', { content: true });
     const files = top.content as ReadonlyArray<Contents.IModel>;
     return files.some(f => f.type === 'directory' && f.name === EXAMPLES);
   } catch {
-    return false; // the page has other ways to say that the server is away
+    return false; // an unreachable server is reported elsewhere
   }
 }

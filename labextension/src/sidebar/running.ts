@@ -1,8 +1,8 @@
 /**
- * The active runs in JupyterLab's own panel of what runs.
+ * The active runs in JupyterLab's Running panel.
  *
- * Follows the model of all runs and asks the server nothing by itself. A run there opens its row in the sidebar, and is
- * stopped as anywhere else; for all of them at once, the panel asks.
+ * It follows the model of all runs and makes no requests. Clicking a run opens its row in the
+ * sidebar; stopping it asks as elsewhere. For all runs at once, the panel asks.
  */
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -16,7 +16,7 @@ import { isFailing, stateWord, taskWords } from '../run/words';
 import { CommandIDs } from '../tokens';
 import { each } from './Selection';
 
-/** What the panel shows of `model`. */
+/** Return the content of the panel for `model`. */
 export function runningClusters(
   model: IClusters,
   commands: CommandRegistry,

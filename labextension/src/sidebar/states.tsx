@@ -1,7 +1,4 @@
-/**
- * What the sidebar says when there is no list to show, or an old one: nothing yet, nothing at all,
- * no answer.
- */
+/** The messages of the sidebar without a current list: loading, no clusters, no response. */
 import { Clipboard } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { copyIcon, refreshIcon } from '@jupyterlab/ui-components';
@@ -18,13 +15,13 @@ const EXAMPLE = `%load_ext tfcluster_magic
 
 interface IEmptyProps {
   readonly trans: TranslationBundle;
-  /** Absent where nothing can launch. */
+  /** Absent if nothing can launch. */
   readonly onLaunch?: () => void;
-  /** Absent where there are no examples. */
+  /** Absent if there are no examples. */
   readonly onExamples?: () => void;
 }
 
-/** For a person who has no clusters yet: what one is, and three ways to the first. */
+/** For a user without clusters: what a cluster is, and three ways to launch one. */
 export function Empty({
   trans,
   onLaunch,
@@ -84,7 +81,7 @@ interface ITroubleProps {
   onRetry(): void;
 }
 
-/** Why the list is old, or why there is none; the model asks again by itself meanwhile. */
+/** Why the list is old or missing; the model retries by itself. */
 export function Trouble({
   state,
   trans,
@@ -119,7 +116,7 @@ interface IAwayProps {
   readonly trans: TranslationBundle;
 }
 
-/** Shows that nobody carries out requests, until somebody does again. */
+/** Shows that no operator handles requests, until one does again. */
 export function Away({ runs, trans }: IAwayProps): React.JSX.Element | null {
   const away = runs.find(run => run.away)?.away;
   if (!away) {
@@ -143,6 +140,6 @@ function titleOf(problem: ServerProblem, trans: TranslationBundle): string {
     return trans.__('The server extension is off');
   }
   return problem.status === 0
-    ? trans.__('The server is away')
-    : trans.__('The clusters cannot be seen now');
+    ? trans.__('The server is not available')
+    : trans.__('The clusters cannot be loaded');
 }

@@ -1,6 +1,4 @@
-/**
- * The sidebar as JupyterLab knows it.
- */
+/** The sidebar as a JupyterLab widget. */
 import { ReactWidget } from '@jupyterlab/apputils';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
@@ -25,7 +23,7 @@ export class SidebarWidget extends ReactWidget {
     this.node.setAttribute('aria-label', trans.__('TFCluster'));
   }
 
-  /** What gets the focus when the sidebar is activated next: the filter, not the list. */
+  /** Give the focus to the filter, not the list, at the next activation. */
   wantFilter(): void {
     this._wantsFilter = true;
   }

@@ -1,6 +1,4 @@
-/**
- * `2 clusters · 6 tasks` in the status bar: what is active now. A click opens the sidebar.
- */
+/** `2 clusters · 6 tasks` in the status bar: the active clusters. A click opens the sidebar. */
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -18,7 +16,7 @@ export interface IStatusItemProps {
   readonly trans: TranslationBundle;
 }
 
-/** The item; it is needed while a cluster is active. */
+/** The item, shown while a cluster is active. */
 export class StatusItem extends ReactWidget {
   constructor(private readonly _props: IStatusItemProps) {
     super();
@@ -71,7 +69,8 @@ function Count({
       className="tfc-Status-button"
       data-state={state.state}
       title={
-        state.problem?.message ?? trans.__('Show what runs, in the sidebar')
+        state.problem?.message ??
+        trans.__('Show active clusters in the sidebar')
       }
       onClick={() => void commands.execute(CommandIDs.openSidebar)}
     >

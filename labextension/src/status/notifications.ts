@@ -1,9 +1,9 @@
 /**
- * Notifications of runs that end while this page is open: that they are done, or why not; and of what was asked of a
- * run and failed later.
+ * Notifications of runs that end while this page is open, and of requests that failed after their
+ * response.
  *
- * Ends that come close together share one notification, it closes by itself, and it goes with its run. Says nothing of a
- * stop that was asked for on this page, and nothing of ends that lie before it.
+ * Ends within a short time share one notification, which closes by itself and disappears with its
+ * run. A stop that was requested on this page is not reported, nor is an earlier end.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -17,7 +17,7 @@ import { shorten } from '../run/words';
 import type { Settings } from '../settings';
 import { CommandIDs } from '../tokens';
 
-/** Milliseconds for which a notification covers the page; afterwards it is in JupyterLab's list of them. */
+/** Milliseconds for which a notification is shown; afterwards it is in JupyterLab's list. */
 const SHORT = 8_000;
 const LONG = 15_000;
 /** Milliseconds in which ends of the same kind share a notification. */
@@ -59,7 +59,7 @@ export function notifyEnds(context: INotifying): void {
   });
 }
 
-/** The notifications of what failed after the server had answered, each its own. */
+/** The notifications of requests that failed later, one each. */
 class Refusals {
   constructor(private readonly _context: INotifying) {}
 
@@ -72,7 +72,7 @@ class Refusals {
     this._told.set(id, run);
   }
 
-  /** Take back what was told of runs that are gone. */
+  /** Remove the notifications of deleted runs. */
   forgetDeleted(): void {
     for (const [id, run] of this._told) {
       if (!isSame(run, this._context.model.find(nameOf(run)))) {
@@ -93,9 +93,10 @@ class Notices {
     private readonly _context: INotifying
   ) {}
 
-  /** Tell of a run, together with those that ended a moment ago. */
+  /** Report a run, together with those that ended a moment ago. */
   tell(run: IRun): void {
-    // Lists leave out an ended run whose name is launched again: this one is kept until it is deleted.
+    // Lists leave out an ended run once its name is launched again, so it is kept until it is
+    // deleted.
     void this._context.model.ensure(nameOf(run)).catch(() => undefined);
     const now = Date.now();
     const last = this._groups[this._groups.length - 1];
@@ -113,7 +114,7 @@ class Notices {
     }
   }
 
-  /** Take back what was told of runs that are gone. */
+  /** Remove deleted runs from notifications. */
   forgetDeleted(): void {
     const { model } = this._context;
     for (const group of [...this._groups]) {
@@ -130,7 +131,7 @@ class Notices {
     }
   }
 
-  /** Say what is left; what covers the page no more does not do so again. */
+  /** Update a notification to the remaining runs; a closed one is not shown again. */
   private _shorten(group: IGroup): void {
     const autoClose = Math.max(0, group.at + this._autoClose - Date.now());
     if (autoClose > 0) {
@@ -142,7 +143,7 @@ class Notices {
     }
   }
 
-  /** `autoClose` 0: only into JupyterLab's list. */
+  /** `autoClose` 0 adds it only to JupyterLab's list. */
   private _emit(runs: ReadonlyArray<IRun>, autoClose: number): string {
     const { text, actions } = this._words(runs);
     return Notification.emit(text, this._type, { autoClose, actions });
@@ -214,7 +215,7 @@ interface IGroup {
 const sentence = (run: IRun, trans: TranslationBundle): string =>
   forCell(shown(run.cluster.status, trans));
 
-/** Notifications are plain text, and their commands are for a cell. */
+/** Return the text with commands as typed in a cell; notifications are plain text. */
 const forCell = (text: string): string =>
   text.replace(/`tfcluster /g, '`%tfcluster ').replace(/`/g, '');
 

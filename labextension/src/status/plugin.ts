@@ -1,5 +1,5 @@
 /**
- * What is known of clusters without the sidebar: a count in the status bar, a notification at an end.
+ * Information outside the sidebar: a count in the status bar, a notification at the end of a run.
  */
 import {
   JupyterFrontEnd,

@@ -1,6 +1,4 @@
-/**
- * "Open in TensorBoard" in the file browser's menu on folders.
- */
+/** "Open in TensorBoard" in the file browser's menu on folders. */
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import type { TranslationBundle } from '@jupyterlab/translation';

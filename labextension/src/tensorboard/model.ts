@@ -1,8 +1,8 @@
 /**
- * One TensorBoard as its tab knows it: asked for, there, refused, or ended.
+ * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
- * Promises one immutable state and one signal, and that a tab whose server was away asks again when
- * the server is back. It owns no process: the server starts the board, shares and ends it.
+ * It has one immutable state and one signal. After the server was away, the tab asks again. It owns
+ * no process: the server starts, shares and ends boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -13,7 +13,7 @@ import * as rest from '../api/rest';
 import type { IBoard } from '../api/types';
 import { IBoardRequest, requestOfBoard } from './request';
 
-/** With a `url` one that is starting has its page already, whose data wait for it. */
+/** A starting board with a `url` has its page already, whose data wait for it. */
 export type BoardState =
   | { readonly kind: 'new' }
   | { readonly kind: 'starting'; readonly url?: string }
@@ -35,12 +35,12 @@ export class BoardModel implements IDisposable {
     return this._state;
   }
 
-  /** Tells also when the same board is to be loaded again. */
+  /** Also emitted when the same board is to be reloaded. */
   get changed(): ISignal<this, BoardState> {
     return this._changed;
   }
 
-  /** What is shown; with the names that the server gave. */
+  /** The current request, with names as the server completed them. */
   get request(): IBoardRequest {
     return this._request;
   }
@@ -54,7 +54,7 @@ export class BoardModel implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Have the board started if need be, and loaded (again). Never rejects. */
+  /** Start the board if needed, and load it (again). Never rejects. */
   async open(): Promise<void> {
     if (this._state.kind === 'starting') {
       return;
@@ -73,7 +73,7 @@ export class BoardModel implements IDisposable {
       const url = URLExt.join(caller.settings.baseUrl, board.path);
       if (!board.running) {
         this._set({ kind: 'starting', url });
-        board = await rest.openBoard(caller, request); // says why when it does not start
+        board = await rest.openBoard(caller, request); // reports why if it does not start
       }
       this._set({ kind: 'open', board, url });
     } catch (error) {
@@ -81,7 +81,7 @@ export class BoardModel implements IDisposable {
     }
   }
 
-  /** End the board, for everybody who looks at it. Never rejects. */
+  /** End the board for all its viewers. Never rejects. */
   async stop(): Promise<void> {
     if (this._state.kind !== 'open') {
       return;
@@ -101,7 +101,7 @@ export class BoardModel implements IDisposable {
     this._set({ kind: 'refused', problem: error });
   }
 
-  /** Ask a server that is there again; one that only lacked something, once each time it comes back. */
+  /** Retry when the server is back. After any other problem, retry once each time it returns. */
   private _onClusters(): void {
     const isLive = this._clusters.state.state === 'live';
     const isBack = isLive && !this._wasLive;

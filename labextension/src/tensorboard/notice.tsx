@@ -1,6 +1,4 @@
-/**
- * What stands in the tab while no TensorBoard is there: it starts, it cannot, it was stopped.
- */
+/** The content of the tab without a TensorBoard: it is starting, failed, or was stopped. */
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -1,5 +1,5 @@
 /**
- * `tfcluster:tensorboard`: a TensorBoard as a tab, one for each board, restored with the layout.
+ * `tfcluster:tensorboard`: a TensorBoard in a tab, one for each board, restored with the layout.
  */
 import {
   ILayoutRestorer,
@@ -106,7 +106,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             isBoard(content.model.state, state.board.id)
         );
         if (same) {
-          tab.dispose(); // two words for one board
+          tab.dispose(); // two requests for one board
           shell.activateById(same.id);
         } else {
           void tracker.save(tab);
@@ -129,7 +129,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       caption: args =>
         args.name || args.refs
           ? trans.__('Show the curves of the run')
-          : trans.__('Show the curves of all runs beside each other'),
+          : trans.__('Show the curves of all runs together'),
       icon: boardIcon,
       describedBy: {
         args: {
@@ -139,7 +139,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             refs: {
               type: 'array',
               items: { type: 'string' },
-              description: trans.__('Runs to show beside each other')
+              description: trans.__('Runs to show together')
             },
             folder: {
               type: 'string',
@@ -184,6 +184,6 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Whether a tab shows this board. */
+/** Return whether a tab shows this board. */
 const isBoard = (state: BoardState, id: string): boolean =>
   state.kind === 'open' && state.board.id === id;

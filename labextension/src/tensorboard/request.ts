@@ -1,6 +1,4 @@
-/**
- * What a TensorBoard is asked for: runs, a folder, or all runs. Pure.
- */
+/** The request for a TensorBoard: runs, a folder, or all runs. Pure functions. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type {
   ReadonlyPartialJSONObject,
@@ -8,13 +6,13 @@ import type {
 } from '@lumino/coreutils';
 import type { IBoard } from '../api/types';
 
-/** No runs and no folder means all runs. */
+/** Without runs and folder it means all runs. */
 export interface IBoardRequest {
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
 }
 
-/** The request in a command's arguments: `{ refs }`, `{ name }`, `{ folder }` or nothing. */
+/** Return the request in a command's arguments: `{ refs }`, `{ name }`, `{ folder }` or nothing. */
 export function requestOf(args: ReadonlyPartialJSONObject): IBoardRequest {
   const refs = Array.isArray(args.refs) ? args.refs.filter(isName) : [];
   if (isName(args.name) && !refs.includes(args.name)) {
@@ -24,11 +22,11 @@ export function requestOf(args: ReadonlyPartialJSONObject): IBoardRequest {
   return { refs: [...refs].sort(), folder: refs.length ? null : folder };
 }
 
-/** The same for the same request. */
+/** Return a key that is equal for equal requests. */
 export const keyOf = ({ refs, folder }: IBoardRequest): string =>
   JSON.stringify(refs.length ? refs : folder);
 
-/** The arguments that ask for it again. */
+/** Return the arguments that repeat the request. */
 export function argsOf({
   refs,
   folder
@@ -36,13 +34,13 @@ export function argsOf({
   return refs.length ? { refs: [...refs] } : folder === null ? {} : { folder };
 }
 
-/** What is asked for once the server knows it: `digits` has become `digits-2`. */
+/** Return the request with the server's names: `digits` has become `digits-2`. */
 export const requestOfBoard = (board: IBoard): IBoardRequest => ({
   refs: board.refs,
   folder: board.folder
 });
 
-/** The words on a tab, of which a narrow one shows the first. */
+/** Return the title of a tab; a narrow tab shows its beginning. */
 export function titleOf(
   { refs, folder }: IBoardRequest,
   trans: TranslationBundle

@@ -1,8 +1,9 @@
 /**
- * The TensorBoards that run, in JupyterLab's own panel of what runs.
+ * The running TensorBoards in JupyterLab's Running panel.
  *
- * Boards are also started by a shell and end by themselves, and no event tells: the server is asked when the panel comes
- * into sight, when a tab has opened or stopped one meanwhile, and when somebody asks. Never by a clock.
+ * Boards may be started by a shell and end by themselves, without an event. The server is asked
+ * when the panel becomes visible, after a tab has opened or stopped a board, and on request, but
+ * never periodically.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type {
@@ -22,7 +23,7 @@ import { IBoardRequest, requestOfBoard, titleOf } from './request';
 /** The tabs that show boards. */
 export interface IBoardTabs {
   open(request: IBoardRequest): void;
-  /** End the board of an open tab, so that the tab says so; null where no tab shows it. */
+  /** End the board of an open tab, so that the tab says so; null if no tab shows it. */
   stop(id: string): Promise<void> | null;
 }
 
@@ -37,12 +38,12 @@ export class RunningBoards implements IRunningSessions.IManager {
     this.shutdownLabel = _trans.__('Stop this TensorBoard; its runs stay');
     this.shutdownAllLabel = _trans.__('Stop All');
     this.shutdownAllConfirmationText = _trans.__(
-      'This stops all TensorBoards, for everybody who looks at them. Their runs stay.'
+      'This stops all TensorBoards for everyone who uses them. Their runs stay.'
     );
     if (_panel) {
       MessageLoop.installMessageHook(_panel.toolbar, (_, { type }) => {
         if (type === 'after-show' || type === 'after-attach') {
-          queueMicrotask(() => this.look()); // it is visible after its message
+          queueMicrotask(() => this.look()); // it becomes visible after its message
         }
         return true;
       });
@@ -79,14 +80,14 @@ export class RunningBoards implements IRunningSessions.IManager {
     void this._stop(this._boards);
   }
 
-  /** Ask the server if somebody sees the answer. */
+  /** Ask the server if the panel is visible. */
   look(): void {
     if (!this._panel || this._panel.toolbar.isVisible) {
       void this.refresh();
     }
   }
 
-  /** Ask the server which boards run. Never rejects: while it is away the last answer stays. */
+  /** Ask the server for running boards. Never rejects: while it is away the last response stays. */
   async refresh(): Promise<void> {
     const asked = ++this._asked;
     try {

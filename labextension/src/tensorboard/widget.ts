@@ -1,9 +1,10 @@
 /**
- * One TensorBoard as a tab: its page in a frame, and what stands there until it has loaded.
+ * One TensorBoard in a tab: its page in a frame, and a notice until it has loaded.
  *
- * A tab that is restored behind others starts nothing before it is looked at. A page is let go with its board: it would
- * go on asking for data that nobody has. While a run is active the page loads its data again, as its own button does; what
- * a person has set on the page stays. It is light or dark as JupyterLab is, unless somebody has chosen on the page.
+ * A tab that is restored behind others starts nothing until it is shown. The page is dropped with
+ * its board, because it would keep requesting data. While a run is active, the page reloads its
+ * data, as its own button does; the user's settings on the page stay. The theme follows JupyterLab
+ * unless the user has chosen one on the page.
  */
 import {
   IFrame,
@@ -23,7 +24,7 @@ import { BoardModel, BoardState } from './model';
 import { Notice } from './notice';
 import { IBoardRequest, keyOf, titleOf } from './request';
 
-/** What TensorBoard's page needs; its origin is ours, behind the server's sign-in. */
+/** The permissions of TensorBoard's page; its origin is ours, behind the server's sign-in. */
 const SANDBOX: IFrame.SandboxExceptions[] = [
   'allow-scripts',
   'allow-same-origin',
@@ -33,21 +34,21 @@ const SANDBOX: IFrame.SandboxExceptions[] = [
 ];
 
 /**
- * Milliseconds that a page which has loaded waits for its board: its requests for data take the connections that a
- * browser has for this server, and JupyterLab needs them, too.
+ * Milliseconds that a loaded page waits for its board. Its pending requests use the browser's
+ * connections to this server, which JupyterLab needs, too.
  */
 const PATIENCE = 3_000;
 
-/** The same for a page that has not loaded: its own requests for data may keep its scripts from coming. */
+/** The same for a page that has not loaded: its own data requests may block its scripts. */
 const LONG_PATIENCE = 15_000;
 
-/** Milliseconds between two times that a page loads its data again. */
+/** Milliseconds between two reloads of a page's data. */
 export const RELOAD = 10_000;
 
-/** The button of TensorBoard's page that loads its data again, but for while it does. */
+/** The button of TensorBoard's page that reloads its data, except while it does. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
 
-/** The word in the address of TensorBoard's page that says what is used unless somebody has chosen. */
+/** The parameter in the address of TensorBoard's page with the default theme. */
 const DARK = 'darkMode';
 
 export class BoardWidget extends Panel {
@@ -72,7 +73,7 @@ export class BoardWidget extends Panel {
     this.title.icon = boardIcon;
     this.title.closable = true;
     this._name();
-    // while a layout is restored, each of its tabs is in front for a moment
+    // while a layout is restored, each tab is in front for a moment
     void layoutRestored.then(() => {
       this._mayBegin = true;
       this._begin();
@@ -81,7 +82,7 @@ export class BoardWidget extends Panel {
 
   readonly model: BoardModel;
 
-  /** Whether the page loads its data again by itself: something of what it shows is being written. */
+  /** Whether the page reloads its data by itself, because a run that it shows is active. */
   get reloads(): boolean {
     return this._reloads;
   }
@@ -130,7 +131,7 @@ export class BoardWidget extends Panel {
       return; // it was loaded while the board started
     }
     const { activeElement } = document;
-    // the button that stops can have no focus any more
+    // the stop button can no longer have the focus
     const part = state.kind === 'stopped' ? this.parent : this;
     this._letGo(part?.node.contains(activeElement) ?? false);
     if ('url' in state && state.url) {
@@ -160,7 +161,7 @@ export class BoardWidget extends Panel {
     }
   }
 
-  /** What the address of a page says about JupyterLab's theme; the rest of it stays. */
+  /** Return a page's address with JupyterLab's theme; the rest stays. */
   private _themed(address: string): string {
     const theme = this._themes?.theme;
     if (!theme) {
@@ -172,7 +173,7 @@ export class BoardWidget extends Panel {
   }
 
   private _onTheme(): void {
-    // the page asks once, when it is loaded: what is chosen on it stands in its address
+    // the page reads it only once; a choice on the page is in its address
     const page = pageOf(this._frame)?.contentWindow;
     if (page && this.model.state.kind === 'open') {
       page.location.replace(this._themed(page.location.href));
@@ -195,7 +196,7 @@ export class BoardWidget extends Panel {
     window.setTimeout(() => this._onWaiting(frame), LONG_PATIENCE);
     this._frame = frame;
     this._name();
-    frame.url = this._themed(url); // first: a frame without an address loads an empty page
+    frame.url = this._themed(url); // first, because a frame without an address loads an empty page
     this.insertWidget(0, frame);
   }
 
@@ -210,7 +211,7 @@ export class BoardWidget extends Panel {
     this._frame = null;
     this._notice.show();
     if (hasFocus) {
-      this._notice.node.focus(); // the way from there leads to its button, or to the next page
+      this._notice.node.focus(); // from there Tab leads to its button, or to the next page
     }
   }
 
@@ -233,14 +234,14 @@ export class BoardWidget extends Panel {
   private _hasReloaded = false;
 }
 
-/** Whether a board on this request shows a run; a folder may have the output of any. */
+/** Return whether the board of a request shows a run; a folder may contain the output of any. */
 const shows = ({ refs }: IBoardRequest, name: string): boolean =>
   refs.length === 0 || refs.includes(name);
 
 const pageOf = (frame: IFrame | null): HTMLIFrameElement | null =>
   frame?.node.querySelector('iframe') ?? null;
 
-/** The tab with its toolbar. */
+/** Return the tab with its toolbar. */
 export function tabOf(
   clusters: IClusters,
   request: IBoardRequest,

@@ -1,4 +1,4 @@
-"""A default folder of data that lies beside the program."""
+"""A program whose default data folder is beside it."""
 
 import argparse
 import csv

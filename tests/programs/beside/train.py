@@ -1,4 +1,4 @@
-"""Reads what lies beside it and writes its result there."""
+"""Reads a file beside it and writes its result there."""
 
 import json
 import os

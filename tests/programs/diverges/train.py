@@ -1,4 +1,4 @@
-"""Fails in the middle of a step, with the sentence that says why."""
+"""Fails within a step, with a sentence that gives the reason."""
 
 
 class Diverged(Exception):

@@ -1,4 +1,4 @@
-"""An Estimator with its evaluator, as they were written for TensorFlow 1.4 to 2.15."""
+"""An Estimator with its evaluator, as written for TensorFlow 1.4 to 2.15."""
 
 import argparse
 

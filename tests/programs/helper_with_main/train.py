@@ -1,4 +1,4 @@
-"""--data_dir is the helper's, when it is run alone; this program knows --epochs."""
+"""Takes --epochs only; --data_dir belongs to the helper when that runs alone."""
 
 import argparse
 

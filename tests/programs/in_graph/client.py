@@ -1,4 +1,4 @@
-"""The one client of an In-Graph cluster: it builds the graph, the tasks only serve."""
+"""The only client of an In-Graph cluster: it builds the graph, and the tasks serve it."""
 
 import json
 import os

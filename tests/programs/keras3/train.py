@@ -1,4 +1,4 @@
-"""Keras 3 alone on one worker: an image classifier of nothing, with its bars."""
+"""Keras 3 on one worker: an image classifier on random data, with progress bars."""
 
 import keras
 import numpy as np

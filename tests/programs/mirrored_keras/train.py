@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy with Keras, after the tutorial: the chief alone saves."""
+"""MultiWorkerMirroredStrategy with Keras, as in the tutorial: only the chief saves."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy with a training loop of its own."""
+"""MultiWorkerMirroredStrategy with a custom training loop."""
 
 import tensorflow as tf
 

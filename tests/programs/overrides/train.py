@@ -1,4 +1,4 @@
-"""Settings in YAML beside the program, changed by words as hydra and its like take them: a.b=c."""
+"""Settings in YAML beside the program, overridden by arguments such as a.b=c, as with hydra."""
 
 import sys
 from pathlib import Path

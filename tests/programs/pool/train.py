@@ -1,4 +1,4 @@
-"""Processes of its own: a pool, and a child program that is started by its file name."""
+"""A process pool, and a child program that is started by its file name."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""ParameterServerStrategy as its guide has it: the chief schedules, workers and servers join."""
+"""ParameterServerStrategy as in its guide: the chief schedules, workers and servers join."""
 
 import tensorflow as tf
 

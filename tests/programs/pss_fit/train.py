@@ -1,4 +1,4 @@
-"""ParameterServerStrategy with Keras' own loop."""
+"""ParameterServerStrategy with Keras' own training loop."""
 
 import os
 

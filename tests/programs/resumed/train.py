@@ -1,4 +1,4 @@
-"""Counts on from its last checkpoint to a fixed step."""
+"""Continues counting from its last checkpoint to a fixed step."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A chief that trains and an evaluator that looks at each checkpoint until training is over."""
+"""A chief that trains, and an evaluator that evaluates each checkpoint until training ends."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A rendezvous as torch's store makes it: SO_REUSEADDR, then bind, on every address."""
+"""A rendezvous like torch's store: SO_REUSEADDR, then bind, on every address."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Curves go to ./logs, where most programs have them."""
+"""Writes curves to ./logs, as most programs do."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Parameter servers by TF_CONFIG alone: nothing on the command line tells of them."""
+"""Parameter servers by TF_CONFIG only; no argument mentions them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A first distributed program: addresses as flags, one parameter server, asynchronous steps."""
+"""An early distributed program: addresses as flags, one parameter server, asynchronous steps."""
 
 import tensorflow.compat.v1 as tf
 

@@ -1,4 +1,4 @@
-"""Hosts are a constant of the program; a task is told only its job and its index."""
+"""The hosts are a constant in the program; a task gets only its job and its index."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Supervisor and a session of its own, with options that are spelled with hyphens."""
+"""A Supervisor with its own session, and options spelled with hyphens."""
 
 import argparse
 

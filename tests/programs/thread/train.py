@@ -1,4 +1,4 @@
-"""A reader in a thread dies; the program goes on and ends well."""
+"""A reader thread dies; the program goes on and succeeds."""
 
 import queue
 import threading

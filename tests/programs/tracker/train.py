@@ -1,4 +1,4 @@
-"""Worker 0 opens the port that it was given, as trackers and stores do; others come to it."""
+"""Worker 0 opens the port that it was given, as trackers and stores do; the others connect."""
 
 import json
 import os
@@ -9,7 +9,7 @@ config = json.loads(os.environ["TF_CONFIG"])
 workers, index = config["cluster"]["worker"], config["task"]["index"]
 host, port = workers[0].rsplit(":", 1)
 if index == 0:
-    time.sleep(1)  # reads its data first
+    time.sleep(1)  # time for reading data
     with socket.create_server(("", int(port)), reuse_port=False) as server:
         for _ in workers[1:]:
             other, _ = server.accept()

@@ -137,7 +137,7 @@ def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Pat
 
     shown = run("logs", "-f", "noisy")
     assert shown.out.splitlines() == [f"worker-0 | {line}" for line in said[1:]]
-    assert "1 remark of TensorFlow's own is left out: `tfcluster logs --all noisy-1`" in shown.err
+    assert "1 TensorFlow log line hidden: `tfcluster logs --all noisy-1`" in shown.err
     for option in ("--all", "--no-prefix"):
         everything = run("logs", "noisy", option)
         assert [line.removeprefix("worker-0 | ") for line in everything.out.splitlines()] == said
@@ -450,7 +450,7 @@ def test_runs_are_tagged_and_found(run: Run) -> None:
         "lr/0.1",
         "基线",
     ]
-    assert run("list", "--tag", "base").out.startswith("No run fits.")
+    assert run("list", "--tag", "base").out.startswith("No run matches.")
     assert run("tag", "hello", "--remove", "baseline", "unknown").out == "lr/0.1 基线\n"
     for wrong in ("two words", "", "x" * 41, "a,b", ".a", "a\x1b[2Jb", "a\u202eb", "<b>"):
         refused = run("tag", "hello", "right", wrong)

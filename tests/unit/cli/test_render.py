@@ -104,8 +104,10 @@ def test_manifests_follow_the_policy_of_the_namespace(
     assert {(pod["priorityClassName"], pod["containers"][0]["image"]) for pod in pods} == {
         ("tfcluster-task", "hub/notebook:1")
     }
-    assert "the manifests follow the policy of namespace alice" in done.err
-    assert "not in alice: the namespace: got 'data'; there is no such Persistent" in done.err
+    assert "the manifests use the policy of namespace alice" in done.err
+    assert (
+        "not possible in alice: the namespace: got 'data'; there is no such Persistent" in done.err
+    )
 
 
 def test_what_the_account_may_not_create_is_said(
@@ -124,5 +126,5 @@ def test_what_the_account_may_not_create_is_said(
 def test_without_a_cluster_the_default_policy_is_named(run: Run) -> None:
     """Without a cluster, the message says that the manifests follow the default policy."""
     done = run("render", "--layout", "native", "hello.py")
-    assert "the manifests follow the default policy (no cluster was asked)" in done.err
+    assert "the manifests use the default policy (no cluster is in use)" in done.err
     assert "--policy" in done.err

@@ -133,7 +133,7 @@ def test_deleting_output_is_refused_with_the_line_that_does_it(
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
     execute(shell, "%tfcluster delete hello --with-logs")
 
-    assert "to do it: `%tfcluster delete hello --with-logs --yes`" in capsys.readouterr().out
+    assert "to confirm: `%tfcluster delete hello --with-logs --yes`" in capsys.readouterr().out
     assert execute(shell, "%tfcluster delete hello --with-logs --yes").success
 
 

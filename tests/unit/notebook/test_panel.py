@@ -104,7 +104,7 @@ def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
     manager.launch("sleep.py", workers=1, name="twice")
     row._question.children[1].click()
 
-    wait_for(lambda: "twice-1 is another run now" in panel._message.value)
+    wait_for(lambda: "another run is called twice-1 now" in panel._message.value)
     assert manager.status("twice-1").active
 
 

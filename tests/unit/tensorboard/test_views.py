@@ -134,7 +134,7 @@ def test_the_command_opens_shares_and_ends_boards(
     assert both.startswith("TensorBoard of one-1, two-1:")
     assert both.split()[-1] != url
     assert "one-1 has ended" in say(capfd, "--stop", "one")
-    assert "one-1 does not run" in say(capfd, "--stop", "one")
+    assert "one-1 is not running" in say(capfd, "--stop", "one")
     assert len(ClusterManager().boards.living()) == 1
     assert "TensorBoard of one-1, two-1 has ended" in say(capfd, "--stop")
     assert "No TensorBoard is running." in say(capfd, "--stop")

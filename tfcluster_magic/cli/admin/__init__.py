@@ -1,4 +1,4 @@
-"""`admin`: what the hub's administrators do with users and their clusters, by the console's API."""
+"""The command `admin`: manages users and their clusters through the admin console's API."""
 
 from __future__ import annotations
 

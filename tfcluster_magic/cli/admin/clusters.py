@@ -1,4 +1,4 @@
-"""`admin clusters`, `stop`, `logs`, `leaks`: the clusters of everyone."""
+"""The commands `admin clusters`, `stop`, `logs` and `leaks`, for the clusters of all users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _complete_runs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """OWNER/RUN of what is active; none when the hub does not answer."""
+    """Return OWNER/RUN of each active run; none if the hub does not answer."""
     try:
         hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
         rows = hub.ask("GET", "clusters", {"limit": 1000})["items"]
@@ -46,7 +46,9 @@ def _complete_runs(
 
 
 @click.command("clusters", cls=Command)
-@click.option("--filter", "text", help="only where owner, name, reason or message has this")
+@click.option(
+    "--filter", "text", help="only rows whose owner, name, reason or message contains this"
+)
 @click.option("--owner", help="only of this user")
 @click.option(
     "--phase",
@@ -97,7 +99,7 @@ def _row(terminal: Terminal, row: dict[str, Any]) -> tuple[str, ...]:
 @click.argument(
     "runs", metavar="OWNER/RUN...", nargs=-1, required=True, shell_complete=_complete_runs
 )
-@click.option("--reason", required=True, help="why; each owner reads it")
+@click.option("--reason", required=True, help="reason, shown to each owner")
 @yes_option
 @grammar.output_option(FORMS)
 @hub_options
@@ -111,7 +113,7 @@ def stop_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Stop clusters of anybody, with a reason that each owner reads."""
+    """Stop any user's clusters, with a reason that each owner sees."""
     meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_run, runs)]
     api = HubAPI.of(hub, token_file)
     action = _("stop {names}").format(names=", ".join(runs))
@@ -134,7 +136,9 @@ def stop_command(
 @click.argument("owner", metavar="OWNER")
 @click.argument("run", metavar="RUN")
 @click.argument("task", metavar="TASK")
-@click.option("--lines", type=click.IntRange(1, 1000), default=100, help="the last ones [100]")
+@click.option(
+    "--lines", type=click.IntRange(1, 1000), default=100, help="number of last lines [100]"
+)
 @hub_options
 @click.pass_obj
 def logs_command(
@@ -146,7 +150,7 @@ def logs_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Show the last lines of a task of anybody; each reading is in the audit log."""
+    """Show the last lines of any user's task; each use is in the audit log."""
     path = f"clusters/{quote(owner, safe='')}/{quote(run, safe='')}/logs"
     told = HubAPI.of(hub, token_file).ask("GET", path, {"task": task, "lines": lines})
     for line in told["lines"]:
@@ -154,7 +158,7 @@ def logs_command(
 
 
 @click.command("leaks", cls=Command)
-@click.option("--remove", metavar="OWNER/ID", help="remove this one")
+@click.option("--remove", metavar="OWNER/ID", help="remove this leftover")
 @yes_option
 @grammar.output_option(FORMS)
 @hub_options
@@ -167,7 +171,7 @@ def leaks_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """List what no cluster owns any more, or remove one of it."""
+    """List leftovers that no cluster owns, or remove one."""
     api = HubAPI.of(hub, token_file)
     if remove is not None:
         owner, name = owner_and_run(remove)

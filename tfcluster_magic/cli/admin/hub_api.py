@@ -1,8 +1,8 @@
-"""The admin console's API, and the options and tables that all `admin` verbs share.
+"""A client of the admin console's API, and the options and tables that all `admin` verbs share.
 
-The token goes to the hub that was named and nowhere else (no redirect is followed) and is never
-printed; without one, the error says how to make one. To the hub of this machine it goes without a
-proxy, and only if the kernel says that a program of this account or of root answers there.
+The token is sent only to the hub that was named and is never printed; redirects are refused.
+Without a token, the error says how to make one. For the hub of this machine no proxy is used, and
+the token is sent only if the kernel says that a program of this account or of root listens there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ..terminal import Terminal
 
 if TYPE_CHECKING:
     import sockets  # by bare name, as the runtime's modules import each other
-else:  # runtime/ is a folder of scripts: to the import statement it is no package of ours
+else:  # runtime/ is a folder of scripts, not a package
     sockets = import_module("tfcluster_magic.runtime.sockets")
 
 HUB_VARIABLE, TOKEN_VARIABLE = "TFCLUSTER_HUB_URL", "TFCLUSTER_HUB_TOKEN"
@@ -66,10 +66,10 @@ class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _OwnConnection(http.client.HTTPConnection):
-    """A connection to a program of this account or of root; nothing is sent to anybody else's."""
+    """A connection to a program of this account or of root. Nothing is sent to any other."""
 
     def connect(self) -> None:
-        """Connect. Raises NotAllowed if somebody else listens there, or nobody can tell."""
+        """Connect. Raise NotAllowed if the listener is not ours, or its owner is unknown."""
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
@@ -81,8 +81,9 @@ class _OwnConnection(http.client.HTTPConnection):
             raise NotAllowed(text.format(address=where, uid=min(strangers)))
         if not found:
             text = _(
-                "this system does not say whose program answers at {address}: no token was sent "
-                "there. Name the hub and a token of yours: --hub URL --token-file FILE"
+                "this system does not say whose program listens at {address}, so no "
+                "token was sent. Name the hub and your token: `--hub URL "
+                "--token-file FILE`"
             )
             raise NotAllowed(text.format(address=where))
 
@@ -101,12 +102,12 @@ def _opener(*, own: bool) -> urllib.request.OpenerDirector:
 
 @dataclass(frozen=True)
 class HubAPI:
-    """The console of one hub.
+    """The admin console of one hub.
 
     Args:
         url: the hub's address, without a slash at the end.
-        token: what the hub knows its holder by.
-        own: whether it is the hub of this machine, by the address that it told its folder.
+        token: an API token of the hub.
+        own: whether it is the hub of this machine, whose address is in its state folder.
     """
 
     url: str
@@ -117,17 +118,17 @@ class HubAPI:
     def of(
         cls, url: str | None, token_file: str | None, environ: Mapping[str, str] | None = None
     ) -> HubAPI:
-        """What was said, else the environment, else the hub that runs on this machine, which
-        keeps a token for the account that runs it.
+        """Find hub and token: from the arguments, else from the environment, else from the hub on
+        this machine, which keeps a token for the account that runs it.
 
         Raises:
-            UsageError: nothing says where the hub is, or there is no token.
+            UsageError: no hub address or no token was found.
         """
         env = os.environ if environ is None else environ
         local = _local_hub_url()
         where = (url or env.get(HUB_VARIABLE) or local).rstrip("/").removesuffix("/hub")
         if urlsplit(where).scheme not in ("http", "https"):
-            text = _("say where the hub is: --hub https://… or {variable}; none runs here")
+            text = _("no hub runs on this machine: name one with `--hub https://…` or {variable}")
             raise UsageError(text.format(variable=HUB_VARIABLE))
         token = env.get(TOKEN_VARIABLE, "")
         if token_file:
@@ -146,19 +147,24 @@ class HubAPI:
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Any:
-        """What the console answers, from JSON. Raises what it refuses with."""
+        """Send a request and return the decoded JSON. Raises as `blocks`."""
         return json.loads(self.raw(method, path, words, body))
 
     def raw(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
-        """What the console answers, as it is."""
+        """Send a request and return the body. Raises as `blocks`."""
         return b"".join(self.blocks(method, path, words, body))
 
     def blocks(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Iterator[bytes]:
-        """The same in pieces, as they come."""
+        """Send a request and yield the body in pieces as they arrive.
+
+        Raises:
+            BackendUnavailable: the hub or its console does not answer.
+            TFClusterError: the console refused; the status selects the subclass.
+        """
         query = "?" + urlencode(words, doseq=True) if words else ""
         base, host = _connect_address(self.url)
         request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
@@ -196,16 +202,16 @@ class HubAPI:
 
 
 def token_help(url: str) -> str:
-    """How an administrator gets a token."""
+    """Say how an administrator gets a token."""
     return _(
-        "A token of yours is needed: make one at {page} with the scope {scope}, and set {variable} "
-        "or --token-file"
+        "You need a token: make one at {page} with the scope {scope}, and set "
+        "{variable} or `--token-file`"
     ).format(page=f"{url}/hub/token", scope=SCOPE, variable=TOKEN_VARIABLE)
 
 
 def _connect_address(url: str) -> tuple[str, str]:
-    """Return where to connect for an address, and the host to ask for. Names below localhost are
-    this machine, as in browsers; not every resolver knows that.
+    """Return the address to connect to, and the Host header. Names below localhost mean this
+    machine, as in browsers; not every resolver knows that.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):
@@ -215,7 +221,7 @@ def _connect_address(url: str) -> tuple[str, str]:
 
 
 def _is_loopback(url: str) -> bool:
-    """Return whether a request to this address stays on this machine, without TLS."""
+    """Return whether a plain HTTP request to this address stays on this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -225,43 +231,45 @@ def _is_loopback(url: str) -> bool:
 
 
 def _local_hub_url() -> str:
-    """Where the hub of this machine is, as it told its own folder; nothing if it does not run."""
+    """Return the address of this machine's hub from its state folder; "" if it does not run."""
     return _state_file("url").rstrip("/")
 
 
 def _state_file(name: str) -> str:
-    """What the hub of this machine wrote into a file of its folder, which its owner can read."""
+    """Return the text of a file in the state folder of this machine's hub; "" if unreadable."""
     try:
         return state_files.read_bytes(paths.state_dir() / "hub" / name, most=4096).decode().strip()
     except (FileNotFoundError, state_files.Unreadable, UnicodeDecodeError):
         return ""
 
 
-# What the verbs of `admin` share: groups of verbs, options, pages of tables
+# Shared by the verbs of `admin`: groups, options and tables
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMS = ("table", "json", "yaml")
 
 
 class AdminGroup(VerbGroup):
-    """A group whose help is in the person's language."""
+    """A group of `admin` verbs."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Each with the first paragraph of its help."""
+        """Write each verb with the first paragraph of its help."""
         helps = ((name, next(paragraphs(one.help or ""))[0]) for name, one in self.commands.items())
         with formatter.section("Verbs"):
             formatter.write_dl(list(helps))
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """In the order in which they were added."""
+        """Return the verbs in the order in which they were added."""
         return list(self.commands)
 
 
 def hub_options(command: F) -> F:
-    """`--hub` and `--token-file`: which console, and as whom."""
+    """Add `--hub` and `--token-file`."""
     options = (
         click.option(
-            "--hub", metavar="URL", help="where the hub is [TFCLUSTER_HUB_URL, else here]"
+            "--hub",
+            metavar="URL",
+            help="address of the hub [TFCLUSTER_HUB_URL, else this machine's]",
         ),
         click.option(
             "--token-file",
@@ -275,7 +283,7 @@ def hub_options(command: F) -> F:
 
 
 def page_options(first: str) -> Callable[[F], F]:
-    """`--sort`, `--limit` and `--offset` of a table that is sorted by `first` unless asked."""
+    """Add `--sort`, `--limit` and `--offset` for a table that is sorted by `first` by default."""
 
     def add(command: F) -> F:
         for option in (
@@ -289,9 +297,9 @@ def page_options(first: str) -> Callable[[F], F]:
     return add
 
 
-_SORT = "by this column, -COLUMN for the other way round"
-_LIMIT = "at most so many [100]"
-_OFFSET = "leave out so many before"
+_SORT = "sort by this column; -COLUMN reverses the order"
+_LIMIT = "at most so many rows [100]"
+_OFFSET = "skip so many rows"
 
 
 def show_page(
@@ -302,7 +310,7 @@ def show_page(
     row: Callable[[dict[str, Any]], Sequence[str]],
     none: str,
 ) -> None:
-    """Print one page of a table of the console, or say `none`; and what is not on it."""
+    """Print one page of a console table (`none` if it is empty), and count the other rows."""
     if form != "table":
         terminal.emit(document(told, form))
     elif told["items"]:
@@ -316,21 +324,21 @@ def show_page(
 
 
 def owner_and_run(run: str) -> tuple[str, str]:
-    """The two parts of OWNER/RUN. Raises UsageError."""
+    """Split OWNER/RUN into its two parts. Raises UsageError."""
     owner, slash, name = run.partition("/")
     if not (owner and slash and name):
-        text = _("{run} does not say whose it is: write OWNER/RUN, such as ada/digits-2")
+        text = _("{run} has no owner: write OWNER/RUN, such as ada/digits-2")
         raise UsageError(text.format(run=run))
     return owner, name
 
 
 def document(told: Any, form: str) -> str:
-    """What the console told, as JSON or YAML."""
+    """Return a console response as JSON or YAML."""
     return json.dumps(told, indent=2, ensure_ascii=False) if form == "json" else to_yaml(told)
 
 
 def note_unreadable(terminal: Terminal, told: dict[str, Any]) -> None:
-    """Say what could not be read."""
+    """Print a note for each owner whose data could not be read."""
     for one in told.get("missed", ()):
         words = {"label": one["owner"], "value": one_line(one["detail"])}
         terminal.note(_("{label}: {value}").format(**words))

@@ -1,4 +1,4 @@
-"""`admin override`, `hours`, `storage` and `audit`: limits and use of the whole site."""
+"""The commands `admin override`, `hours`, `storage` and `audit`: limits and usage of the site."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .hub_api import (
 
 @click.group("override", cls=AdminGroup)
 def override_command() -> None:
-    """Allow one user something else than their group has, for a time."""
+    """Override the limits of a user's group for a time."""
 
 
 @override_command.command("set", cls=Command)
@@ -47,8 +47,10 @@ def override_command() -> None:
 @click.option("--log", help="size of the claim log")
 @click.option("--cpu-hours", type=float, help="CPU-hours within the budget's days")
 @click.option("--gpu-hours", type=float, help="GPU-hours within the budget's days")
-@click.option("--until", required=True, help="2026-11-23, 2026-11-23T18:00 or a duration, as 24h")
-@click.option("--reason", required=True, help="why; the user reads it")
+@click.option(
+    "--until", required=True, help="2026-11-23, 2026-11-23T18:00 or a duration such as 24h"
+)
+@click.option("--reason", required=True, help="reason, shown to the user")
 @hub_options
 @click.pass_obj
 def set_override_command(
@@ -61,7 +63,7 @@ def set_override_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """Set what USER may have until a time; what is not said stays as the group has it."""
+    """Set limits of USER until a time; all other limits stay those of the group."""
 
     def part(**keys: str) -> dict[str, Any]:
         return {key: words[word] for word, key in keys.items() if words[word] is not None}
@@ -75,7 +77,9 @@ def set_override_command(
     }
     told = HubAPI.of(hub, token_file).ask("PUT", f"overrides/{quote(user, safe='')}", body=body)
     when = _local_time(told["override"]["until"])
-    terminal.say(_("{user} has it until {time}").format(user=one_line(told["user"]), time=when))
+    terminal.say(
+        _("{user} has the override until {time}").format(user=one_line(told["user"]), time=when)
+    )
 
 
 @override_command.command("list", cls=Command)
@@ -85,7 +89,7 @@ def set_override_command(
 def list_overrides_command(
     terminal: Terminal, form: str, hub: str | None, token_file: str | None
 ) -> None:
-    """List the overrides that count now."""
+    """List the current overrides."""
     told = HubAPI.of(hub, token_file).ask("GET", "overrides")
     if form != "table":
         terminal.emit(document(told, form))
@@ -119,11 +123,11 @@ def clear_override_command(
 ) -> None:
     """End the override of USER now."""
     HubAPI.of(hub, token_file).ask("DELETE", f"overrides/{quote(user, safe='')}")
-    terminal.say(_("{user} has what the group has").format(user=user))
+    terminal.say(_("{user} has the limits of the group again").format(user=user))
 
 
 def _parse_until(text: str) -> float:
-    """When that is, in Unix seconds; a day counts to its end."""
+    """Return the end of an override in Unix seconds. A day lasts until its end."""
     try:
         return time.time() + parse_duration(text)
     except ValueError:
@@ -144,14 +148,12 @@ def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-# `admin hours`: who used how many CPU- and GPU-hours
+# `admin hours`
 
 
 @click.command("hours", cls=Command)
 @window_options
-@click.option(
-    "--by", type=click.Choice(GROUPINGS), default="user", help="a row for each of these [user]"
-)
+@click.option("--by", type=click.Choice(GROUPINGS), default="user", help="one row for each [user]")
 @grammar.output_option(HOURS_FORMS)
 @hub_options
 @click.pass_obj
@@ -164,9 +166,9 @@ def hours_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Show the CPU- and GPU-hours that everyone's clusters have reserved, deleted ones too.
+    """Show the CPU- and GPU-hours that everyone's clusters have reserved, including deleted ones.
 
-    Clusters that have not ended count until now. Days are those of UTC, such as 2026-11-22.
+    Active clusters count until now. Days are in UTC, such as 2026-11-22.
     """
     words = {"by": by, "from": first, "to": last}
     asked = {key: text for key, text in words.items() if text}
@@ -176,13 +178,13 @@ def hours_command(
     note_unreadable(terminal, told)
 
 
-# `admin storage`: what lies in everyone's folders or claims
+# `admin storage`
 
 
 @click.command("storage", cls=Command)
-@click.option("--filter", "text", help="only where user, folder or path has this")
+@click.option("--filter", "text", help="only rows whose user, folder or path contains this")
 @click.option("--owner", help="only of this user")
-@click.option("--full", is_flag=True, help="only what is full to 80 % or more")
+@click.option("--full", is_flag=True, help="only folders that are at least 80 % full")
 @page_options("-share")
 @grammar.output_option(FORMS)
 @hub_options
@@ -190,7 +192,7 @@ def hours_command(
 def storage_command(
     terminal: Terminal, /, form: str, hub: str | None, token_file: str | None, **words: Any
 ) -> None:
-    """Say how full everyone's folders are, beside what the policy allows."""
+    """Show how full everyone's folders are, and what the policy allows."""
     words["q"], words["full"] = words.pop("text"), "true" if words["full"] else None
     asked = {key: value for key, value in words.items() if value is not None}
     told = HubAPI.of(hub, token_file).ask("GET", "storage", asked)
@@ -213,12 +215,14 @@ def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-# `admin audit`: who did what
+# `admin audit`
 
 
 @click.command("audit", cls=Command)
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="at most so many [100]")
-@click.option("--export", is_flag=True, help="the whole log as it is, JSON lines, oldest first")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, help="at most so many rows [100]"
+)
+@click.option("--export", is_flag=True, help="print the whole log as JSON lines, oldest first")
 @grammar.output_option(FORMS)
 @hub_options
 @click.pass_obj
@@ -230,7 +234,7 @@ def audit_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Show who changed what, and who looked into whose log, newest first."""
+    """Show who changed what and who read whose log, newest first."""
     api = HubAPI.of(hub, token_file)
     if export:
         terminal.emit(api.raw("GET", "audit/export").decode().rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`admin users` and `admin servers`: list and import users, archive their data, run servers."""
+"""The commands `admin users` and `admin servers`: list, import and archive users, run servers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from ..runs import yes_option
 from ..terminal import Terminal
 from .hub_api import FORMS, AdminGroup, HubAPI, document, hub_options, page_options, show_page
 
-_WITHOUT_NOTEBOOK = "invite people even if they would get no notebook"
+_WITHOUT_NOTEBOOK = "invite users even if they cannot get a notebook"
 EVERY = 1.0
-"""Seconds between two looks at an archive that is being made."""
+"""Seconds between two polls while an archive is packed."""
 
 
 @click.command("archive", cls=Command)
 @click.argument("user", metavar="USER")
-@click.option("--to", "target", type=click.Path(), help="bring the archive to this new file, too")
-@click.option("--reason", help="why; the user reads it [the term is over]")
-@click.option("--remove", is_flag=True, help="remove user and account when all is packed")
+@click.option(
+    "--to", "target", type=click.Path(), help="also download the archive to this new file"
+)
+@click.option("--reason", help="reason, shown to the user [the term is over]")
+@click.option("--remove", is_flag=True, help="remove user and account once everything is packed")
 @yes_option
 @grammar.output_option(FORMS)
 @hub_options
@@ -50,7 +52,8 @@ def archive_command(
 ) -> None:
     """End what USER runs, and pack their data into the hub's archives.
 
-    Server and clusters are ended, workspace and records packed with checksums and read again.
+    The user's server and clusters are stopped. Workspace and records are packed with checksums and
+    verified.
     """
     api = HubAPI.of(hub, token_file)
     action = _("archive {name}").format(name=user)
@@ -58,7 +61,7 @@ def archive_command(
         terminal.note(_("nothing was changed"))
         return
     if target is not None and os.path.lexists(target):
-        raise UsageError(_("{file} is there already: name another").format(file=target))
+        raise UsageError(_("{file} already exists: name another file").format(file=target))
     reason = words["reason"] or _("the term is over")
     body = {"user": user, "reason": reason, "remove": words["remove"]}
     told, said = api.ask("POST", "archives", body=body), ""
@@ -70,7 +73,9 @@ def archive_command(
         every = api.ask("GET", "archives")["items"]
         told = next((one for one in every if one["file"] == told["file"]), None)
         if told is None:
-            raise TFClusterError(_("the console started again meanwhile: archive again"))
+            raise TFClusterError(
+                _("the console restarted before the archive was done: archive again")
+            )
     if told["state"] != "done":
         raise Conflict(one_line(told["detail"]))
     if target is not None:
@@ -83,7 +88,7 @@ def archive_command(
     words = {"file": target or told["file"], "files": told["files"], "sha256": told["sha256"]}
     terminal.say(text.format(size=size, **words))
     if told["missed"]:
-        text = _("{count} could not be packed: MANIFEST.json in the archive names them")
+        text = _("{count} files could not be packed: MANIFEST.json in the archive lists them")
         terminal.note(text.format(count=told["missed"]))
     if told["detail"]:
         raise Conflict(one_line(told["detail"]))
@@ -101,7 +106,7 @@ def _download(api: HubAPI, told: dict[str, Any], target: Path) -> None:
                 digest.update(block)
                 out.write(block)
         if digest.hexdigest() != told["sha256"]:
-            raise TFClusterError(_("what arrived is not what was packed: try again"))
+            raise TFClusterError(_("the download is damaged (wrong checksum): try again"))
     except BaseException as error:
         target.unlink()
         if isinstance(error, OSError):
@@ -151,12 +156,12 @@ def delete_archives_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Delete archives for good.
+    """Delete archives permanently.
 
-    FILE is as `archives` shows it. What users have is not touched.
+    FILE is a name that `archives` shows. The users' own data is not touched.
     """
     api = HubAPI.of(hub, token_file)
-    action = _("delete for good {names}").format(names=", ".join(files))
+    action = _("permanently delete {names}").format(names=", ".join(files))
     if not terminal.confirm(action, yes, command="admin users delete-archives"):
         terminal.note(_("nothing was changed"))
         return
@@ -168,17 +173,17 @@ def delete_archives_command(
             terminal.say(_("Deleted {file}.").format(file=one_line(file)))
 
 
-# `admin users` and `admin servers`: list users, import a class, control servers
+# `admin users` and `admin servers`
 
 
 @click.group("users", cls=AdminGroup, invoke_without_command=True)
-@click.option("--filter", "text", help="only where name, group or account has this")
+@click.option("--filter", "text", help="only rows whose name, group or account contains this")
 @click.option("--group", help="only of this group")
 @click.option(
     "--server",
     type=click.Choice(["running", "starting", "stopping", "stopped"]),
     multiple=True,
-    help="only whose server is so; repeatable",
+    help="only users whose server is in this state; repeatable",
 )
 @page_options("name")
 @grammar.output_option(FORMS)
@@ -187,7 +192,7 @@ def delete_archives_command(
 def users_command(
     context: click.Context, /, form: str, hub: str | None, token_file: str | None, **words: Any
 ) -> None:
-    """List everybody: groups, last seen, server, what they ask for and may have."""
+    """List all users: groups, last seen, server, and resources in use and allowed."""
     if context.invoked_subcommand is not None:
         return
     terminal: Terminal = context.obj
@@ -245,8 +250,8 @@ def _used_of_allowed(used: float | None, allowed: float | None, show: Any) -> st
 
 @users_command.command("import", cls=Command)
 @click.argument("file", metavar="CSV", type=click.Path())
-@click.option("--group", default="", help="for lines that name none")
-@click.option("--dry-run", is_flag=True, help="say what would be done, and change nothing")
+@click.option("--group", default="", help="group of lines that have none")
+@click.option("--dry-run", is_flag=True, help="show what would be imported; change nothing")
 @click.option(
     "--links", "links_file", type=click.Path(), help="write name,link of new accounts to this file"
 )
@@ -264,10 +269,11 @@ def import_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """Bring a class to the hub: accounts with links that set a password, and a group.
+    """Import a class: accounts, links that set a password, and a group.
 
-    The first line of CSV names the columns: name, and group if need be. What is there stays as it
-    is, so that it can be done again; a wrong line is reported, and the others are done.
+    The first line of CSV has the column names: name, and optionally group. Existing accounts are
+    not changed, so the import can be repeated. A wrong line is reported, and the others are
+    imported.
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
@@ -302,7 +308,7 @@ def import_command(
 
 @users_command.command("invite", cls=Command)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--reset", is_flag=True, help="also replace passwords that are there")
+@click.option("--reset", is_flag=True, help="also reset existing passwords")
 @click.option("--without-notebook", is_flag=True, help=_WITHOUT_NOTEBOOK)
 @grammar.output_option(FORMS)
 @hub_options
@@ -316,7 +322,7 @@ def invite_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """Make a link for each NAME that sets a password, once.
+    """Make a one-time link for each NAME that sets a password.
 
     A NAME without an account gets one. A NAME that has a password keeps it and gets no link. With
     --reset the password stops working, all sessions and tokens end at once, and the link sets
@@ -378,7 +384,7 @@ def servers_command() -> None:
 
 def _server_command(what: str, text: str) -> click.Command:
     @click.argument("users", metavar="USER...", nargs=-1, required=True)
-    @click.option("--server", default="", help="the one of this name [the one that all have]")
+    @click.option("--server", default="", help="name of the server [the default server]")
     @yes_option
     @grammar.output_option(FORMS)
     @hub_options
@@ -407,16 +413,16 @@ def _server_command(what: str, text: str) -> click.Command:
                 value = {"label": one["user"], "value": one_line(one["detail"])}
                 terminal.note(_("{label}: {value}").format(**value))
             elif form == "table":
-                terminal.say(_("{user}: asked to {what}").format(user=one["user"], what=what))
+                terminal.say(_("{user}: {what} requested").format(user=one["user"], what=what))
 
     command.__doc__ = text
     return click.command(what, cls=Command)(command)
 
 
 for _what, _text in (
-    ("start", "Begin to start the servers of users."),
+    ("start", "Start the servers of users, without waiting."),
     ("stop", "Stop the servers of users; their clusters go on."),
-    ("delete", "Stop and forget a server that has a name (--server)."),
+    ("delete", "Stop and remove a named server (--server)."),
 ):
     servers_command.add_command(_server_command(_what, _text))
 
