@@ -106,7 +106,10 @@ export function restored(kept: unknown): IDraft {
     const like = found[key];
     if (key === 'values' && isRecord(value)) {
       found.values = Object.fromEntries(
-        Object.entries(value).filter(([, v]) => typeof v !== 'object')
+        // The runs that the last launch waited for are long done.
+        Object.entries(value).filter(
+          ([key, v]) => typeof v !== 'object' && key !== 'after'
+        )
       );
     } else if (typeof like === 'string' && typeof value === 'string') {
       found[key] = value;
