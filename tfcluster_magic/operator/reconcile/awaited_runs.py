@@ -38,6 +38,10 @@ class AwaitedRuns:
         self._awaited: dict[Key, Sequence[Key]] = {}
         """By waiting run: the runs that it waits for."""
 
+    def __len__(self) -> int:
+        """Return how many runs wait."""
+        return len(self._awaited)
+
     def observe(self, key: Key, names: Sequence[str]) -> dict[str, SeenRun]:
         """Return those of the named runs that exist; the run of `key` waits for them from now on
         and takes a turn when one changes.
