@@ -70,7 +70,7 @@ export function draftOfLaunch(
       item => item === item.trim() && !/[\r\n]/.test(item)
     );
     if (lines.length) {
-      values[field.key] = lines.join('\n');
+      values[field.key] = lines.join(field.kind === 'runs' ? ' ' : '\n');
     }
     if (lines.length < items.length) {
       left.push(field.label);
