@@ -16,6 +16,7 @@ from tfcluster_magic.backends.selection import make_backend
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
+    Dependency,
     Lifecycle,
     Phase,
     Program,
@@ -61,6 +62,7 @@ def launch(backend: Backend, program_of: Callable[..., Program]) -> Callable[...
         env: dict[str, str] | None = None,
         resources: Resources = Resources(),  # noqa: B008 - frozen
         limits: Lifecycle = Lifecycle(grace=1.0),  # noqa: B008 - frozen
+        after: tuple[Dependency, ...] = (),
         **counts: int,
     ) -> TFCluster:
         replicas = {t: Replicas(count=n, resources=resources) for t, n in counts.items()}
@@ -69,6 +71,7 @@ def launch(backend: Backend, program_of: Callable[..., Program]) -> Callable[...
             replicas=ReplicaSet(**replicas),
             env=env or {},
             lifecycle=limits,
+            after=after,
         )
         return backend.create(LaunchRequest(cluster=name, spec=spec, name_given=given))
 

@@ -84,6 +84,8 @@ BETWEEN_FIELDS = (
         for kind in ("chief", "ps", "evaluator")
     ),
     Wrong(running(interpreter="python3"), "spec.interpreter", "full path"),
+    Wrong(running(after=[{"run": "a-1"}, {"run": "a-1", "until": "end"}]), "after[1].run", "twice"),
+    Wrong(running(after=[{"run": "prepare"}]), "after[0].run", "with its number"),
 )
 ENVIRONMENT = (
     *(

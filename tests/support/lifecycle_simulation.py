@@ -9,11 +9,13 @@ from tfcluster_magic.lifecycle import (
     Observation,
     ObservedTask,
     Quiet,
+    SeenRun,
     WaitingReason,
     decide,
 )
 from tfcluster_magic.spec import (
     Cause,
+    Dependency,
     Lifecycle,
     Mode,
     Phase,
@@ -34,7 +36,10 @@ PROGRAM = Program(
 
 
 def spec_of(
-    mode: Mode = Mode.BETWEEN_GRAPH, lifecycle: Lifecycle | None = None, **counts: int
+    mode: Mode = Mode.BETWEEN_GRAPH,
+    lifecycle: Lifecycle | None = None,
+    after: tuple[Dependency, ...] = (),
+    **counts: int,
 ) -> Spec:
     counts = counts or {"ps": 1, "worker": 2}
     replicas = {"worker": Replicas(count=0)} | {t: Replicas(count=n) for t, n in counts.items()}
@@ -44,6 +49,7 @@ def spec_of(
         replicas=ReplicaSet(**replicas),
         program=program,
         lifecycle=lifecycle or Lifecycle(),
+        after=after,
     )
 
 
@@ -58,6 +64,8 @@ class Story:
         self.checkpoint: str | None = None
         self.why: tuple[WaitingReason, ...] = ()
         self.not_ready = False
+        self.runs: dict[str, SeenRun] = {}
+        self.circle: tuple[str, ...] = ()
         self.turn()
 
     def turn(self) -> Decision:
@@ -69,6 +77,8 @@ class Story:
                 checkpoint=self.checkpoint,
                 nodes_not_ready=self.not_ready,
                 why=self.why,
+                runs=dict(self.runs),
+                circle=self.circle,
             )
             self.decision = decide(self.spec, "digits-2", self.status, seen, self.now)
             before, self.status = self.status, self.decision.status
@@ -112,6 +122,12 @@ class Story:
     @property
     def outcome(self) -> tuple[Phase, Reason, str | None]:
         return self.status.phase, self.status.reason, self.status.culprit
+
+    def sees(self, name: str, phase: Phase, *, released: bool = True, uid: str = "") -> None:
+        """Let an awaited run be in this phase."""
+        ended = released and phase.is_final
+        self.runs[name] = SeenRun(uid=uid or name, phase=phase, released=ended)
+        self.turn()
 
     def running(self) -> list[str]:
         return [t.name for t in self.tasks.values() if t.alive]

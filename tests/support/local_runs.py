@@ -13,6 +13,7 @@ from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.store import RunFolder
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
+    Dependency,
     Lifecycle,
     Program,
     Replicas,
@@ -51,12 +52,14 @@ def launch(backend: LocalBackend, program_of: Callable[..., Program]) -> Launch:
         name: str = "digits",
         resources: Resources | None = None,
         grace: float = 1.0,
+        after: tuple[Dependency, ...] = (),
         **counts: int,
     ) -> TFCluster:
         each = resources or Resources()
         replicas = {t: Replicas(count=n, resources=each) for t, n in counts.items()}
         limits = Lifecycle(grace=grace)
-        spec = Spec(program=program_of(text), replicas=ReplicaSet(**replicas), lifecycle=limits)
+        tasks = ReplicaSet(**replicas)
+        spec = Spec(program=program_of(text), replicas=tasks, lifecycle=limits, after=after)
         return backend.create(LaunchRequest(cluster=name, spec=spec))
 
     return start

@@ -15,7 +15,7 @@ from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.operator.reconcile.controller import Controller
-from tfcluster_magic.operator.scheduling.admission import Admitted, Verdict
+from tfcluster_magic.operator.scheduling.admission import Admitted, Held, Verdict
 from tfcluster_magic.spec import (
     Lifecycle,
     Replicas,
@@ -37,6 +37,9 @@ class AdmitAll:
 
     def decide(self, cluster: object) -> Verdict:
         return Admitted()
+
+    def decide_held(self, cluster: object) -> Verdict:
+        return Held()
 
 
 class Jobs(KubeServer):

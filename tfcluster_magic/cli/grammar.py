@@ -14,7 +14,7 @@ from ..errors import TFClusterError
 from ..i18n import _, mark
 from ..launch.options import OPTIONS, Kind
 from ..output.documents import FORMS
-from ..spec import Message
+from ..spec import AwaitedOutcome, Message
 from ..spec.quantities import DURATION_RULE, parse_duration
 from .group import Command, translated_click_message
 from .terminal import Terminal
@@ -71,6 +71,17 @@ def complete_runs(
     return [CompletionItem(n, help=p) for n, p in names.items() if n.startswith(incomplete)]
 
 
+def complete_awaited(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Runs for `--after`; behind a colon, what they have to do."""
+    run, colon, _until = incomplete.partition(":")
+    if not colon:
+        return complete_runs(ctx, param, incomplete)
+    words = (f"{run}:{each.value}" for each in AwaitedOutcome)
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
     """Return the argument REF: a run (digits-2), or the newest run of a name (digits)."""
     name, metavar = "ref", "REF" if required else "[REF]"
@@ -122,6 +133,8 @@ def launch_options(command: F) -> F:
             settings["metavar"] = "|".join(option.words) or option.kind.value
             settings["type"] = click.Path() if option.kind is Kind.FILE else Choices(option.words)
             settings["multiple"] = option.kind.repeats
+            if option.kind is Kind.RUNS:
+                settings["shell_complete"] = complete_awaited
         command = click.option(names, option.key, **settings)(command)
     return command
 
@@ -144,7 +157,10 @@ _SECTIONS = (
     (mark("Cluster"), ("mode", "workers", "ps", "chief", "evaluator", "server", "python", "env")),
     (mark("Resources"), ("cpu", "memory", "gpu")),
     (mark("Only on Kubernetes"), tuple(o.key for o in OPTIONS if o.only_kubernetes)),
-    (mark("Limits and policies"), tuple(o.key for o in OPTIONS if o.path[0] == "lifecycle")),
+    (
+        mark("Limits and policies"),
+        tuple(o.key for o in OPTIONS if o.path[0] in ("lifecycle", "after")),
+    ),
 )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
 from ..errors import UsageError
-from ..i18n import _
+from ..i18n import _, ngettext
 from ..output import documents, report
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
@@ -317,6 +318,13 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
     return list({c.metadata.name: c for c in clusters}.values())
 
 
+def _end_of_waiting(waiting: Sequence[TFCluster]) -> str:
+    names = ", ".join(run.metadata.name for run in waiting)
+    return ngettext(
+        "so end the wait of {names}", "so end the waits of {names}", len(waiting)
+    ).format(names=names)
+
+
 @click.command("delete", cls=Command)
 @grammar.ref_argument(nargs=-1)
 @click.option("--with-logs", is_flag=True, help="also remove its folder of logs and checkpoints")
@@ -338,6 +346,9 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
             _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
         )
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
+    waiting = terminal.manager.waiting_for(active) if active else []  # an ended run has none
+    if waiting:
+        actions.append(_end_of_waiting(waiting))
     asks = bool(active) or with_logs
     if asks and not terminal.confirm(_(", ").join(actions), yes, words):
         terminal.note(_("nothing was deleted"))

@@ -85,7 +85,7 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
     changes. Otherwise (a cell, an unknown folder) it is the run's own snapshot.
     """
     spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
-    for own in ("stop", "resumeFrom"):
+    for own in ("stop", "resumeFrom", "after"):
         spec.pop(own, None)
     program = cluster.spec.program
     source = portable_source(program)

@@ -128,7 +128,9 @@ def _field(option: Option) -> dict[str, Any]:
         "default": {mode.value: _default(option, mode) for mode in modes},
         "unit": _UNITS.get(option.kind),
         "words": list(option.words),
-        "example": option.kind.value if option.only_kubernetes else None,
+        "example": option.kind.value
+        if option.only_kubernetes or option.kind is Kind.RUNS
+        else None,
     }
     return field | _bounds(path)
 
@@ -137,7 +139,7 @@ _EACH = ("replicas", TaskType.WORKER.value, "resources")
 
 
 def _section(option: Option) -> str:
-    if option.path[0] == "lifecycle":
+    if option.path[0] in ("lifecycle", "after"):
         return LIMITS
     if option.only_kubernetes:
         return PODS
@@ -150,7 +152,8 @@ def _default(option: Option, mode: Mode) -> str | None:
         return str(DEFAULT_WORKERS)
     if option.path == ("replicas", TaskType.PS.value, "count"):
         return "1" if mode is Mode.IN_GRAPH else None
-    if option.path[0] == "*" or option.kind in (Kind.SWITCH, Kind.PAIRS) or option.only_kubernetes:
+    without = option.kind in (Kind.SWITCH, Kind.PAIRS, Kind.RUNS)
+    if option.path[0] == "*" or without or option.only_kubernetes:
         return None
     value = field_default(option.path)
     return None if value is None else value_text(option.kind, value)

@@ -16,6 +16,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..errors import TFClusterError
 from ..program import Findings, find_out
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
@@ -93,7 +95,8 @@ def notebook_cell(cluster: TFCluster) -> str:
 
 def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
-    return launch_argv(source, arguments, cluster.metadata.cluster, options_of(cluster.spec))
+    spec = replace(cluster.spec, after=())  # what it waited for is long done
+    return launch_argv(source, arguments, cluster.metadata.cluster, options_of(spec))
 
 
 def options_of(spec: Spec) -> dict[str, object]:
@@ -167,7 +170,7 @@ def option_texts(option: Option, value: object) -> list[str]:
         if isinstance(value, Mapping):
             return [f"{name}={content}" for name, content in value.items()]
         return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
-    if option.only_kubernetes and option.kind is not Kind.IMAGE:
+    if option.kind.has_parts:
         return pod_option_texts(option.kind, value)
     return [value_text(option.kind, value)]
 

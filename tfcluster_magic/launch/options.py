@@ -21,7 +21,7 @@ import msgspec
 
 from ..errors import Problem
 from ..i18n import _
-from ..spec import Mode, PassFlags, ServerKind, SuccessPolicy, TaskType
+from ..spec import AwaitedOutcome, Mode, PassFlags, ServerKind, SuccessPolicy, TaskType
 from ..spec.quantities import DURATION_RULE, parse_duration
 
 FieldPath = tuple[str, ...]
@@ -44,11 +44,17 @@ class Kind(Enum):
     SECRETS = "NAME[:PATH|:VAR=KEY]"
     ANNOTATIONS = "KEY=VALUE"
     CLAIM = "SIZE[:CLASS]"
+    RUNS = "RUN[:success|end]"
 
     @property
     def repeats(self) -> bool:
         """Whether the option may be given several times."""
-        return self in (Kind.PAIRS, Kind.NAMES, Kind.VOLUMES, Kind.SECRETS, Kind.ANNOTATIONS)
+        return self is Kind.PAIRS or (self.has_parts and self is not Kind.CLAIM)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a value is an object in JSON, or several of them."""
+        return self in _ITEM_TEXT or self in (Kind.NAMES, Kind.ANNOTATIONS)
 
 
 @dataclass(frozen=True)
@@ -254,6 +260,14 @@ OPTIONS: tuple[Option, ...] = (
         "keep parameter servers and the evaluator this long after success [30s]",
         only=Mode.BETWEEN_GRAPH,
     ),
+    Option(
+        "--after",
+        "After",
+        ("after",),
+        Kind.RUNS,
+        "wait until this run has succeeded, or with :end until it has ended in any way; a name "
+        "means its newest run; repeatable",
+    ),
     _limit(
         "--queue-timeout",
         "Wait for room",
@@ -313,8 +327,8 @@ def unknown_options(options: Mapping[str, object]) -> list[Problem]:
     return problems
 
 
-# How options for pods are written and read on a command line; both directions match. Names and
-# paths are checked with everything else (`validation/`).
+# How options with parts are written and read on a command line; both directions match. Names and
+# paths are checked with everything else (`validation/`). Most of them are for pods.
 
 _VOLUME = re.compile(
     r"(?P<claim>[^/:]+)(?:/(?P<subPath>[^:]+))?:(?P<path>[^:]+)(?::(?P<how>r[ow]))?"
@@ -397,11 +411,26 @@ def _read_claim(value: object) -> object:
     return {key: text for key, text in said.groupdict().items() if text}
 
 
+def _read_dependency(item: object) -> object:
+    if isinstance(item, Mapping):
+        return item
+    run, colon, until = str(item).partition(":")
+    if not run or (colon and until not in _enum_values(AwaitedOutcome)):
+        raise ValueError(_("write RUN, RUN:success or RUN:end, such as prepare-3:end"))
+    return {"run": run, "until": until} if until else {"run": run}
+
+
+def _dependency_text(dependency: Mapping[str, Any]) -> str:
+    run, until = str(dependency.get("run", "")), dependency.get("until")
+    return f"{run}:{until}" if until and until != AwaitedOutcome.SUCCESS.value else run
+
+
 _READ_ITEM: Mapping[Kind, Callable[[Any], Any]] = {
     Kind.NAMES: str,
     Kind.VOLUMES: _read_volume,
     Kind.SECRETS: _read_secret,
     Kind.ANNOTATIONS: _read_annotation,
+    Kind.RUNS: _read_dependency,
 }
 _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
     Kind.VOLUMES: lambda v: "".join(
@@ -423,6 +452,7 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
         )
     ),
     Kind.CLAIM: lambda c: ":".join(filter(None, (str(c.get("size", "")), c.get("storageClass")))),
+    Kind.RUNS: _dependency_text,
 }
 
 
@@ -599,8 +629,5 @@ _READ: Mapping[Kind, Callable[[object], object]] = {
     Kind.SWITCH: lambda value: int(bool(value)),
     Kind.PAIRS: _read_pairs,
     Kind.IMAGE: str,
-    **{
-        kind: partial(read_pod_option, kind)
-        for kind in (Kind.NAMES, Kind.VOLUMES, Kind.SECRETS, Kind.ANNOTATIONS, Kind.CLAIM)
-    },
+    **{kind: partial(read_pod_option, kind) for kind in Kind if kind.has_parts},
 }

@@ -7,6 +7,7 @@ snapshot of a large program, in the given workspace.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ from ..program.snapshots import unpinned_messages
 from ..quota.preflight import Preflight
 from ..spec import (
     FOLDER_FLAGS,
+    AwaitedOutcome,
     Message,
     Metadata,
     Mode,
@@ -96,11 +98,17 @@ class ProgramSource:
     beside_bytes: int | None = None
 
 
+KnownRuns = Callable[[], Sequence[TFCluster]]
+
+
 @dataclass
 class LaunchDraft:
-    """A launch under construction; its problems are collected and raised once."""
+    """A launch under construction; its problems are collected and raised once. `runs` returns the
+    existing runs.
+    """
 
     values: OptionValues
+    runs: KnownRuns | None = None
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -125,12 +133,14 @@ def request_launch(
     file: str | cluster_file.ClusterFile | None = None,
     folder: Path | None = None,
     beside_bytes: int | None = None,
+    runs: KnownRuns | None = None,
     **options: object,
 ) -> LaunchRequest:
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
     `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
-    for a single file together with the small files beside it.
+    for a single file together with the small files beside it. `runs` returns the existing runs, by
+    which `after` is read.
 
     Raises:
         InvalidRequest: with every problem.
@@ -140,7 +150,7 @@ def request_launch(
     )
     read = cluster_file.read(file) if isinstance(file, str) else file
     read = read or cluster_file.ClusterFile(None, {})
-    draft = LaunchDraft(read_options(options, read.spec))
+    draft = LaunchDraft(read_options(options, read.spec), runs)
     if source.path is None and source.cell is None and read.program is not None:
         arguments = source.arguments or read.arguments
         source = replace(source, path=read.program, arguments=arguments)
@@ -155,8 +165,10 @@ def request_from_source(
     findings = _put_program(draft, source)
     _refuse_missing_chief(draft, findings)
     given = fill_in_defaults(draft.values, findings.wanted)
+    newest = _resolve_after(draft)
     made = _finish(draft, name, lambda: _derive_name(draft.values, source))
-    return replace(made, inferred=inferred_messages(made.spec, findings, given))
+    inferred = (*inferred_messages(made.spec, findings, given), *newest)
+    return replace(made, inferred=inferred)
 
 
 def placeholder_program(source: str) -> dict[str, object]:
@@ -171,9 +183,12 @@ def request_rerun(
     resume: bool = False,
     name: str | None = None,
     arguments: Sequence[str] | None = None,
+    runs: KnownRuns | None = None,
     **options: object,
 ) -> LaunchRequest:
     """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
+
+    It waits for other runs only if `options` say so, not because `old` did: those are long done.
 
     Raises:
         InvalidRequest: with every problem.
@@ -184,7 +199,13 @@ def request_rerun(
     spec: dict[str, Any] = msgspec.to_builtins(old.spec)
     spec.pop("stop", None)
     spec.pop("resumeFrom", None)
-    draft = LaunchDraft(read_options(options, spec))
+    spec.pop("after", None)
+    draft = LaunchDraft(read_options(options, spec), runs)
+    newest = _resolve_after(draft)
+    if old.spec.after and options.get("after") is None:
+        text = _("{name} waited for {runs}, and this run does not: add --after to wait again")
+        waited = ", ".join(each.run for each in old.spec.after)
+        draft.warnings.append(text.format(name=old.metadata.name, runs=waited))
     runs_program = old.spec.program is not None
     if resume:
         draft.values.put(("resumeFrom",), old.metadata.name)
@@ -200,7 +221,59 @@ def request_rerun(
     fill_in_defaults(draft.values)
     chosen = name if name is not None else old.metadata.cluster
     made = _finish(draft, chosen, lambda: chosen)
-    return replace(made, inferred=_still_inferred(old, made.spec, options))
+    return replace(made, inferred=(*_still_inferred(old, made.spec, options), *newest))
+
+
+def _resolve_after(draft: LaunchDraft) -> list[Message]:
+    """Put exact runs into `after`, and note the problems of those that cannot do what is waited
+    for. Return which run each name means.
+    """
+    after = draft.values.get(("after",))
+    if not after or not isinstance(after, list) or draft.runs is None:
+        return []
+    known = draft.runs()
+    told = []
+    for each in after:
+        ref = str(each.get("run", ""))
+        run = _run_of(ref, known)
+        wrong = (
+            _unknown_run(ref, known)
+            if run is None
+            else _why_never(run, each.get("until") or AwaitedOutcome.SUCCESS.value)
+        )
+        if wrong:
+            draft.values.problems.append(Problem("--after", ref, wrong))
+        if run is not None and run.metadata.name != ref:
+            told.append(Message("AwaitsNewest", {"run": run.metadata.name, "name": ref}))
+        each["run"] = run.metadata.name if run is not None else names.run_name("unknown", 1)
+    return told
+
+
+def _run_of(ref: str, known: Sequence[TFCluster]) -> TFCluster | None:
+    """Return the run `ref`, or the newest run of that name."""
+    of_name = [run for run in known if ref in (run.metadata.name, run.metadata.cluster)]
+    return max(of_name, key=lambda run: run.metadata.run, default=None)
+
+
+def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
+    there = dict.fromkeys(name for run in known for name in (run.metadata.name,))
+    if close := difflib.get_close_matches(ref, there, 3):
+        text = _("there is no run {ref}; did you mean {close}?")
+        return text.format(ref=ref, close=_(" or ").join(close))
+    return _("there is no run {ref}; `tfcluster list` shows those that there are").format(ref=ref)
+
+
+def _why_never(run: TFCluster, until: str) -> str:
+    """Return why a run will never do what is waited for; empty if it may, or has done so."""
+    name, phase = run.metadata.name, run.status.phase
+    if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
+        return ""
+    if phase.is_final or phase is Phase.STOPPING or run.spec.stop is not None:
+        text = _("{name} has not succeeded ({phase}): leave this out, or write {name}:end")
+        return text.format(name=name, phase=phase.value)
+    if run.spec.mode is Mode.IN_GRAPH:
+        return _("{name} is in-graph and is ended by you: write {name}:end").format(name=name)
+    return ""
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
@@ -487,13 +560,14 @@ def dry_run(
     sha256: str | None = None,
     folder: Path | None = None,
     beside_bytes: int | None = None,
+    runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
     """Return a launch as far as it is filled in, with the options of `request_launch`. Reads no
     URL.
     """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
-    draft, given = LaunchDraft(read_options(options)), name is not None
+    draft, given = LaunchDraft(read_options(options), runs), name is not None
     try:
         made = request_from_source(draft, source, name)
     except InvalidRequest as error:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..errors import Problem
-from ..i18n import _, mark, ngettext
+from ..i18n import ENGLISH, _, language, mark, ngettext
 from ..quota import budgets, ledger, limits, storage
 from ..quota.ledger import HoursAccount
 from ..quota.limits import Limits, ResourceTotals
@@ -29,7 +32,7 @@ from ..quota.preflight import (
     total_request,
 )
 from ..quota.storage import FolderUsage
-from ..spec import Mode, Resources, Spec
+from ..spec import Message, Mode, Resources, Spec
 from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 
@@ -54,16 +57,41 @@ class WrittenFolder:
 
 
 @dataclass(frozen=True)
-class LocalFacts:
-    """The facts by which this machine judges one launch, gathered once.
+class RoomFacts:
+    """The facts by which it is judged whether there is room for a run now.
 
     Attributes:
         now: the time.
         room: the capacity.
-        free_gpus: the devices that the launch may be given; None without a driver.
+        free_gpus: the devices that the run may be given; None without a driver.
         held: the resources of runs that are not released.
         limits: the hub's limits; None if there are none.
         account: hours until now, if there is a budget.
+    """
+
+    now: float
+    room: AvailableResources
+    free_gpus: Sequence[str] | None
+    held: Sequence[ResourceTotals]
+    limits: Limits | None
+    account: HoursAccount
+
+
+def emptied(facts: RoomFacts) -> RoomFacts:
+    """Return the facts as if no run held anything."""
+    room = facts.room
+    cpu, memory, gpu = (
+        replace(each, free=each.total) for each in (room.cpu, room.memory, room.gpu)
+    )
+    whole = changed(room, cpu=cpu, memory=memory, gpu=gpu, held={})
+    return changed(facts, room=whole, held=())
+
+
+@dataclass(frozen=True)
+class LocalFacts(RoomFacts):
+    """The facts by which this machine judges one launch, gathered once.
+
+    Attributes:
         volumes: the usage of the folders that the hub limits.
         python: the Python of the tasks.
         guarded: whether the library that keeps TensorFlow on loopback exists or is not needed.
@@ -73,12 +101,6 @@ class LocalFacts:
         warnings: problems of this machine that are not bad enough to refuse a launch.
     """
 
-    now: float
-    room: AvailableResources
-    free_gpus: Sequence[str] | None
-    held: Sequence[ResourceTotals]
-    limits: Limits | None
-    account: HoursAccount
     volumes: Sequence[FolderUsage]
     python: TaskPython
     guarded: bool
@@ -114,7 +136,35 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
     )
 
 
-def _limit_problems(spec: Spec, facts: LocalFacts) -> Sequence[Problem]:
+def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
+    """Return what a run has to wait for that is only started when there is room; None if there is.
+
+    CPU is shared, and so it is never waited for.
+    """
+    room, parts = facts.room, list[Message]()
+    memory = total_request(spec, memory_of) - room.memory.free
+    if memory > 0:
+        parts.append(Message("MoreMemoryHere", {"more": format_bytes(memory)}))
+    gpus = total_request(spec, gpu_of) - room.gpu.free
+    if gpus > 0:
+        parts.append(Message("MoreGpusHere", {"count": int(gpus)}))
+    if parts:
+        held = [run for run, amount in room.held.items() if amount]
+        by = Message("HeldBy", {"holders": held}) if held else ""
+        return Message("Missing", {"parts": parts, "held": by})
+    spent = ledger.daily_sums(facts.account.days)
+    cores = budgets.total_cores(spec, ledger.DEFAULT_CORES)
+    with language(ENGLISH):
+        problems = [
+            *budgets.problems(spec, cores, facts.account.budget, spent, facts.now),
+            *_limit_problems(spec, facts),
+        ]
+        if problems:
+            return Message("RoomInLimits", {"why": str(problems[0].allowed)})
+    return None
+
+
+def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
     """Return how the launch exceeds the user's limits beside the running ones."""
     if facts.limits is None:
         return ()

@@ -8,7 +8,16 @@ docs/explanation/lifecycle.md has the rules in words, docs/reference/limits.md t
 from __future__ import annotations
 
 from ..spec import Phase, Spec, Status
-from .observation import Decision, Observation, ObservedTask, Quiet, StartTask, WaitingReason
+from .dependencies import waits_for_runs
+from .observation import (
+    Decision,
+    Observation,
+    ObservedTask,
+    Quiet,
+    SeenRun,
+    StartTask,
+    WaitingReason,
+)
 from .phases import advance_active, advance_queued, advance_stopping
 from .reclaim import release_tasks
 from .turn import Turn
@@ -18,9 +27,11 @@ __all__ = [
     "Observation",
     "ObservedTask",
     "Quiet",
+    "SeenRun",
     "StartTask",
     "WaitingReason",
     "decide",
+    "waits_for_runs",
 ]
 
 _RULES = {

@@ -15,8 +15,10 @@ from ..i18n import ENGLISH, _, language
 from ..spec import (
     ADDRESS_FLAGS,
     MEMORY_PATTERN,
+    AwaitedOutcome,
     Cause,
     Clause,
+    Dependency,
     Event,
     FoundCheckpoint,
     Message,
@@ -537,6 +539,24 @@ def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -
 def queued(waiting_for: Message | None) -> Message:
     """Say why the run has not started."""
     return Message("Queued", {"what": waiting_for or Message("Room")})
+
+
+def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
+    """Say for which runs a run waits; `missing` are those that do not exist yet."""
+    parts = [
+        Message(
+            "RunToSucceed" if each.until is AwaitedOutcome.SUCCESS else "RunToEnd",
+            {"run": each.run},
+        )
+        for each in waits
+    ]
+    what = parts[0] if len(parts) == 1 else Message("AllOf", {"parts": parts})
+    return Message("NoSuchRunYet", {"what": what, "runs": list(missing)}) if missing else what
+
+
+def awaited_done(after: Sequence[Dependency]) -> Message:
+    """Say that the runs that were waited for are done."""
+    return Message("AwaitedDone", {"runs": [each.run for each in after]})
 
 
 def admitted(total: int) -> Message:

@@ -4,7 +4,7 @@ that convert to and from JSON, for replays.
 
 from __future__ import annotations
 
-from ..spec import Message, Model, Status, TaskExit, TaskState
+from ..spec import Message, Model, Phase, Status, TaskExit, TaskState
 
 
 class Quiet(Model, frozen=True):
@@ -69,6 +69,14 @@ class WaitingReason(Model, frozen=True):
     rank: int = 1
 
 
+class SeenRun(Model, frozen=True):
+    """A run that this one waits for, as its record is now. `released`: it has no tasks left."""
+
+    uid: str
+    phase: Phase
+    released: bool = False
+
+
 class Observation(Model, frozen=True):
     """The observed state of a whole run; a task that was never started is absent.
 
@@ -78,6 +86,8 @@ class Observation(Model, frozen=True):
     folder, None if there is none, empty if unknown. `cores` are the CPU cores that a task of a type
     requests, if known better than from the spec. `used` are the CPU seconds of all ended processes,
     if known. `may_come` is set while tasks may appear that were requested and that nobody has seen.
+    `runs` are the existing runs of `spec.after` by name. `circle` are runs that wait for each
+    other, this one among them.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -90,6 +100,8 @@ class Observation(Model, frozen=True):
     cores: dict[str, float] = {}
     used: float | None = None
     may_come: bool = False
+    runs: dict[str, SeenRun] = {}
+    circle: tuple[str, ...] = ()
 
 
 class StartTask(Model, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..spec import Message, Phase, Reason
 from . import messages, root_cause
+from .dependencies import await_runs, awaited_since
 from .failures import fail_run, handle_evaluators, handle_failures, record_failures
 from .observation import Quiet
 from .reclaim import evaluator_outcome, release_tasks, to_reclaim
@@ -26,10 +27,12 @@ MOST_REASONS = 3
 
 
 def advance_queued(turn: Turn) -> None:
-    """Wait until there is room."""
+    """Wait until other runs are done, then until there is room."""
     limit = turn.spec.lifecycle.queue_timeout
     if turn.spec.stop is not None:
         _stop_requested(turn)
+    elif await_runs(turn):
+        pass
     elif turn.seen.admitted:
         turn.set(phase=Phase.STARTING, started_at=turn.now)
         turn.event(Reason.STARTING, messages.admitted(len(turn.all_tasks)))
@@ -49,11 +52,8 @@ def advance_queued(turn: Turn) -> None:
 
 
 def _queued_at(turn: Turn) -> float:
-    """Return when the run began to wait; it is noted in the first turn."""
-    if turn.get("queued_at") is None:
-        turn.set(queued_at=turn.now)
-    since: float = turn.get("queued_at")
-    return since
+    """Return when the run began to wait for room."""
+    return max(turn.queued_at(), awaited_since(turn.get("awaited")))
 
 
 def advance_active(turn: Turn) -> None:

@@ -169,6 +169,13 @@ class Turn:
         self.say(reason, *sentences)
         self.event(reason, *sentences)
 
+    def queued_at(self) -> float:
+        """Return when the run began to wait; it is noted in the first turn that asks."""
+        if self.get("queued_at") is None:
+            self.set(queued_at=self.now)
+        since: float = self.get("queued_at")
+        return since
+
     def wake(self, at: float) -> None:
         """Ask for another turn at `at` at the latest."""
         self._wake.append(at)

@@ -38,6 +38,8 @@ from ..errors import (
 )
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..lifecycle import waits_for_runs
+from ..lifecycle.dependencies import open_dependencies
 from ..lifecycle.messages import shown
 from ..quota import ledger
 from ..spec import (
@@ -69,6 +71,9 @@ MOST_COMPARED = 50
 """Runs that are compared in one table."""
 ENDING_TIMEOUT = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
+
+SIGHT_TIMEOUT = 5.0
+"""Seconds for which the record of a run that is deleted waits for those that wait for its end."""
 
 
 class Until(enum.Enum):
@@ -163,6 +168,13 @@ def _is_reached(cluster: TFCluster, until: Until) -> bool:
     raise ClusterFailed(_("{what}: {problem}").format(what=what, problem=shown(state)))
 
 
+def _awaited(cluster: TFCluster) -> list[str]:
+    """Return the runs that a run still waits for."""
+    if not waits_for_runs(cluster.spec, cluster.status):
+        return []
+    return [each.run for each in open_dependencies(cluster.spec, cluster.status.awaited)]
+
+
 # -- the manager -----------------------------------------------------------------------------------
 
 Clusters = list[TFCluster]
@@ -212,8 +224,8 @@ class ClusterManager(LoggingConfigurable):
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
-            beside = self._beside_bytes
-            return self._plan(request_launch(folder, *words, beside_bytes=beside, **options))
+            said = {"beside_bytes": self._beside_bytes, "runs": self.backend.list, **options}
+            return self._plan(request_launch(folder, *words, **said))
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
         """Return a plan for a form that is being filled in, with its problems instead of errors."""
@@ -221,8 +233,8 @@ class ClusterManager(LoggingConfigurable):
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
-            beside = self._beside_bytes
-            made = dry_run(folder, *words, beside_bytes=beside, **options)
+            said = {"beside_bytes": self._beside_bytes, "runs": self.backend.list, **options}
+            made = dry_run(folder, *words, **said)
             return made.placed(self.backend)
 
     def launch(
@@ -259,7 +271,7 @@ class ClusterManager(LoggingConfigurable):
 
         with snapshots.scratch_folder() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
-            said["beside_bytes"] = self._beside_bytes
+            said |= {"beside_bytes": self._beside_bytes, "runs": self.backend.list}
             request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
             with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
@@ -283,7 +295,7 @@ class ClusterManager(LoggingConfigurable):
         """
         from ..launch.planning import request_rerun
 
-        return self._plan(request_rerun(self.status(ref), **words))
+        return self._plan(request_rerun(self.status(ref), runs=self.backend.list, **words))
 
     def rerun(
         self,
@@ -308,7 +320,7 @@ class ClusterManager(LoggingConfigurable):
         from ..launch.planning import request_rerun
 
         wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
-        return self.backend.create(request_rerun(self.status(ref), **wish))
+        return self.backend.create(request_rerun(self.status(ref), runs=self.backend.list, **wish))
 
     def _plan(self, request: LaunchRequest) -> Plan:
         from ..launch.planning import plan_launch
@@ -484,6 +496,15 @@ class ClusterManager(LoggingConfigurable):
         self.backend.check_delete(cluster, with_logs)
         return cluster
 
+    def waiting_for(self, refs: Iterable[str]) -> Clusters:
+        """Return the runs that wait for one of these runs (exact names) and are not among them."""
+        awaited = {*refs}
+        return [
+            run
+            for run in self.backend.list()
+            if run.metadata.name not in awaited and not awaited.isdisjoint(_awaited(run))
+        ]
+
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
         """Remove a run's record, `with_logs` its output too; one with tasks is stopped first.
 
@@ -495,7 +516,17 @@ class ClusterManager(LoggingConfigurable):
         if cluster.status.released_at is None:
             self.stop(name, _("it is being deleted"))
             self.wait(name, until=Until.RELEASED)
+            self._let_waiting_know(name)
         self.backend.delete(name, with_logs=with_logs)
+
+    def _let_waiting_know(self, name: str) -> None:
+        """Let those that wait for a run see its end before its record goes."""
+        for run in self.waiting_for([name]):
+            deadline = time.monotonic() + SIGHT_TIMEOUT
+            for change in self.backend.watch(run.metadata.name):
+                waits = change is None or name in _awaited(change)
+                if not waits or time.monotonic() >= deadline:
+                    break
 
     # -- connecting --------------------------------------------------------------------------------
 

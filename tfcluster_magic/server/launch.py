@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 from jupyter_core.utils import ensure_async
+from msgspec.structs import replace
 
 from ..backends.base import Options
 from ..errors import Conflict, InvalidRequest, Problem, TFClusterError
@@ -288,6 +289,22 @@ class RerunHandler(TFClusterHandler):
 # the new run will lack.
 
 
+def _left_out_of_form(cluster: TFCluster) -> list[str]:
+    """Say which ties of a run to other runs its form does not repeat."""
+    name, notes = cluster.metadata.name, []
+    if cluster.spec.resume_from:
+        text = _(
+            "{name} resumed from the checkpoints of {other}; the new run starts from scratch. "
+            "To resume, use “Rerun, Resuming”."
+        )
+        notes.append(text.format(name=name, other=cluster.spec.resume_from))
+    if cluster.spec.after:
+        waited = ", ".join(each.run for each in cluster.spec.after)
+        text = _("{name} waited for {runs}; the new run does not wait.")
+        notes.append(text.format(name=name, runs=waited))
+    return notes
+
+
 class FormHandler(TFClusterHandler):
     """`/clusters/{ref}/form`."""
 
@@ -298,7 +315,7 @@ class FormHandler(TFClusterHandler):
         if cluster.status.reason is Reason.RECORD_DAMAGED:
             raise Conflict(cluster.status.message)
         words, notes = await self.call(self._program_words, cluster)
-        options = form_fields.form_values(cluster.spec)
+        options = form_fields.form_values(replace(cluster.spec, after=()))
         kernel = await self._kernel_of(cluster.spec.interpreter)
         if kernel is not None:
             options.pop("python", None)
@@ -337,12 +354,7 @@ class FormHandler(TFClusterHandler):
             notes.append(
                 _("{name} is still active, so the new run gets another name.").format(name=name)
             )
-        if cluster.spec.resume_from:
-            text = _(
-                "{name} resumed from the checkpoints of {other}; the new run starts from scratch. "
-                "To resume, use “Rerun, Resuming”."
-            )
-            notes.append(text.format(name=name, other=cluster.spec.resume_from))
+        notes += _left_out_of_form(cluster)
         if program is None:
             return words, [*notes, _("After the launch, connect your notebook to the new run.")]
         words["arguments"] = program.arguments

@@ -133,6 +133,23 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run is, and why": {
         "Queued": mark("Waiting for {what}."),
+        "RunToSucceed": mark("{run} to succeed"),
+        "RunToEnd": mark("{run} to end"),
+        "AllOf": "{parts:and}",
+        "NoSuchRunYet": mark("{what} (there is no run {runs:commas} yet)"),
+        "AwaitedFailed": mark("{run} failed, so this run did not start."),
+        "AwaitedStopped": mark("{run} was stopped, so this run did not start."),
+        "AwaitedDeleted": mark(
+            "{run} was deleted before it was seen to succeed or end, so this run did not start."
+        ),
+        "AwaitedMissing": mark(
+            "There was no run {run} for {time:duration}, so this run did not start."
+        ),
+        "AwaitedCircle": mark(
+            "These runs wait for each other, so none of them can start: {runs:commas}."
+        ),
+        "StartWithoutWaiting": mark("To start it without waiting: `tfcluster rerun {name}`"),
+        "AwaitedDone": mark("{runs:and} did what this run waited for."),
         "QueuePlace": mark("{what} (place {place} in the queue)"),
         "QueuePlaceWithin": mark("{what} (among the next {place} in the queue)"),
         "QueueTimeout": mark(
@@ -287,6 +304,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "InferredChief": mark("1 chief, because {why}; --no-chief overrides it"),
         "NeededChief": mark("1 chief, because {why}, and without a chief nothing trains"),
         "InferredEvaluator": mark("1 evaluator, because {why}; --no-evaluator overrides it"),
+        "AwaitsNewest": mark(
+            "it waits for {run}, the newest run of {name}; --after {name}-N names another one"
+        ),
         "StrategyUnclear": mark(
             "No parameter server and no chief were added: the program can use several strategies, "
             "and {why}. If it trains with that one, launch it with --ps 1 --chief"
@@ -556,6 +576,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodesWithRoom": mark("nodes with {amount} free for a task"),
         "MoreInQuota": mark("{more} more in quota {quota} ({key})"),
         "MoreOnNodes": mark("{more} more on the nodes"),
+        "MoreMemoryHere": mark("{more} more memory on this machine"),
+        "MoreGpusHere": mark_plural("{count} more GPU", "{count} more GPUs"),
+        "RoomInLimits": mark("room within your limits: {why}"),
         "HeldBy": mark(", used by {holders:commas}"),
         "EarlierObject": mark("{kind} {name} of an earlier run of this name is still there"),
         "ObjectsNotMade": mark("its objects to be created: {why}"),
@@ -797,6 +820,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "write a full path, such as /mnt/images, without ':' and line breaks"
         ),
         "WritePath": mark("write a path without line breaks"),
+        "ExactRun": mark("name a run with its number, such as prepare-3"),
         "WriteSubPath": mark("write a path inside of the claim, without a '/' first or ':'"),
         "WriteAddress": mark("write an address such as https://example.com/train.py"),
         "WriteImage": mark(

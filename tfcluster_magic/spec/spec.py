@@ -476,6 +476,40 @@ STOP_LENGTH, ASKER_LENGTH = 1000, 300
 """Characters of a stop's reason, and of the name of who asks for it."""
 
 
+class AwaitedOutcome(str, enum.Enum):
+    """What an awaited run has to do: succeed, or end in any way."""
+
+    SUCCESS = "success"
+    END = "end"
+
+
+RUN_NAME_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,8}$"
+MOST_DEPENDENCIES = 10
+"""Runs that one run may wait for."""
+
+
+class Dependency(Model, frozen=True):
+    """A run that has to succeed or end before this one starts."""
+
+    run: Annotated[
+        str,
+        Meta(
+            pattern=RUN_NAME_PATTERN,
+            max_length=50,
+            description="the run, such as prepare-3, in the same place as this one",
+        ),
+    ]
+    until: Annotated[
+        AwaitedOutcome, Meta(description="what it has to do: success, or end in any way")
+    ] = AwaitedOutcome.SUCCESS
+
+    @property
+    def words(self) -> str:
+        """As `--after` takes it: `prepare-3`, or `prepare-3:end`."""
+        is_usual = self.until is AwaitedOutcome.SUCCESS
+        return self.run if is_usual else f"{self.run}:{self.until.value}"
+
+
 class Stop(Model, frozen=True):
     """A request to end the run; the only part of a spec that may change."""
 
@@ -528,6 +562,14 @@ class Spec(Model, frozen=True):
         ]
         | None
     ) = None
+    after: Annotated[
+        tuple[Dependency, ...],
+        Meta(
+            max_length=MOST_DEPENDENCIES,
+            description="runs that this one waits for, in Queued and without taking any room; it "
+            "fails when one of them cannot do any more what is waited for",
+        ),
+    ] = ()
     pods: Pods | None = None
     stop: Stop | None = None
 

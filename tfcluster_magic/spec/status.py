@@ -41,7 +41,7 @@ class Reason(str, enum.Enum):
     """Why a run is in its phase: the closed list. `Message`s say more."""
 
     QUEUED = "Queued"
-    """Waits for room, for its turn, or for what the sentence names."""
+    """Waits for room, for its turn, for another run, or for what the sentence names."""
     STARTING = "Starting"
     """Waits for tasks to be ready."""
     RUNNING = "Running"
@@ -70,6 +70,8 @@ class Reason(str, enum.Enum):
     """A worker ended before the others, which take each step together with it."""
     START_FAILED = "StartFailed"
     """A task could not be started."""
+    DEPENDENCY_FAILED = "DependencyFailed"
+    """A run that it waited for (`after`) cannot do any more what was waited for."""
     QUEUE_TIMEOUT = "QueueTimeout"
     """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
@@ -234,6 +236,17 @@ class Usage(Model, frozen=True):
     ) = None
 
 
+class AwaitedRun(Model, frozen=True):
+    """A run of `after` that was seen."""
+
+    run: Annotated[str, Meta(description="the run, such as prepare-3")]
+    uid: Annotated[str, Meta(description="its uid: a later run of this name is another one")]
+    done_at: (
+        Annotated[float, Meta(description="when it was seen to have done what was waited for")]
+        | None
+    ) = None
+
+
 class Status(Model, frozen=True):
     """The state of a run. It has only one writer: the supervisor, or the operator. `evaluator` is
     how the evaluator ended if it failed or was stopped, which ends no run.
@@ -245,6 +258,9 @@ class Status(Model, frozen=True):
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
     attempt: Annotated[int, Meta(description="group attempt; 1 is the first")] = 1
     queued_at: Annotated[float, Meta(description="when it was seen first")] | None = None
+    awaited: Annotated[
+        tuple[AwaitedRun, ...], Meta(description="the runs of `after` that were seen")
+    ] = ()
     started_at: (
         Annotated[float, Meta(description="when it got what it asks for and began")] | None
     ) = None

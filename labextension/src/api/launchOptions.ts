@@ -19,7 +19,8 @@ export type FieldKind =
   | 'volumes'
   | 'secrets'
   | 'annotations'
-  | 'claim';
+  | 'claim'
+  | 'runs';
 
 /** One option of the command line. */
 export interface IField {

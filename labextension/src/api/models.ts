@@ -21,6 +21,10 @@ export type ServerKind = 'native' | 'python';
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**
+ * what it has to do: success, or end in any way
+ */
+export type AwaitedOutcome = 'end' | 'success';
+/**
  * The phase of a run. The last three are final.
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
@@ -30,6 +34,7 @@ export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | '
 export type Reason =
   | 'BackingOff'
   | 'Completed'
+  | 'DependencyFailed'
   | 'Disrupted'
   | 'Healing'
   | 'IdleTimeout'
@@ -116,6 +121,12 @@ export interface Spec {
   };
   lifecycle?: Lifecycle;
   resumeFrom?: string | null;
+  /**
+   * runs that this one waits for, in Queued and without taking any room; it fails when one of them cannot do any more what is waited for
+   *
+   * @maxItems 10
+   */
+  after?: Dependency[];
   pods?: Pods | null;
   stop?: Stop | null;
 }
@@ -280,6 +291,16 @@ export interface Lifecycle {
   keepFor?: number;
 }
 /**
+ * A run that has to succeed or end before this one starts.
+ */
+export interface Dependency {
+  /**
+   * the run, such as prepare-3, in the same place as this one
+   */
+  run: string;
+  until?: AwaitedOutcome;
+}
+/**
  * Options of pods: claims, secrets, annotations. Only on Kubernetes.
  */
 export interface Pods {
@@ -396,6 +417,10 @@ export interface Status {
    */
   attempt?: number;
   queuedAt?: number | null;
+  /**
+   * the runs of `after` that were seen
+   */
+  awaited?: AwaitedRun[];
   startedAt?: number | null;
   runningAt?: number | null;
   finishedAt?: number | null;
@@ -477,6 +502,20 @@ export interface Message {
   params?: {
     [k: string]: string | number | (string | Message)[] | Message;
   };
+}
+/**
+ * A run of `after` that was seen.
+ */
+export interface AwaitedRun {
+  /**
+   * the run, such as prepare-3
+   */
+  run: string;
+  /**
+   * its uid: a later run of this name is another one
+   */
+  uid: string;
+  doneAt?: number | null;
 }
 /**
  * The failure of one attempt of a task.

@@ -49,6 +49,14 @@ export async function asksToDelete(
         {isActive(run) && (
           <strong>{trans.__('It still runs: it is stopped first.')} </strong>
         )}
+        {waitingFor(run, question.model.state.runs).length > 0 && (
+          <strong>
+            {trans.__(
+              'These runs wait for it, and the wait ends: %1.',
+              waitingFor(run, question.model.state.runs).map(nameOf).join(', ')
+            )}{' '}
+          </strong>
+        )}
         {trans.__(
           'Its record is deleted permanently. Its logs and output stay, unless you choose otherwise below.'
         )}
@@ -66,6 +74,22 @@ export async function asksToDelete(
   dialog.addClass('tfc-Dialog');
   const answer = await answered(dialog, question, () => true);
   return answer && { withLogs: answer.isChecked === true };
+}
+
+/** The runs that wait for a run. */
+export function waitingFor(
+  { cluster }: IRun,
+  runs: ReadonlyArray<IRun>
+): ReadonlyArray<IRun> {
+  const { name } = cluster.metadata;
+  return runs.filter(({ cluster: { spec, status } }) => {
+    const awaited = status.awaited ?? [];
+    return (
+      status.phase === 'Queued' &&
+      (spec.after ?? []).some(({ run }) => run === name) &&
+      !awaited.some(({ run, doneAt }) => run === name && doneAt)
+    );
+  });
 }
 
 /**

@@ -141,7 +141,7 @@ export function launchOf(
     if (said === false) {
       options[field.key] = false; // cleared on purpose: the program may ask for it
     } else if (said && said !== defaultOf(field, mode)) {
-      options[field.key] = hasLines(field) ? lines(said) : said;
+      options[field.key] = valueOf(field, said);
     }
   }
   return {
@@ -182,6 +182,14 @@ export const folderOf = (path: string): string =>
 /** Return whether an option is typed as lines. */
 export const hasLines = ({ kind }: Pick<IField, 'kind'>): boolean =>
   LINES.has(kind);
+
+/** What was typed as the server takes it. */
+function valueOf(field: IField, said: string | true): unknown {
+  if (field.kind === 'runs') {
+    return String(said).split(/\s+/);
+  }
+  return hasLines(field) ? lines(said) : said;
+}
 
 const LINES: ReadonlySet<FieldKind> = new Set<FieldKind>([
   'pairs',

@@ -2,6 +2,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { IField } from '../api/launchOptions';
+import { isActive, nameOf } from '../api/runs';
+import type { IRun } from '../api/types';
 import { Sentence } from '../run/parts';
 import { defaultOf, hasLines } from './draft';
 import type { LaunchModel } from './model';
@@ -201,6 +203,26 @@ export function Input(props: IInputProps): React.JSX.Element {
         </>
       );
     }
+    case 'runs':
+      return (
+        <>
+          <input
+            {...shared}
+            type="text"
+            list={`${shared.id}-list`}
+            spellCheck={false}
+            autoComplete="off"
+            placeholder={field.example ?? undefined}
+            value={String(value)}
+            onChange={change}
+          />
+          <datalist id={`${shared.id}-list`}>
+            {awaitable(String(value), model.clusters.state.runs).map(words => (
+              <option key={words} value={words} />
+            ))}
+          </datalist>
+        </>
+      );
     default:
       return (
         <input
@@ -215,6 +237,20 @@ export function Input(props: IInputProps): React.JSX.Element {
         />
       );
   }
+}
+
+/** What may be typed next after some runs: a browser completes the whole of an input. */
+export function awaitable(
+  typed: string,
+  runs: ReadonlyArray<IRun>
+): ReadonlyArray<string> {
+  const before = typed.replace(/\S*$/, '');
+  const named = before.split(/\s+/).map(word => word.split(':')[0]);
+  return runs
+    .filter(isActive)
+    .map(nameOf)
+    .filter(name => !named.includes(name))
+    .flatMap(name => [`${before}${name}`, `${before}${name}:end`]);
 }
 
 /** Return what applies if nothing is typed; for a path, an example. */

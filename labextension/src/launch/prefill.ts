@@ -73,7 +73,7 @@ export function draftOfLaunch(
       item => item === item.trim() && !/[\r\n]/.test(item)
     );
     if (lines.length) {
-      values[field.key] = lines.join('\n');
+      values[field.key] = lines.join(field.kind === 'runs' ? ' ' : '\n');
     }
     if (lines.length < items.length) {
       left.push(field.label);
@@ -109,7 +109,10 @@ export function restored(kept: unknown): IDraft {
     const like = found[key];
     if (key === 'values' && isRecord(value)) {
       found.values = Object.fromEntries(
-        Object.entries(value).filter(([, v]) => typeof v !== 'object')
+        // The runs that the last launch waited for are long done.
+        Object.entries(value).filter(
+          ([key, v]) => typeof v !== 'object' && key !== 'after'
+        )
       );
     } else if (typeof like === 'string' && typeof value === 'string') {
       found[key] = value;

@@ -5,7 +5,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
-import type { TaskStatus } from '../api/models';
+import type { Dependency, TaskStatus } from '../api/models';
 import type { IRun } from '../api/types';
 import { shown } from './messages';
 import { Sentence, Times } from './parts';
@@ -86,6 +86,12 @@ export const RunFacts = React.memo(
         <p className="tfc-Facts-dim">
           <Times run={run} trans={trans} isOld={isOld} />
         </p>
+        {(spec.after ?? []).length > 0 && (
+          <p className="tfc-Facts-dim">
+            <span className="tfc-Facts-label">{trans.__('After')}</span>
+            {(spec.after ?? []).map(awaitedWords).join(', ')}
+          </p>
+        )}
         {program && (
           <p className="tfc-Facts-dim">
             <code title={programWords(run)}>
@@ -146,6 +152,10 @@ export const RunFacts = React.memo(
     );
   }
 );
+
+/** A run that was waited for, as the command line names it. */
+const awaitedWords = ({ run, until }: Dependency): string =>
+  until === 'end' ? `${run}:end` : run;
 
 /** JupyterLab's own command; it reports a missing path itself. */
 const OPEN = 'filebrowser:open-path';

@@ -20,6 +20,7 @@ from support.backend_contract import (
     backend,
     launch,
     lines,
+    until,
     until_phase,
     until_released,
 )
@@ -29,6 +30,7 @@ from tfcluster_magic.errors import Conflict, NameTaken, NotFound
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Annotations,
+    Dependency,
     Lifecycle,
     Phase,
     Program,
@@ -127,6 +129,36 @@ reader.join()
     assert "worker-0 finished although one of its threads" in warning
     assert "ZeroDivisionError: division by zero" in warning
     assert "line 3" in warning
+
+
+def test_a_run_starts_after_another(backend: Backend, launch: Launch) -> None:
+    """It waits without a task while the other one runs; then it starts, or fails and says why."""
+    waits = "import os, time\nwhile not os.path.exists(os.environ['GO']): time.sleep(0.1)\n"
+    go = Path(backend.options().log_dir) / "go"
+    first = launch(waits, name="prepare", worker=1, env={"GO": str(go)})
+    until_phase(backend, first, Phase.RUNNING)
+    after = (Dependency(run=first.metadata.name),)
+    second = launch("print('after')", worker=1, after=after)
+    third = launch("pass", name="needs", worker=1, after=(Dependency(run=second.metadata.name),))
+    last = launch("pass", name="last", worker=1, after=(Dependency(run=third.metadata.name),))
+    told = until(backend, second, lambda run: "prepare-" in run.status.message).status
+    assert told.message == f"Waiting for {first.metadata.name} to succeed."
+    assert (told.phase, told.reason, told.counts["worker"].desired) == (
+        Phase.QUEUED,
+        Reason.QUEUED,
+        1,
+    )
+    assert backend.stop(third.metadata.name, Stop(by="ida")).spec.stop is not None
+    assert until_released(backend, third).status.phase is Phase.STOPPED
+    ended = until_released(backend, last).status
+    assert (ended.phase, ended.reason) == (Phase.FAILED, Reason.DEPENDENCY_FAILED)
+    assert f"{third.metadata.name} was stopped" in ended.message
+    go.touch()
+    done = until_released(backend, second).status
+    assert done.phase is Phase.SUCCEEDED
+    assert done.started_at >= until_released(backend, first).status.finished_at
+    assert lines(backend, "digits") == ["after"]
+    go.unlink()
 
 
 def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:

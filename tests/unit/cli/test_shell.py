@@ -185,6 +185,8 @@ def test_following_status_in_a_terminal_draws_in_place(run: Run) -> None:
         ("status he", {"hello-1"}),
         ("logs hello-1 ", {"worker-0"}),
         ("launch hel", {"hello.py"}),
+        ("launch --after he", {"hello-1"}),
+        ("launch --after hello-1:", {"hello-1:success", "hello-1:end"}),
         ("list --phase S", {"Starting", "Stopping", "Succeeded", "Stopped"}),
     ],
 )

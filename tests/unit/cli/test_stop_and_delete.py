@@ -82,6 +82,20 @@ def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> N
     assert run("list", "--all", "-o", "name").out == ""
 
 
+def test_delete_says_which_runs_wait(run: Run) -> None:
+    """Whoever deletes a run that others wait for is told, and asked."""
+    run("launch", "sleep.py", "--workers", "1")
+    launched = run("launch", "hello.py", "--workers", "1", "--after", "sleep")
+    assert "  Waiting for sleep-1 to succeed." in launched.out
+    said = run("status", "hello").out
+    assert said.startswith("hello-1 Queued: Waiting for sleep-1 to succeed.")
+    assert "\nafter: sleep-1\n" in said
+    refused = run("delete", "sleep")
+    assert "this would stop sleep-1, delete sleep-1, so end the wait of hello-1" in refused.err
+    assert run("stop", "hello").code == 0
+    assert "so end the wait" not in run("delete", "sleep").err
+
+
 def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path) -> None:
     """Deleting an ended run's record needs no confirmation and keeps the output."""
     run("launch", "hello.py", "--workers", "1", "--wait")

@@ -67,6 +67,9 @@ VALUES |= {
     ),
     Kind.ANNOTATIONS: st.dictionaries(st.sampled_from(["a", "b.io/c"]), text, min_size=1),
     Kind.CLAIM: st.sampled_from(["10Gi", "1Ti:shared.io"]),
+    Kind.RUNS: st.lists(
+        st.sampled_from(["prepare-3", "a-1:success", "b-2:end"]), min_size=1, max_size=3
+    ),
 }
 options = st.fixed_dictionaries(
     {},

@@ -109,6 +109,7 @@ VALUES: dict[Kind, object] = {
     Kind.SECRETS: ["s3", "key:/mnt/key", "minio:ID=user,KEY=a.b"],
     Kind.ANNOTATIONS: {"a.io/b": "c=d"},
     Kind.CLAIM: "10Gi:shared",
+    Kind.RUNS: ["prepare-3", "digits-12:end"],
 }
 REPEATED = DATA / "launch_form.json"
 

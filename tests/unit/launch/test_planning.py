@@ -160,6 +160,7 @@ def test_every_option_reaches_the_field_that_it_names() -> None:
         options.Kind.SECRETS: "s3:/mnt/s3",
         options.Kind.ANNOTATIONS: "prometheus.io/scrape=true",
         options.Kind.CLAIM: "10Gi:shared",
+        options.Kind.RUNS: "prepare-3:end",
     }
     from tfcluster_magic.launch.validation import schema
     from tfcluster_magic.spec import Spec

@@ -17,13 +17,18 @@ from tfcluster_magic.lifecycle import (
     Observation,
     ObservedTask,
     Quiet,
+    SeenRun,
     decide,
     root_cause,
 )
+from tfcluster_magic.lifecycle.dependencies import waits_for_runs
 from tfcluster_magic.lifecycle.messages import start_oddity
 from tfcluster_magic.spec import (
+    AwaitedOutcome,
     Cause,
+    Dependency,
     Lifecycle,
+    Message,
     Mode,
     Phase,
     Program,
@@ -67,6 +72,10 @@ def specs(draw: st.DrawFn) -> Spec:
             idle_timeout=100,
             queue_timeout=draw(st.sampled_from([None, 30])),
         ),
+        after=tuple(
+            Dependency(run=name, until=draw(st.sampled_from(AwaitedOutcome)))
+            for name in draw(st.sampled_from([(), (), ("a-1",), ("a-1", "b-1")]))
+        ),
     )
 
 
@@ -80,6 +89,10 @@ class World(RuleBasedStateMachine):
         self.asked: set[str] = set()
         self.started_after_stop = False
         self.history: list[Status] = []
+        self.runs: dict[str, SeenRun] = {}
+        self.circle: tuple[str, ...] = ()
+        self.done: set[str] = set()
+        """The awaited runs that were seen to have done what was waited for."""
         self.decision = Decision(status=Status(phase=Phase.QUEUED, reason=Reason.QUEUED))
 
     @initialize(spec=specs(), admitted=st.booleans())
@@ -89,7 +102,20 @@ class World(RuleBasedStateMachine):
 
     def turn(self) -> None:
         before = self.decision.status
-        seen = Observation(tasks=dict(self.tasks), admitted=self.admitted, waiting_for="room")
+        seen = Observation(
+            tasks=dict(self.tasks),
+            admitted=self.admitted,
+            waiting_for=Message("Room"),
+            runs=dict(self.runs),
+            circle=self.circle,
+        )
+        for each in self.spec.after:
+            run = self.runs.get(each.run)
+            ended = run is not None and run.phase.is_final and run.released
+            if run is not None and (
+                run.phase is Phase.SUCCEEDED or (ended and each.until is AwaitedOutcome.END)
+            ):
+                self.done.add(each.run)
         self.decision = decide(self.spec, "digits-2", before, seen, self.now)
         again = decide(self.spec, "digits-2", self.decision.status, seen, self.now)
         assert again.status.phase is self.decision.status.phase, "a second look changes nothing"
@@ -185,6 +211,32 @@ class World(RuleBasedStateMachine):
         self.admitted = True
         self.turn()
 
+    @rule(
+        name=st.sampled_from(["a-1", "b-1"]),
+        phase=st.sampled_from([Phase.QUEUED, Phase.RUNNING, *(p for p in Phase if p.is_final)]),
+        released=st.booleans(),
+    )
+    def an_awaited_run_changes(self, name: str, phase: Phase, released: bool) -> None:
+        before = self.runs.get(name)
+        if before is None or not before.phase.is_final:
+            self.runs[name] = SeenRun(uid=name, phase=phase, released=phase.is_final and released)
+            self.turn()
+
+    @rule(name=st.sampled_from(["a-1", "b-1"]), anew=st.booleans())
+    def an_awaited_run_is_deleted(self, name: str, anew: bool) -> None:
+        """It goes, and sometimes another one gets its name."""
+        if self.runs.pop(name, None) is not None:
+            self.turn()
+            if anew:
+                self.runs[name] = SeenRun(uid=f"{name} again", phase=Phase.QUEUED)
+                self.turn()
+
+    @precondition(lambda self: self.spec.after)
+    @rule()
+    def a_circle_is_found(self) -> None:
+        self.circle = ("digits-2", "a-1", "digits-2")
+        self.turn()
+
     @rule(idle=st.booleans())
     def the_notebook_leaves_or_returns(self, idle: bool) -> None:
         for name, task in self.tasks.items():
@@ -262,7 +314,25 @@ class World(RuleBasedStateMachine):
                 or self.decision.start
                 or self.decision.wake_at is not None
                 or not self.admitted
+                or waits_for_runs(self.spec, self.decision.status)
             )
+
+    @invariant()
+    def nothing_starts_before_what_it_waits_for(self) -> None:
+        """Tasks and a place in the queue only come after every awaited run has done its part; a
+        part that was done stays done, whatever becomes of that run.
+        """
+        if self.history and any(each.run not in self.done for each in self.spec.after):
+            assert not self.tasks
+            assert self.decision.status.started_at is None
+
+    @invariant()
+    def a_run_that_cannot_start_says_which_run_is_to_blame(self) -> None:
+        status = self.decision.status
+        if status.reason is Reason.DEPENDENCY_FAILED:
+            assert status.phase is Phase.FAILED and not self.tasks
+            assert "rerun digits-2" in status.message
+            assert any(each.run in status.message for each in self.spec.after)
 
     @invariant()
     def an_evaluator_decides_nothing(self) -> None:
@@ -308,6 +378,10 @@ class World(RuleBasedStateMachine):
         if not hasattr(self, "spec"):
             return
         self.admitted = True
+        for each in self.spec.after:
+            self.runs.setdefault(each.run, SeenRun(uid=each.run, phase=Phase.QUEUED))
+            self.an_awaited_run_changes(each.run, Phase.STOPPED, True)
+            self.turn()
         for _ in range(400):
             if self.decision.done:
                 break

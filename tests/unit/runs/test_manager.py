@@ -19,6 +19,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.errors import (
     ClusterFailed,
     Conflict,
+    InvalidRequest,
     NameTaken,
     NotFound,
     PreflightRefused,
@@ -131,6 +132,59 @@ def test_a_rerun_can_resume_and_take_another_name(manager: ClusterManager) -> No
 
     assert plan.cluster.spec.resume_from == "hello-1"
     assert plan.cluster.metadata.name == "other-1"
+
+
+def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
+    """The record has the exact run, the launch says which one it is, and a rerun does not wait."""
+    manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
+    manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
+    run = manager.launch("hello.py", name="next", workers=1, after=["hello"])
+    assert [each.words for each in run.spec.after] == ["hello-2"]
+    said = "it waits for hello-2, the newest run of hello; --after hello-N names another one"
+    assert said in map(str, run.status.inferred)
+    assert manager.wait(run.metadata.name, 60).status.awaited[0].run == "hello-2"
+    again = manager.plan_rerun("next")
+    assert again.cluster.spec.after == ()
+    assert "next-1 waited for hello-2, and this run does not" in again.cluster.status.warnings[0]
+    other = manager.plan_rerun("next", after="hello-1:end")
+    assert [each.words for each in other.cluster.spec.after] == ["hello-1:end"]
+    assert not [text for text in other.cluster.status.warnings if "waited for" in text]
+
+
+def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, here: Path) -> None:
+    """A run that does not exist, that has not succeeded, or that never will."""
+    (here / "fail.py").write_text("raise SystemExit(1)\n")
+    with pytest.raises(ClusterFailed):
+        manager.wait(manager.launch("fail.py", workers=1).metadata.name, 60)
+    manager.launch(mode="in-graph", workers=1, ps=0)
+    for after, words in (
+        ("fial-1", "there is no run fial-1; did you mean fail-1?"),
+        ("nothing", "there is no run nothing; `tfcluster list` shows"),
+        ("fail", r"fail-1 has not succeeded \(Failed\): leave this out, or write fail-1:end"),
+        ("in-graph", "in-graph-1 is in-graph and is ended by you: write in-graph-1:end"),
+        ("fail:never", "write RUN, RUN:success or RUN:end"),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            manager.launch("hello.py", workers=1, after=[after])
+    assert "there is no run nothing" in str(manager.sketch("hello.py", after="nothing").problems)
+    ended = manager.launch("hello.py", workers=1, after=["fail:end"]).metadata.name
+    assert manager.wait(ended, 60).status.phase.value == "Succeeded"
+
+
+def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: ClusterManager) -> None:
+    """Deleting a run that others wait for stops it: who waits for any end starts, who waits for a
+    success fails and says so.
+    """
+    first = manager.launch("sleep.py", workers=1).metadata.name
+    manager.wait(first, 60, until=Until.READY)
+    any_end = manager.launch("hello.py", name="any", workers=1, after=f"{first}:end")
+    success = manager.launch("hello.py", name="good", workers=1, after=first)
+    waiting = manager.waiting_for([first])
+    assert {run.metadata.name for run in waiting} == {"any-1", "good-1"}
+    manager.delete(first)
+    assert manager.wait(any_end.metadata.name, 60).status.phase.value == "Succeeded"
+    with pytest.raises(ClusterFailed, match=f"{first} was stopped, so this run did not start"):
+        manager.wait(success.metadata.name, 60)
 
 
 def test_list_shows_the_newest_run_of_each_name_and_all_runs_when_asked(

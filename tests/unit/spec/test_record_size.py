@@ -139,6 +139,8 @@ def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: st
             len(name) + 8 + most_bytes(each, definitions, f"{path}.{name}".lstrip("."))
             for name, each in below
         )
+    if node.get("type") == "array":
+        return 2 + node["maxItems"] * (1 + most_bytes(node["items"], definitions, path))
     if "enum" in node:
         return 2 + max(map(len, node["enum"]))
     if node.get("type") == "string":

@@ -248,7 +248,8 @@ class LocalBackend(Backend):
             running = {c.metadata.cluster: c for _, c in runs if c.active}
             cluster = run_names.choose_name(request.cluster, request.name_given, running)
             verdict.check()
-            folder, lock_fd = launch.write(cluster, request, verdict.warnings, facts.free_gpus)
+            gpus = None if request.spec.after else facts.free_gpus  # assigned when it starts
+            folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         return launch.hand_over(folder, lock_fd)
 
     def next_number(self, cluster: str) -> int:

@@ -18,9 +18,13 @@ import subprocess
 from collections.abc import Sequence
 
 from ... import state_files
-from ...quota.preflight import AvailableResources, Limit, cpu_of, memory_of, total_request
-from ...spec import TaskType, TFCluster
-from . import processes
+from ...launch_checks.local import RoomFacts
+from ...quota.ledger import HoursAccount
+from ...quota.limits import resource_totals
+from ...quota.preflight import AvailableResources, Limit, cpu_of, gpu_of, memory_of, total_request
+from ...spec import Phase, Spec, TaskType, TFCluster
+from ...spec.names import task_name
+from . import processes, quota
 from .store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
@@ -68,7 +72,7 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs that are not released, with their folders."""
+"""Runs with their folders; those that are not released take room."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
@@ -102,9 +106,53 @@ def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResour
 def occupied_types(cluster: TFCluster) -> list[TaskType]:
     """Return the task types that use something: all of an active run, else those still running."""
     counts = cluster.status.counts
+    if waits_to_start(cluster):
+        return []
     if not cluster.status.phase.is_final:
         return [*TaskType]
     return [t for t in TaskType if (c := counts.get(t.value)) and c.running + c.starting]
+
+
+def waits_to_start(cluster: TFCluster) -> bool:
+    """Return whether a run has taken no room yet: it waits for other runs, or for room after that.
+    Every other run has taken its room before its record exists.
+    """
+    return cluster.status.phase is Phase.QUEUED and bool(cluster.spec.after)
+
+
+def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float) -> RoomFacts:
+    """Return the facts by which it is judged whether there is room for `spec` beside `runs`.
+
+    Raises:
+        TFClusterError: the hub's limits cannot be read.
+    """
+    limits = quota.hub_limits()
+    active = [(folder, run) for folder, run in runs if run.status.released_at is None]
+    room, free_gpus = measure(active, with_gpus=bool(total_request(spec, gpu_of)))
+    bounded = quota.has_budget(limits)
+    return RoomFacts(
+        now=now,
+        room=room,
+        free_gpus=free_gpus if has_gpu_driver() else None,
+        held=[
+            resource_totals(run.metadata.name, run.spec, occupied_types(run))
+            for _folder, run in active
+            if not waits_to_start(run)
+        ],
+        limits=limits,
+        account=hours.account((r for _, r in runs), now, limits) if bounded else HoursAccount(),
+    )
+
+
+def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Assign devices to each task that requested some; the caller has checked the number."""
+    left = list(free)
+    given: dict[str, tuple[str, ...]] = {}
+    for task_type, count in spec.replicas.counts.items():
+        wanted = spec.replicas.of(task_type).resources.gpu
+        for index in range(count if wanted else 0):
+            given[task_name(task_type, index)], left = tuple(left[:wanted]), left[wanted:]
+    return given
 
 
 def _reserved_memory(cluster: TFCluster) -> float:

@@ -27,7 +27,7 @@ from ...launch import LaunchRequest
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
 from ...spec.task_file import guard_path
-from . import lost_supervisor
+from . import capacity, lost_supervisor
 from .lost_supervisor import last_supervisor_lines
 from .store import RunFolder, Store
 from .task_processes import scrubbed
@@ -147,17 +147,6 @@ def task_description(
     }
 
 
-def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assign devices to each task that requested some; the caller has checked the number."""
-    left = list(free)
-    given: dict[str, tuple[str, ...]] = {}
-    for task_type, count in spec.replicas.counts.items():
-        wanted = spec.replicas.of(task_type).resources.gpu
-        for index in range(count if wanted else 0):
-            given[names.task_name(task_type, index)], left = tuple(left[:wanted]), left[wanted:]
-    return given
-
-
 # -- the launch ------------------------------------------------------------------------------------
 
 
@@ -260,7 +249,7 @@ class Launch:
         elif spec.program is not None:
             folder.program.mkdir(exist_ok=True)  # each task puts there what it fetches
         if free_gpus is not None:
-            given = assign_gpus(spec, free_gpus)
+            given = capacity.assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))
         described = task_description(
             metadata, spec, folder.program, TaskFolders(self.data_dir, output, self.resume_from)

@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...i18n import _
-from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder
-from ...quota.ledger import HoursAccount
-from ...quota.limits import resource_totals
+from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder, emptied
 from ...spec import Spec, TFCluster
 from ...spec.task_file import guard_path
 from . import capacity, quota
@@ -73,23 +71,13 @@ def gather_facts(
     Raises:
         TFClusterError: the hub's limits cannot be read.
     """
-    now, limits, log_dir = time.time(), quota.hub_limits(), folders["log"]
-    active = [(folder, run) for folder, run in runs if run.status.released_at is None]
-    wants_gpus = any(spec.replicas.of(t).resources.gpu for t in spec.replicas.counts)
-    room, free_gpus = capacity.measure(active, with_gpus=wants_gpus)
-    held = [
-        resource_totals(run.metadata.name, run.spec, capacity.occupied_types(run))
-        for _folder, run in active
-    ]
-    bounded = quota.has_budget(limits)
+    log_dir = folders["log"]
+    facts = capacity.room_facts(spec, runs, hours, time.time())
+    if spec.after:
+        facts = emptied(facts)  # what is free now says nothing about then
     return LocalFacts(
-        now=now,
-        room=room,
-        free_gpus=free_gpus if capacity.has_gpu_driver() else None,
-        held=held,
-        limits=limits,
-        account=hours.account((r for _, r in runs), now, limits) if bounded else HoursAccount(),
-        volumes=quota.bounded_volumes(folders, state_dir, limits),
+        **vars(facts),
+        volumes=quota.bounded_volumes(folders, state_dir, facts.limits),
         python=find_python(spec.interpreter),
         guarded=sys.platform != "linux" or guard_path() is not None,
         log_dir=WrittenFolder(log_dir, why_not_writable(log_dir) or ""),

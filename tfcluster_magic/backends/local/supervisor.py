@@ -19,19 +19,24 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from ... import state_files
 from ...i18n import _, mark
-from ...lifecycle import Decision, Observation, decide
+from ...lifecycle import Decision, Observation, decide, waits_for_runs
+from ...lifecycle.dependencies import open_dependencies
 from ...progress.run_progress import newest_checkpoint
-from ...spec import Model, Phase, Spec, Status, Stop
+from ...spec import Model, Phase, Spec, Status, Stop, TFCluster
 from . import lost_supervisor, supervisor_events, task_processes
 from .store import RunFolder
 from .supervisor_events import SupervisorEvents
 from .task_processes import TaskGroup
+
+if TYPE_CHECKING:
+    from .start_queue import StartQueue
 
 
 class FolderIntegrity:
@@ -265,11 +270,24 @@ removed or that a client wrote a stop and died, and the kernel takes no sleep of
 """
 
 
+WAIT_INTERVAL = 1.0
+"""The same while the run waits for other runs or for room: no other process reports those."""
+
+
+def _start_queue(folder: RunFolder, cluster: TFCluster) -> StartQueue | None:
+    """Return the place in the queue of a run that waits for others; None for every other run."""
+    if not cluster.spec.after:
+        return None
+    from .start_queue import StartQueue  # with what decides about room; supervisors stay small
+
+    return StartQueue(folder, cluster)
+
+
 class Supervisor:
     """The supervisor of one run, from its first task to its last."""
 
     def __init__(self, folder: RunFolder, lock_fd: int) -> None:
-        """Reserve the ports and publish them. Raises OSError."""
+        """Prepare the tasks, unless the run waits for others. Raises OSError."""
         cluster = folder.load()
         # An interrupted launch is undone, and the next one may have the folder by now.
         folder.load_record()
@@ -279,14 +297,11 @@ class Supervisor:
         self._integrity = FolderIntegrity(folder, cluster.metadata.uid, lock_fd)
         self._spec: Spec = cluster.spec
         self._wakeups = SupervisorEvents(folder.control)
-        addresses, self._held_ports = task_processes.reserve_ports(self._spec.replicas.counts)
-        described = state_files.load(folder.task_file, dict[str, object])
-        text = msgspec.json.encode({**described, "addresses": addresses})
-        state_files.write(folder.task_file, text)
-        self._integrity.remember(folder.task_file, text)
-        with contextlib.suppress(FileNotFoundError):  # there are no GPUs
-            self._integrity.remember(folder.gpus_file, state_files.read_bytes(folder.gpus_file))
-        self._status: Status = replace(cluster.status, addresses=addresses)
+        self._status: Status = cluster.status
+        self._queue = _start_queue(folder, cluster)
+        """Its place among the runs that wait; None once it has its room."""
+        if self._queue is None:
+            self._prepare_tasks()
         self._output = Path(self._status.paths["output"])
         self._task_group = TaskGroup(
             folder, cluster.metadata.uid, self._spec, self._output, self._wakeups.report_fd
@@ -294,6 +309,18 @@ class Supervisor:
         self._publisher = StatusFileWriter(folder, self._integrity)
         self._recorder = DecisionRecorder(folder, self._name, self._spec, self._status)
         self._integrity.remember(folder.status_file, folder.write_status(self._status))
+
+    def _prepare_tasks(self) -> None:
+        """Reserve the ports and publish them. Raises OSError."""
+        folder = self._folder
+        addresses, self._held_ports = task_processes.reserve_ports(self._spec.replicas.counts)
+        described = state_files.load(folder.task_file, dict[str, object])
+        text = msgspec.json.encode({**described, "addresses": addresses})
+        state_files.write(folder.task_file, text)
+        self._integrity.remember(folder.task_file, text)
+        with contextlib.suppress(FileNotFoundError):  # there are no GPUs
+            self._integrity.remember(folder.gpus_file, state_files.read_bytes(folder.gpus_file))
+        self._status = replace(self._status, addresses=addresses)
 
     def run(self) -> None:
         """Work until the run is over and everything is released."""
@@ -312,26 +339,54 @@ class Supervisor:
     def _turn(self) -> Decision:
         """Decide and act; repeat at once if that started something."""
         while True:
-            checkpoint = newest_checkpoint(self._output) if self._task_group.has_failures else None
-            seen = Observation(
-                tasks=self._task_group.observe(),
-                checkpoint=checkpoint,
-                cores=self._task_group.cores,
-                used=self._task_group.used,
-            )
-            now = supervisor_events.steady_now()
-            decision = decide(self._spec, self._name, self._status, seen, now)
-            self._recorder.note(now, seen, self._spec.stop, decision)
-            self._status = decision.status
+            decision = self._wait() if self._queue is not None else self._decide(self._observe())
             self._task_group.end(decision.stop)
             for wanted in decision.start:
                 self._task_group.start(wanted)
             if not decision.start:
                 return decision
 
+    def _observe(self) -> Observation:
+        checkpoint = newest_checkpoint(self._output) if self._task_group.has_failures else None
+        return Observation(
+            tasks=self._task_group.observe(),
+            checkpoint=checkpoint,
+            cores=self._task_group.cores,
+            used=self._task_group.used,
+        )
+
+    def _decide(self, seen: Observation) -> Decision:
+        now = supervisor_events.steady_now()
+        decision = decide(self._spec, self._name, self._status, seen, now)
+        self._recorder.note(now, seen, self._spec.stop, decision)
+        self._status = decision.status
+        return decision
+
+    def _wait(self) -> Decision:
+        """Decide on a run that waits: for other runs, then for room, which is then taken."""
+        assert self._queue is not None
+        left = open_dependencies(self._spec, self._status.awaited)
+        runs = self._queue.awaited(left)
+        decision = self._decide(replace(self._observe(), admitted=False, runs=runs))
+        if self._status.phase is not Phase.QUEUED:
+            self._queue = None  # it was stopped, or cannot start any more
+            return decision
+        if waits_for_runs(self._spec, self._status):
+            return decision
+        self._publisher.put(self._status, urgent=True)  # by which the others know their turn
+        with self._queue.room(self._status) as lack:
+            if lack is not None:
+                return self._decide(replace(self._observe(), admitted=False, waiting_for=lack))
+            self._prepare_tasks()
+            decision = self._decide(self._observe())
+            self._publisher.put(self._status, urgent=True)  # before another run measures the room
+        self._queue = None
+        return decision
+
     def _sleep(self, wake_at: float | None) -> None:
+        patrol = PATROL_INTERVAL if self._queue is None else WAIT_INTERVAL
         due = (
-            supervisor_events.steady_now() + PATROL_INTERVAL,
+            supervisor_events.steady_now() + patrol,
             wake_at,
             self._task_group.due,
             self._publisher.due,

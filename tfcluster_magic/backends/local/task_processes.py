@@ -22,6 +22,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -314,7 +315,6 @@ class TaskGroup:
         self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
         self._report_fd = report_fd
         self._tasks: dict[str, TaskProcess] = {}
-        self._gpus = state_files.read(folder.gpus_file, dict[str, tuple[str, ...]])
         limits = _memory_limits(spec)
         parent = memory_limits.find_parent() if limits else None
         if parent is not None:
@@ -380,6 +380,11 @@ class TaskGroup:
             ended = TaskExit(cause=Cause.NOT_STARTED, finished_at=supervisor_events.steady_now())
             why = Message("NoMoreProcesses", {"why": str(error.strerror)})
             task.exit = with_detail(ended, Cause.NOT_STARTED, why)
+
+    @cached_property
+    def _gpus(self) -> dict[str, tuple[str, ...]] | None:
+        """The devices of each task, which are assigned before the first one starts."""
+        return state_files.read(self._folder.gpus_file, dict[str, tuple[str, ...]])
 
     def _gpus_of(self, task: TaskProcess) -> tuple[str, ...] | None:
         """Return a task's devices; None leaves CUDA_VISIBLE_DEVICES to the user."""

@@ -130,7 +130,7 @@ def _default_told(text: str, default: object) -> str:
 def _tell_defaults(node: Object) -> None:
     if default := node.get("default"):
         node["description"] = _default_told(node["description"], default)
-    for below in node.get("properties", {}).values():
+    for below in (*node.get("properties", {}).values(), *filter(None, [node.get("items")])):
         _tell_defaults(below)
 
 
@@ -391,6 +391,7 @@ SPEC_RULES = (
         rules.PLAIN_PATH,
         "subPath",
     ),
+    CelRule("after", "self.all(d, self.exists_one(e, e.run == d.run))", rules.NAMED_TWICE),
     CelRule("pods", f"({_MOUNTS}).all(p, ({_MOUNTS}).exists_one(q, q == p))", rules.MOUNTED_TWICE),
     CelRule(
         "pods.imagePullSecrets",

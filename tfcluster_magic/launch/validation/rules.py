@@ -267,6 +267,11 @@ def _payload(spec: Spec) -> list[Problem]:
     return [Problem(f"spec.{largest}", Message("Bytes", {"count": size}), PAYLOAD_AT_MOST)]
 
 
+def _after(spec: Spec) -> list[Problem]:
+    runs = [each.run for each in spec.after]
+    return [Problem(f"spec.after[{i}].run", runs[i], NAMED_TWICE) for i in _repeated(runs)]
+
+
 def _arguments(spec: Spec) -> list[Problem]:
     program = spec.program
     lists = {"arguments": program.arguments, "command": program.command or ()} if program else {}
@@ -315,6 +320,7 @@ _RULES = (
     _files,
     _arguments,
     _interpreter,
+    _after,
     _pods,
     _text,
 )

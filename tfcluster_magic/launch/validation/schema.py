@@ -26,6 +26,7 @@ from ...spec.spec import (
     OBJECT_NAME_PATTERN,
     PROGRAM_PATH_PATTERN,
     PROGRAM_URL_PATTERN,
+    RUN_NAME_PATTERN,
     SUB_PATH_PATTERN,
     fields_of,
 )
@@ -106,6 +107,7 @@ PATTERN_RULES: Mapping[str, Message] = {
     MOUNT_OR_NOTHING: Message("WriteFullPath"),
     PROGRAM_PATH_PATTERN: Message("WritePath"),
     PROGRAM_URL_PATTERN: Message("WriteAddress"),
+    RUN_NAME_PATTERN: Message("ExactRun"),
     SUB_PATH_PATTERN: Message("WriteSubPath"),
     KEY_PATTERN: Message("KeyOfSecret"),
     ANNOTATION_PATTERN: Message("AnnotationNames"),

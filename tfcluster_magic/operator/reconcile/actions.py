@@ -23,6 +23,7 @@ from ..metrics import OperatorMetrics
 from ..pending_tasks import PendingTaskDiagnosis
 from ..scheduling.admission import Admission
 from ..scheduling.volcano import PodGroups, queue_refusal
+from .awaited_runs import AwaitedRuns
 from .job_control import JobControl, report_deleted_pods
 from .object_creation import EarlierObjectExists, ObjectCreator, ServiceCreation
 from .status_writer import WriteRateLimit
@@ -37,6 +38,7 @@ class ReconcileContext:
     policy: Policy
     admission: Admission
     explainer: PendingTaskDiagnosis
+    awaited: AwaitedRuns
     policy_of: Callable[[str], Policy]
     """Returns the policy together with what a namespace adds to it."""
     pod_groups: PodGroups

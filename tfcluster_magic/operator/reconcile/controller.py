@@ -25,6 +25,7 @@ from ..scheduling.snapshot import Snapshotter
 from ..scheduling.volcano import PodGroups
 from . import retention
 from .actions import ReconcileContext
+from .awaited_runs import AwaitedRuns
 from .run import RunReconciler, is_run_over
 from .status_writer import StatusConflict
 
@@ -64,6 +65,7 @@ class Controller:
             policy=policy,
             admission=self.scheduler.admission,
             explainer=explainer,
+            awaited=AwaitedRuns(self.caches.runs, wake),
             policy_of=self.scheduler.snapshotter.policy_of,
             pod_groups=self.scheduler.pod_groups,
             unwatched=unwatched,
@@ -132,16 +134,20 @@ class Controller:
     def _turn(self, key: Key) -> float | None:
         found = self.caches.runs.get(*key)
         run = self._runs.get(key)
+        self.context.awaited.changed(key)
         retention.end_orphans(self.context, key, found["metadata"]["uid"] if found else "")
         if found is None:
             self._runs.pop(key, None)  # owned objects are deleted by Kubernetes
             self.context.explainer.forget(key)
+            self.context.awaited.forget(key)
             return None
         retention.make_room(self.context, key[0])
         if is_run_over(found) and (run is None or run.uid == found["metadata"]["uid"]):
             self._runs.pop(key, None)
+            self.context.awaited.forget(key)
             return retention.apply_retention(self.context, key, found)
         if refused := found.get(REFUSED):
+            self.context.awaited.forget(key)
             return retention.fail_invalid_run(self.context, key, found, refused)
         try:
             if run is None or run.uid != found["metadata"]["uid"]:

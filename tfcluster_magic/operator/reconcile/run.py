@@ -17,11 +17,13 @@ from ...kube.api.client import Object, is_deleted
 from ...kube.objects import custom_resource, pod_template
 from ...kube.status.run_observer import RunObserver
 from ...launch_checks.policy_check import with_capped_durations
-from ...lifecycle import Decision, Observation, decide
+from ...lifecycle import Decision, Observation, decide, waits_for_runs
+from ...lifecycle.dependencies import open_dependencies
 from ...spec import Message, Phase, Reason, Status, TaskType
 from .. import cluster_state
 from ..cluster_state import Key, ObservedRun
-from ..scheduling.admission import Admitted, LeftToGangScheduler, Refused, Verdict, Waiting
+from ..scheduling.admission import Admitted, Held, LeftToGangScheduler, Refused, Verdict, Waiting
+from ..scheduling.launch_queue import awaited_names
 from . import job_control, status_rules
 from .actions import ReconcileContext, RunActions
 from .object_creation import ObjectCreator, earlier_object_message
@@ -81,7 +83,7 @@ class RunReconciler:
             return None  # the cache will show it
         now = self._context.clock()
         observed = self._observed_run()
-        verdict = self._verdict(observed)
+        verdict = self._verdict(observed, held=bool(awaited_names(found)))
         if isinstance(verdict, Refused):
             self._end(now, Message("Refused", {"why": InvalidRequest(verdict.problems).message}))
             return 0.0
@@ -127,14 +129,18 @@ class RunReconciler:
         cluster = replace(self._cluster, status=self._status)
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
-    def _verdict(self, observed: ObservedRun) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or is stopped."""
+    def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
+        """Return whether the run may begin; None once it has begun or is stopped. `held`: it waits
+        for other runs by the cached record, from which the launch queue is made.
+        """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
         if observed.jobs:
             # The tasks are bound together, so the first bound one stands for all.
             bound = any(pod["spec"].get("nodeName") for pod in observed.pods)
             return Admitted() if bound else LeftToGangScheduler()
+        if held or waits_for_runs(self._cluster.spec, self._status):
+            return self._context.admission.decide_held(observed.cluster)
         return self._context.admission.decide(observed.cluster)
 
     def _observe(
@@ -150,6 +156,10 @@ class RunReconciler:
         ends = self._cluster.spec.stop is not None or not self._status.phase.is_active
         jobs, names = self._actions.newest(jobs), status_rules.current_tasks(self._status, seen)
         seen = replace(seen, may_come=self._creator.may_come(self._cluster, names, jobs, asks=ends))
+        if isinstance(verdict, Held):
+            return self._held(seen)
+        if self._cluster.spec.after:
+            self._context.awaited.forget(self.key)
         if verdict is None:
             return self._with_diagnosis(seen, observed)
         if isinstance(verdict, LeftToGangScheduler):
@@ -157,6 +167,13 @@ class RunReconciler:
         waits = status_rules.waiting_message(verdict) if isinstance(verdict, Waiting) else None
         reason = self._earlier_run() or waits
         return replace(seen, admitted=reason is None, waiting_for=reason)
+
+    def _held(self, seen: Observation) -> Observation:
+        """Add the runs that this one waits for."""
+        left = open_dependencies(self._cluster.spec, self._status.awaited)
+        runs = self._context.awaited.observe(self.key, [each.run for each in left])
+        circle = self._context.awaited.circle(self.key)
+        return replace(seen, admitted=False, runs=runs, circle=circle)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
         """Add the state of a run whose tasks wait to be bound together."""
@@ -254,6 +271,8 @@ class RunReconciler:
             times.append(decision.wake_at - now)
         status = decision.status
         queued = status.phase is Phase.QUEUED
+        if waits_for_runs(self._cluster.spec, status):
+            return min(times)  # what it waits for causes a turn
         waits = queued or status_rules.has_pending_tasks(status) or decision.start
         obstructed = bool(self._actions.obstacle)
         if waits and not (queued and obstructed):

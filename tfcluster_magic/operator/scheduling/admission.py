@@ -48,6 +48,11 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Held:
+    """The run waits for other runs, and is in no queue until they are done."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """The run can never begin; lists every problem."""
 
@@ -59,7 +64,7 @@ class LeftToGangScheduler:
     """The tasks may be created; the run begins when a scheduler has room for all of them."""
 
 
-Verdict = Admitted | Waiting | Refused | LeftToGangScheduler
+Verdict = Admitted | Waiting | Held | Refused | LeftToGangScheduler
 BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
 """Returns the objections of a budget to a run; the second argument returns the run's CPU cores."""
 
@@ -127,6 +132,14 @@ class Admission:
             told = Message("TurnAfter", {"name": queue[place - 1].key[1]})
             return Waiting(told, place + 1)
         return self._first(cluster)
+
+    def decide_held(self, cluster: TFCluster) -> Verdict:
+        """Return Held for a run that waits for others; a new one that can never run is refused at
+        once, not after hours.
+        """
+        is_judged = not cluster.status.message and self._snapshotter.settled
+        never = self._never(cluster) if is_judged else ()
+        return Refused(never) if never else Held()
 
     def _cores(self, cluster: TFCluster) -> float:
         """Return the CPU cores that the tasks request, with the API server's defaults."""

@@ -1,7 +1,8 @@
 """The launch queue of each namespace: which runs wait to be admitted, and in which order.
 
 First in, first out: by creation time, and within one second by the order in which the operator saw
-them. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
+them. A run that waited for other runs comes in when the last of them was done; until then it is in
+no queue. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
 `LaunchPace` limits how fast the runs of one namespace begin.
 """
 
@@ -23,7 +24,7 @@ class QueuedRun:
     key: Key
     uid: str
     since: tuple[str, int]
-    """The creation time, and how many runs were seen before it."""
+    """When it came in, and how many runs were seen before it."""
 
 
 class LaunchQueue:
@@ -33,12 +34,16 @@ class LaunchQueue:
         self._seen: dict[str, int] = {}
         self._count = 0
 
-    def entry(self, head: Object) -> QueuedRun:
-        """Return the queue entry for the run of this metadata."""
+    def entry(self, found: Object) -> QueuedRun:
+        """Return the queue entry for this run."""
+        head = found["metadata"]
         if head["uid"] not in self._seen:
             self._count += 1
             self._seen[head["uid"]] = self._count
-        since = head["creationTimestamp"], self._seen[head["uid"]]
+        awaited = (found.get("status") or {}).get("awaited") or ()
+        # Whole seconds, as in creation times.
+        done = (f"{each['doneTime'][:19]}Z" for each in awaited if each.get("doneTime"))
+        since = max([head["creationTimestamp"], *done]), self._seen[head["uid"]]
         return QueuedRun((head["namespace"], head["name"]), head["uid"], since)
 
     def keep(self, uids: Collection[str]) -> None:
@@ -48,12 +53,22 @@ class LaunchQueue:
 
 
 def is_waiting_run(found: Object) -> bool:
-    """Return whether a record says that its run waits: not begun, not stopped, not deleted. The run
-    may have been admitted already: the caller has to check that.
+    """Return whether a record says that its run waits for its turn: not begun, not stopped, not
+    deleted, and for no other run. It may have been admitted already: the caller has to check that.
     """
     if phase_of(found) != Phase.QUEUED.value or found["metadata"].get("deletionTimestamp"):
         return False
-    return not (found.get("spec") or {}).get("stop")
+    return not (found.get("spec") or {}).get("stop") and not awaited_names(found)
+
+
+def awaited_names(found: Object) -> list[str]:
+    """Return the runs for which a queued run still waits, by its record."""
+    if phase_of(found) != Phase.QUEUED.value:
+        return []
+    awaited = (found.get("status") or {}).get("awaited") or ()
+    done = {each["run"] for each in awaited if each.get("doneTime")}
+    after = (found.get("spec") or {}).get("after") or ()
+    return [each["run"] for each in after if each["run"] not in done]
 
 
 def in_order(waiting: Iterable[QueuedRun]) -> list[QueuedRun]:

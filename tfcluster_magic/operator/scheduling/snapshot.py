@@ -244,7 +244,7 @@ class Snapshotter:
         head = found["metadata"]
         if not is_waiting_run(found) or head["uid"] in self.admitted or self._has_jobs(head):
             return None
-        return self._queue.entry(head)
+        return self._queue.entry(found)
 
     def _has_jobs(self, head: Object) -> bool:
         jobs = self._caches.jobs.of((head["namespace"], head["name"]))

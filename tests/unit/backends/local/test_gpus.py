@@ -14,14 +14,17 @@ from support.local_runs import (
     Launch,
     over,
 )
+from support.polling import wait_until
 
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.errors import PreflightRefused
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
+    Dependency,
     Lifecycle,
     Phase,
     Program,
+    Reason,
     Replicas,
     ReplicaSet,
     Resources,
@@ -118,3 +121,30 @@ def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
     there = backend.options()
     assert there.gpu.free == 1
     assert there.memory.free <= there.memory.total - 2**30
+
+
+def test_a_run_gets_devices_when_its_wait_is_over(
+    backend: LocalBackend, launch: Launch, two_gpus: None
+) -> None:
+    """While a run waits for another it holds no device; then it waits for room, and those that came
+    to that later do not overtake it.
+    """
+    one, two = Resources(gpu=1), Resources(gpu=2)
+    launch(SLEEP, name="holder", worker=1, resources=one)
+    launch("pass", name="prepare", worker=1)
+    over(backend, "prepare")
+    prepared = (Dependency(run="prepare-1"),)
+    launch(TELL_ENVIRONMENT, name="large", worker=1, resources=two, after=prepared)
+    wait_until(lambda: "1 more GPU" in backend.get("large").status.message)
+    launch(TELL_ENVIRONMENT, name="small", worker=1, resources=one, after=prepared)
+    wait_until(lambda: "its turn after large-1" in backend.get("small").status.message)
+    holds = (Dependency(run="holder-1"),)
+    launch(TELL_ENVIRONMENT, name="held", worker=1, resources=two, after=holds)
+    assert backend.options().gpu.free == 1
+    launch(TELL_ENVIRONMENT, name="now", worker=1, resources=one)
+    over(backend, "now")
+    backend.stop("holder", Stop())
+    for name in ("large", "small"):
+        assert over(backend, name).status.phase is Phase.SUCCEEDED
+    assert devices_of(backend, "large") == {"worker-0": "GPU-aaaa,GPU-bbbb"}
+    assert over(backend, "held").status.reason is Reason.DEPENDENCY_FAILED

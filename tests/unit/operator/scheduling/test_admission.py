@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from msgspec import to_builtins
 from support.admission_cluster import NODES, RUNS, Place, there
 from support.kube_server import Refusal
 from support.polling import wait_until
 
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch_checks.quota_and_node_fit import node_kinds
-from tfcluster_magic.operator.scheduling.admission import Admitted, Refused, Waiting
-from tfcluster_magic.spec import Message, Pods, SecretUse
+from tfcluster_magic.operator.scheduling.admission import (
+    Admitted,
+    Held,
+    Refused,
+    Verdict,
+    Waiting,
+)
+from tfcluster_magic.spec import AwaitedRun, Dependency, Message, Pods, SecretUse
 
 __all__ = ["there"]  # a fixture of another module
 
@@ -210,3 +219,33 @@ def test_a_node_that_changes_is_read_again(there: Place) -> None:
     assert look.kinds == node_kinds(look.nodes or ())
     there.server.remove(f"{NODES}/node-1")
     wait_until(lambda: [node.total["cpu"] for node in there.look().nodes or ()] == [4])
+
+
+def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
+    """It holds nobody up and takes no room; its place is as of the end of its wait."""
+    there.tenant("alice", quota="4")
+    there.run("alice", "held-1", 1, 3, after=(Dependency(run="prepare-1"),))
+    there.run("alice", "first-1", 1, 3)
+    there.begin()
+    assert there.decide("alice", "first-1") == Admitted()
+    there.run("alice", "second-1", 1, 3)
+    there.seen()
+    waits = there.decide("alice", "second-1")
+    assert isinstance(waits, Waiting) and waits.place == 1
+    done = AwaitedRun(run="prepare-1", uid="u", done_at=time.time() + 60)
+    there.say("alice", "held-1", phase="Queued", reason="Queued", awaited=(to_builtins(done),))
+    assert there.decide("alice", "held-1") == Waiting(Message("TurnAfter", {"name": "second-1"}), 2)
+
+
+def test_an_impossible_run_is_refused_before_it_waits(there: Place) -> None:
+    """Not after hours, when the run that it waits for is done."""
+    there.run("alice", "huge-1", 1, 900, after=(Dependency(run="prepare-1"),))
+    there.run("alice", "held-1", 1, 1, after=(Dependency(run="prepare-1"),))
+    there.begin()
+
+    def held(name: str) -> Verdict:
+        found = there.server.objects[f"{RUNS.format('alice')}/{name}"]
+        return there.admission.decide_held(custom_resource.read(found))
+
+    assert isinstance(held("huge-1"), Refused)
+    assert held("held-1") == Held()

@@ -1,0 +1,134 @@
+"""Runs that wait for others: how a wait goes on, ends, and cannot end well any more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.lifecycle_simulation import Story, spec_of
+
+from tfcluster_magic.lifecycle.dependencies import MISSING_PATIENCE, circle_of
+from tfcluster_magic.spec import AwaitedOutcome, Dependency, Lifecycle, Phase, Reason
+
+SUCCESS, END = AwaitedOutcome
+
+
+def on(*runs: str, until: AwaitedOutcome = SUCCESS) -> tuple[Dependency, ...]:
+    return tuple(Dependency(run=run, until=until) for run in runs)
+
+
+def test_a_run_starts_when_all_that_it_waits_for_have_succeeded() -> None:
+    """It is Queued and names those that are left; what was done stays done when it is deleted."""
+    story = Story(spec_of(after=on("prepare-3", "clean-1")))
+    story.sees("prepare-3", Phase.RUNNING)
+    story.sees("clean-1", Phase.QUEUED)
+    assert story.outcome[:2] == (Phase.QUEUED, Reason.QUEUED)
+    assert story.status.message == "Waiting for prepare-3 to succeed and clean-1 to succeed."
+    story.sees("prepare-3", Phase.SUCCEEDED)
+    assert story.status.message == "Waiting for clean-1 to succeed."
+    del story.runs["prepare-3"]
+    story.passes(1)
+    assert story.status.phase is Phase.QUEUED and not story.tasks
+    story.sees("clean-1", Phase.SUCCEEDED)
+    assert story.status.phase is Phase.RUNNING
+    assert [each.run for each in story.status.awaited] == ["prepare-3", "clean-1"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (Phase.FAILED, "prepare-3 failed, so this run did not start."),
+        (Phase.STOPPED, "prepare-3 was stopped, so this run did not start."),
+    ],
+)
+def test_a_run_fails_with_the_one_that_was_to_succeed(phase: Phase, words: str) -> None:
+    """The reason names the other run and the command that starts this one all the same."""
+    story = Story(spec_of(after=on("prepare-3")))
+    story.sees("prepare-3", phase, released=False)
+    assert story.outcome[:2] == (Phase.FAILED, Reason.DEPENDENCY_FAILED)
+    said = f"{words} To start it without waiting: `tfcluster rerun digits-2`."
+    assert story.status.message == said
+    assert story.decision.done and not story.tasks
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED])
+def test_a_run_may_wait_for_any_end(phase: Phase) -> None:
+    """With `end` it starts after any end; after a failure when no task is left to write files."""
+    story = Story(spec_of(after=on("prepare-3", until=END)))
+    story.sees("prepare-3", phase, released=False)
+    if phase is not Phase.SUCCEEDED:
+        assert story.status.message == "Waiting for prepare-3 to end."
+    story.sees("prepare-3", phase)
+    assert story.status.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_deleted_run_is_waited_for_in_vain(anew: bool) -> None:
+    """Also if another run gets its name."""
+    story = Story(spec_of(after=on("prepare-3", until=END)))
+    story.sees("prepare-3", Phase.RUNNING)
+    story.runs.clear()
+    if anew:
+        story.sees("prepare-3", Phase.SUCCEEDED, uid="another")
+    story.passes(0)
+    assert story.status.reason is Reason.DEPENDENCY_FAILED
+    assert "prepare-3 was deleted" in story.status.message
+
+
+def test_a_run_that_never_appears_is_given_up() -> None:
+    """Two manifests may come in any order; a name that stays unknown ends the wait."""
+    story = Story(spec_of(after=on("prepare-3")))
+    wait = "Waiting for prepare-3 to succeed (there is no run prepare-3 yet)."
+    assert story.status.message == wait
+    assert story.decision.wake_at == story.now + MISSING_PATIENCE
+    story.passes(MISSING_PATIENCE - 1)
+    assert story.status.phase is Phase.QUEUED
+    story.passes(1)
+    assert story.status.reason is Reason.DEPENDENCY_FAILED
+    assert story.status.message.startswith("There was no run prepare-3 for 1m")
+
+
+def test_runs_that_wait_for_each_other_end() -> None:
+    """A circle is named, and its runs fail."""
+    story = Story(spec_of(after=on("prepare-3")))
+    story.circle = ("digits-2", "prepare-3", "digits-2")
+    story.sees("prepare-3", Phase.QUEUED)
+    assert story.status.reason is Reason.DEPENDENCY_FAILED
+    assert "wait for each other" in story.status.message
+    assert "digits-2, prepare-3, digits-2" in story.status.message
+
+
+def test_the_wait_for_room_begins_when_the_wait_for_runs_is_over() -> None:
+    """`queueTimeout` bounds the wait for room alone."""
+    spec = spec_of(lifecycle=Lifecycle(queue_timeout=50), after=on("prepare-3"))
+    story = Story(spec, admitted=False)
+    story.sees("prepare-3", Phase.RUNNING)
+    story.passes(500)
+    story.sees("prepare-3", Phase.SUCCEEDED)
+    assert story.status.message == "Waiting for room."
+    story.passes(49)
+    assert story.status.phase is Phase.QUEUED
+    story.passes(1)
+    assert story.status.reason is Reason.QUEUE_TIMEOUT
+
+
+names = st.sampled_from("abcdef")
+
+
+@given(st.dictionaries(names, st.lists(names, max_size=3)), names)
+def test_a_circle_is_found_if_there_is_one(waits: Mapping[str, Sequence[str]], name: str) -> None:
+    """A found circle is one, and without one no way from a run leads back to it."""
+    circle = circle_of(name, lambda run: waits.get(run, ()))
+    reached, todo = set[str](), [name]
+    while todo:
+        for other in waits.get(todo.pop(), ()):
+            if other not in reached:
+                reached.add(other)
+                todo.append(other)
+    assert bool(circle) is (name in reached)
+    if circle:
+        assert circle[0] == circle[-1] == name
+        assert all(b in waits[a] for a, b in itertools.pairwise(circle))

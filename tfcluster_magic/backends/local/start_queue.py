@@ -1,0 +1,80 @@
+"""The wait of a run before its start on this machine: for other runs (`after`), then for room.
+
+Other launches are refused where there is no room. A run that waited for others has nobody left to
+refuse it to, so its supervisor waits on: first come, first served by when the wait for other runs
+was over. It takes nothing before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+
+from ... import state_files
+from ...errors import TFClusterError
+from ...launch_checks.local import lack_of_room
+from ...lifecycle import SeenRun, waits_for_runs
+from ...lifecycle.dependencies import awaited_since
+from ...spec import Dependency, Message, Status, TFCluster, names
+from . import capacity, lost_supervisor
+from .store import RunFolder, Store
+
+
+class StartQueue:
+    """The place of one run among those that wait for their start."""
+
+    def __init__(self, folder: RunFolder, cluster: TFCluster) -> None:
+        self._folder, self._cluster = folder, cluster
+        self._store = Store(folder.path.parents[2])
+
+    def awaited(self, after: Iterable[Dependency]) -> dict[str, SeenRun]:
+        """Return those of the awaited runs that exist."""
+        found = {}
+        for each in after:
+            name, number = names.parse_ref(each.run)
+            run = lost_supervisor.load_run(self._store.folder(name, number or 0))
+            if run is not None:
+                status = run.status
+                released = status.released_at is not None
+                found[each.run] = SeenRun(run.metadata.uid, status.phase, released)
+        return found
+
+    @contextmanager
+    def room(self, status: Status) -> Iterator[Message | None]:
+        """Yield what the run still waits for, None for nothing; then its GPUs are assigned. Until
+        the end of the context no other run takes room.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._store.launch_lock())
+                lack = self._take_room(status)
+            except (TFClusterError, OSError) as error:
+                lack = Message("Refused", {"why": str(error)})
+            yield lack
+
+    def _take_room(self, status: Status) -> Message | None:
+        spec, runs = self._cluster.spec, list(self._others())
+        mine = (awaited_since(status.awaited), self._cluster.metadata.name)
+        waiting = [
+            (awaited_since(run.status.awaited), run.metadata.name)
+            for _folder, run in runs
+            if capacity.waits_to_start(run) and not waits_for_runs(run.spec, run.status)
+        ]
+        if ahead := [each for each in waiting if each < mine]:
+            return Message("TurnAfter", {"name": max(ahead)[1]})
+        facts = capacity.room_facts(spec, runs, self._store.hours, time.time())
+        lack = lack_of_room(spec, facts)
+        if lack is None and facts.free_gpus is not None:
+            given = capacity.assign_gpus(spec, facts.free_gpus)
+            state_files.write(self._folder.gpus_file, msgspec.json.encode(given))
+        return lack
+
+    def _others(self) -> Iterator[tuple[RunFolder, TFCluster]]:
+        for folder in self._store.folders():
+            if folder.path != self._folder.path:
+                run = lost_supervisor.load_run(folder)
+                if run is not None:
+                    yield folder, run

@@ -1,0 +1,100 @@
+"""The runs that others wait for, as the caches know them, and the turns that they cause.
+
+A waiting run takes a turn when a run that it waits for appears, ends, is released or is deleted,
+and no other turn in between. Nothing is requested from the API.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ...kube.api.informer import Informer
+from ...kube.objects import custom_resource
+from ...lifecycle import SeenRun
+from ...lifecycle.dependencies import circle_of
+from ...spec import Phase
+from ..cluster_state import Key
+from ..scheduling.launch_queue import awaited_names, phase_of
+
+_FINAL = [phase for phase in Phase if phase.is_final]
+Sight = SeenRun | None
+"""An awaited run as it was seen; None if it does not exist."""
+
+
+class AwaitedRuns:
+    """Knows for each awaited run who waits for it.
+
+    Args:
+        runs: the cache of all runs.
+        wake: called with each waiting run to which something happened.
+    """
+
+    def __init__(self, runs: Informer, wake: Callable[[Key], None]) -> None:
+        self._runs, self._wake = runs, wake
+        self._lock = threading.Lock()
+        self._waiting: dict[Key, dict[Key, Sight]] = {}
+        """By awaited run: the runs that wait for it, and as what each saw it."""
+        self._awaited: dict[Key, Sequence[Key]] = {}
+        """By waiting run: the runs that it waits for."""
+
+    def __len__(self) -> int:
+        """Return how many runs wait."""
+        return len(self._awaited)
+
+    def observe(self, key: Key, names: Sequence[str]) -> dict[str, SeenRun]:
+        """Return those of the named runs that exist; the run of `key` waits for them from now on
+        and takes a turn when one changes.
+        """
+        keys = [(key[0], name) for name in names]
+        while True:
+            sights = {each: self._sight(each) for each in keys}
+            with self._lock:
+                self._unregister(key)
+                self._awaited[key] = keys
+                for each, sight in sights.items():
+                    self._waiting.setdefault(each, {})[key] = sight
+            # What changed before it was registered has caused no turn.
+            if sights == {each: self._sight(each) for each in keys}:
+                return {each[1]: sight for each, sight in sights.items() if sight is not None}
+
+    def circle(self, key: Key) -> tuple[str, ...]:
+        """Return the runs that wait for each other, this one among them; empty if none do."""
+
+        def waits_for(name: str) -> Sequence[str]:
+            found = self._runs.get(key[0], name)
+            return [] if found is None else awaited_names(found)
+
+        return circle_of(key[1], waits_for)
+
+    def changed(self, key: Key) -> None:
+        """Wake the runs that wait for this one, if it is not any more what they saw."""
+        if key not in self._waiting:
+            return
+        now = self._sight(key)
+        with self._lock:
+            woken = [each for each, seen in self._waiting.get(key, {}).items() if seen != now]
+        for each in woken:
+            self._wake(each)
+
+    def forget(self, key: Key) -> None:
+        """Note that a run waits for no other one any more."""
+        if key in self._awaited:
+            with self._lock:
+                self._unregister(key)
+
+    def _unregister(self, key: Key) -> None:
+        for each in self._awaited.pop(key, ()):
+            waiting = self._waiting.get(each, {})
+            waiting.pop(key, None)
+            if not waiting:
+                self._waiting.pop(each, None)
+
+    def _sight(self, key: Key) -> Sight:
+        found = self._runs.get(*key)
+        if found is None:
+            return None
+        # Which phase it is in before its end is no reason for a turn.
+        ended = next((each for each in _FINAL if each.value == phase_of(found)), None)
+        released = ended is not None and custom_resource.is_released(found)
+        return SeenRun(found["metadata"]["uid"], ended or Phase.QUEUED, released)
