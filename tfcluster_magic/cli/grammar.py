@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -124,6 +125,29 @@ def launch_options(command: F) -> F:
             settings["multiple"] = option.kind.repeats
         command = click.option(names, option.key, **settings)(command)
     return command
+
+
+def _complete_configs(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Names of the configurations of the project that was typed, or of the one in this folder."""
+    from ..launch.project import complete_configs
+
+    program = ctx.params.get("program") or ctx.params.get("target") or "."
+    found = complete_configs(str(program), Path.cwd())
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def config_option(command: F) -> F:
+    """`--config`: the named options of a project."""
+    return click.option(
+        "--config",
+        metavar="NAME",
+        help="configuration of a project: of a folder with tfcluster.yaml",
+        shell_complete=_complete_configs,
+    )(command)
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:

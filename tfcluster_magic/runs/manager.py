@@ -235,18 +235,21 @@ class ClusterManager(LoggingConfigurable):
         sha256: str | None = None,
         file: str | ClusterFile | None = None,
         folder: Path | None = None,
+        config: str | None = None,
         **options: Any,
     ) -> TFCluster:
         """Start a run and return at once.
 
         Args:
-            program: a file, a folder with `run.sh`, or a URL. None for in-graph.
+            program: a file, a folder with `run.sh` or `tfcluster.yaml` (a project), or a URL. None
+                for in-graph.
             arguments: the program's own arguments.
             cell: the program's text, instead of `program`.
             name: name of the cluster; by default derived from the program.
             sha256: checksum that a program from a URL must have.
             file: a cluster file in YAML, or its content; `options` override it.
             folder: the user's working folder, in which the program runs; by default this process's.
+            config: a configuration of the project; `options` override what its file says.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
 
         Raises:
@@ -259,7 +262,7 @@ class ClusterManager(LoggingConfigurable):
 
         with snapshots.scratch_folder() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
-            said["beside_bytes"] = self._beside_bytes
+            said |= {"beside_bytes": self._beside_bytes, "config": config}
             request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
             with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
