@@ -132,11 +132,11 @@ def _complete_configs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Names of the configurations of the project that was typed, or of the one in this folder."""
+    """Names of the configurations of the project that was typed, else of the one in this folder."""
     from ..launch.project import complete_configs
 
-    program = ctx.params.get("program") or ctx.params.get("target") or "."
-    found = complete_configs(str(program), Path.cwd())
+    words = [*ctx.meta.get(_TYPED, ()), "."]  # of an unfinished line click knows no arguments
+    found = next((found for word in words if (found := [*complete_configs(word, Path.cwd())])), [])
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
@@ -162,6 +162,7 @@ def program_arguments(ctx: click.Context) -> list[str] | None:
 
 
 _ARGUMENTS = "tfcluster.arguments"
+_TYPED = "tfcluster.typed"
 _OWN_ARGUMENTS = mark("the program's own arguments follow ` -- ` at the end")
 _THIS_COMMAND = mark("This command")
 _SECTIONS = (
@@ -182,6 +183,7 @@ class LaunchCommand(Command):
         if "--" in args:
             at = args.index("--")
             ctx.meta[_ARGUMENTS], args = args[at + 1 :], args[:at]
+        ctx.meta[_TYPED] = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

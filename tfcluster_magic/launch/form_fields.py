@@ -74,14 +74,14 @@ def _of_each(option: Option) -> str:
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
     """Return the input of a form that a problem's `field` concerns; `said` are the options in use.
-    `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs besides the options.
+    `program`, `name`, `arguments`, `sha256`, `config` and `kernelspec` are inputs besides them.
     """
     if field == _("arguments after --"):
         return "arguments"
     words = field.split(" ")
     if words[0].startswith("--"):
         key = words[0][2:].replace("-", "_")
-        return key if key in BY_KEY or key in ("name", "sha256") else None
+        return key if key in BY_KEY or key in ("name", "sha256", "config") else None
     if field in _BESIDE:
         return _BESIDE[field]
     found = re.split(r"[.\[\]]+", field.removeprefix("$.").removeprefix("spec."))

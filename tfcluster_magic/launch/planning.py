@@ -532,7 +532,6 @@ class DryRun:
 
     `name` is the given or derived one. `spec` is None if not even its size is known; an unreadable
     program has a placeholder. `told`, `cautions`: see `Preflight`. `inferred`: see `LaunchRequest`.
-    `use` is what the launch takes from the file of a project.
     """
 
     name: str | None
@@ -543,7 +542,6 @@ class DryRun:
     told: tuple[str, ...] = ()
     inferred: tuple[Message, ...] = ()
     cautions: tuple[Problem, ...] = ()
-    use: ProjectUse | None = None
 
     def placed(self, target: LaunchTarget) -> DryRun:
         """Return the same with what prevents it on the target."""
@@ -583,9 +581,7 @@ def dry_run(
     except InvalidRequest as error:
         spec, warned = _outline_spec(draft.values), tuple(draft.warnings)
         cautions = _program_cautions(warned, source.arguments)
-        return DryRun(
-            name, name is not None, spec, error.problems, warned, cautions=cautions, use=draft.use
-        )
+        return DryRun(name, name is not None, spec, error.problems, warned, cautions=cautions)
     return DryRun(
         made.cluster,
         name is not None,
@@ -594,7 +590,6 @@ def dry_run(
         made.warnings,
         inferred=made.inferred,
         cautions=_program_cautions(made.warnings, source.arguments),
-        use=draft.use,
     )
 
 

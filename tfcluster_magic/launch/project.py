@@ -171,7 +171,11 @@ class Project:
             key.replace("_", "-"): value for key, value in given.items() if value not in (None, ())
         }
         gone = _replaced(every, said)
-        kept = {key: each for key, each in every.items() if key not in gone}
+        kept = {
+            key: each
+            for key, each in every.items()
+            if key not in gone and each.value not in ((), {})
+        }
         program, name = kept.get("program"), kept.get("name")
         options = {e.option_key: e.value for key, e in kept.items() if key not in BESIDE}
         if isinstance(python := options.get("python"), str) and os.sep in python:
@@ -698,9 +702,30 @@ def _scanned(folder: Path) -> list[Path] | None:
     return sorted(below)
 
 
-def complete_configs(program: str | None, cwd: Path) -> Iterator[str]:
-    """Yield the names of the configurations of the project that `program` names."""
+def setting_lines(setting: Setting) -> str | bool:
+    """Return a value as one types it into a field of a form: a line for each of several."""
+    value = setting.value
+    if isinstance(value, dict):
+        return "\n".join(f"{name}={text}" for name, text in value.items())
+    if isinstance(value, tuple):
+        return shlex.join(value) if setting.key == "arguments" else "\n".join(value)
+    return value
+
+
+def sets_python(program: str | None, cwd: Path, config: str | None) -> bool:
+    """Return whether `program` is a project whose file says with which Python its tasks run."""
     folder = project_folder(program, cwd) if program else None
+    if folder is None:
+        return False
+    try:
+        return "python" in read_project(folder).settings_of(config)
+    except InvalidRequest:  # the launch tells it
+        return False
+
+
+def complete_configs(program: str, cwd: Path) -> Iterator[str]:
+    """Yield the names of the configurations of the project that `program` names, if it is one."""
+    folder = project_folder(program, cwd)
     if folder is None:
         return
     try:

@@ -397,8 +397,8 @@ def test_the_names_of_configurations_are_completed(
     """`--config <Tab>` offers those of the folder that was typed; of a wrong file, none."""
     folder = project()
     monkeypatch.chdir(folder.parent)
-    ctx = click.Context(launch_command, obj=Terminal())
-    ctx.params = {"program": "digits/"}
+    ctx = click.Context(launch_command, obj=Terminal(), resilient_parsing=True)
+    launch_command.parse_args(ctx, ["--workers", "2", "digits/", "--config"])
     (option,) = (param for param in launch_command.params if param.name == "config")
     assert [item.value for item in option.shell_complete(ctx, "q")] == ["quick"]
     (folder / "tfcluster.yaml").write_text("[")
