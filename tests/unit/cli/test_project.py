@@ -82,11 +82,12 @@ def test_a_project_is_rendered(digits: Path, run: Run) -> None:
 
 
 def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
-    """The only program is found; the file explains itself, names its schema and launches as it is."""
+    """The only program is found; the file explains itself, names its schema and launches."""
     folder = here / "new"
     folder.mkdir()
     (folder / "train.py").write_text(
-        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\np.parse_args()\n"
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
+        "p.parse_args()\n"
     )
     told = run("project", "init", "new")
     assert told.code == 0, told.err

@@ -124,7 +124,7 @@ def test_a_configuration_replaces_what_all_have_and_options_replace_both(project
 
 
 def test_the_file_itself_names_the_project(project: Make) -> None:
-    """`launch digits/tfcluster.yaml` is `launch digits/`; a program in the folder is only itself."""
+    """`launch digits/tfcluster.yaml` is `launch digits/`; a program in it is only itself."""
     folder = project()
     assert request_launch(folder, str(folder / "tfcluster.yaml")).spec == asked(folder).spec
     assert request_launch(folder, str(folder / "train.py")).spec.replicas.worker.count == 2
@@ -153,7 +153,8 @@ def test_every_problem_is_named_at_its_line(project: Make) -> None:
     """Unknown keys, values of a wrong kind and keys that stand twice are told together."""
     text = (
         "workers: many\nwrkers: 3\nprogram: ../x.py\nenv: 3\nchief: 1\nworkers: 2\nps:\n"
-        "name: A B\nconfigurations:\n  a:\n    worker_memory: 3\n    configurations: {}\n  '!': {}\n"
+        "name: A B\nconfigurations:\n  a:\n    worker_memory: 3\n"
+        "    configurations: {}\n  '!': {}\n"
     )
     found = wrong(text, project)
     assert [problem.split(" ")[0].rpartition(":")[2] for problem in found] == [
@@ -204,7 +205,7 @@ def test_a_long_file_and_one_that_is_no_file_are_refused(project: Make) -> None:
     ):
         file.unlink()
         make()
-        with pytest.raises(InvalidRequest, match="link|regular file"):
+        with pytest.raises(InvalidRequest, match=r"link|regular file"):
             read_project(folder)
 
 
