@@ -1,9 +1,9 @@
-"""Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster: `python
-tools/schema.py`.
+"""Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster, and
+tfcluster-project.schema.json, that of a project's tfcluster.yaml: `python tools/schema.py`.
 
-Editors use it for cluster files, programs for the output of `-o json`. The page's TypeScript is
-generated from it, so it also defines the request bodies of verbs (`VerbBodies`). A test checks that
-it is current.
+Editors use them for cluster files and projects, programs the first for the output of `-o json`. The
+page's TypeScript is generated from it, so it also defines the request bodies of verbs
+(`VerbBodies`). Tests check that both are current.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from tfcluster_magic.launch.project import schema_text
 from tfcluster_magic.server.runs import VERB_BODIES
 from tfcluster_magic.spec import schema
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "tfcluster.schema.json"
+PROJECT_FILE = FILE.with_name("tfcluster-project.schema.json")
 
 
 def text() -> str:
@@ -34,3 +36,4 @@ def text() -> str:
 
 if __name__ == "__main__":
     FILE.write_text(text(), "utf-8")
+    PROJECT_FILE.write_text(schema_text(), "utf-8")

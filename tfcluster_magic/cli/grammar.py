@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -139,6 +140,29 @@ def launch_options(command: F) -> F:
     return command
 
 
+def _complete_configs(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Names of the configurations of the project that was typed, else of the one in this folder."""
+    from ..launch.project import complete_configs
+
+    words = [*ctx.meta.get(_TYPED, ()), "."]  # of an unfinished line click knows no arguments
+    found = next((found for word in words if (found := [*complete_configs(word, Path.cwd())])), [])
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def config_option(command: F) -> F:
+    """`--config`: the named options of a project."""
+    return click.option(
+        "--config",
+        metavar="NAME",
+        help="configuration of a project: of a folder with tfcluster.yaml",
+        shell_complete=_complete_configs,
+    )(command)
+
+
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the launch options that were given."""
     return {key: value for key, value in options.items() if value not in (None, ())}
@@ -151,6 +175,7 @@ def program_arguments(ctx: click.Context) -> list[str] | None:
 
 
 _ARGUMENTS = "tfcluster.arguments"
+_TYPED = "tfcluster.typed"
 _OWN_ARGUMENTS = mark("the program's own arguments follow ` -- ` at the end")
 _THIS_COMMAND = mark("This command")
 _SECTIONS = (
@@ -174,6 +199,7 @@ class LaunchCommand(Command):
         if "--" in args:
             at = args.index("--")
             ctx.meta[_ARGUMENTS], args = args[at + 1 :], args[:at]
+        ctx.meta[_TYPED] = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -150,6 +150,10 @@ class VerbGroup(Command, click.Group):
 
 VERBS: dict[str, tuple[str, str]] = {
     "launch": ("tfcluster_magic.cli.launch", mark("start a cluster")),
+    "project": (
+        "tfcluster_magic.cli.project",
+        mark("write, check and list projects: folders with tfcluster.yaml"),
+    ),
     "list": ("tfcluster_magic.cli.runs", mark("list the runs")),
     "status": (
         "tfcluster_magic.cli.runs",

@@ -53,10 +53,11 @@ def _wait_options(command: grammar.F) -> grammar.F:
 @click.option("--name", help="name of the cluster [from the program]")
 @click.option("--sha256", help="checksum that a program from a URL must have")
 @click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options override it")
+@grammar.config_option
 @_wait_options
 @click.pass_context
 def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
-    """Launch a cluster that runs PROGRAM: a file, a folder with run.sh, or a URL.
+    """Launch a cluster that runs PROGRAM: a file, a folder with run.sh, a project, or a URL.
 
     The program's own arguments follow ` -- `. In a notebook, %%tfcluster launch runs the rest of
     the cell. With --mode in-graph there is no program: TensorFlow servers wait for this notebook.
@@ -65,6 +66,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     Examples:
       tfcluster launch train.py
       tfcluster launch --workers 4 --ps 2 train.py -- --epochs 3
+      tfcluster launch digits/ --config quick
       tfcluster launch --mode in-graph --workers 2 --ps 1
     """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
@@ -73,7 +75,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     asked = {
         "arguments": grammar.program_arguments(ctx) or (),
         "cell": terminal.cell,
-        **{key: words.pop(key) for key in ("program", "name", "sha256", "file")},
+        **{key: words.pop(key) for key in ("program", "name", "sha256", "file", "config")},
         **grammar.given_options(words),
     }
     if stay["dry_run"]:

@@ -104,6 +104,7 @@ LAYOUTS = (TFCLUSTER, "native", "per-task")
 @click.option("--name", help="name of the cluster [from the program]")
 @click.option("--sha256", help="checksum that a program from a URL must have")
 @click.option("-f", "--file", type=click.Path(), help="cluster file in YAML; options override it")
+@grammar.config_option
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
@@ -136,7 +137,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
     target = words.pop("target")
-    asked = {key: words.pop(key) for key in ("name", "sha256", "file")}
+    asked = {key: words.pop(key) for key in ("name", "sha256", "file", "config")}
     asked |= {"arguments": grammar.program_arguments(ctx) or (), "cell": terminal.cell}
     paper = {key: words.pop(key) or "" for key in ("layout", "template", "policy")}
     if paper["layout"] and paper["template"]:

@@ -2,9 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..spec import Message, Spec
+
+PROJECT_FILE = "tfcluster.yaml"
+"""The file that makes a folder a project."""
+
+
+@dataclass(frozen=True)
+class ProjectUse:
+    """What a launch took from the file of the project in `folder`, a full path.
+
+    `settings` are the lines that count, such as `workers: 4`; `replaced` the keys of the file in
+    whose place an option of the launch stands. The record keeps it as one message.
+    """
+
+    folder: str
+    config: str | None
+    settings: tuple[str, ...]
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The options that the file sets, by their Python keys."""
+        named = (*(each.partition(":")[0] for each in self.settings), *self.replaced)
+        return frozenset(name.replace("-", "_") for name in named)
+
+    def message(self) -> Message:
+        """Return the sentence for the launch and for the record."""
+        here = {"settings": list(self.replaced)}
+        file, settings = str(Path(self.folder, PROJECT_FILE)), list(self.settings)
+        replaced = Message("ReplacedHere", here) if self.replaced else ""
+        if self.config is None:
+            return Message(
+                "FromProject", {"file": file, "settings": settings, "replaced": replaced}
+            )
+        params = {"file": file, "config": self.config, "settings": settings, "replaced": replaced}
+        return Message("FromConfiguration", params)
+
+    @classmethod
+    def of(cls, inferred: Iterable[Message]) -> ProjectUse | None:
+        """Return the project's part of what the record says of a launch; None without one."""
+        for told in inferred:
+            if told.code not in ("FromProject", "FromConfiguration"):
+                continue
+            params = told.params
+            settings, replaced = params.get("settings"), params.get("replaced")
+            here = replaced.params.get("settings") if isinstance(replaced, Message) else ()
+            config = params.get("config")
+            return cls(
+                str(Path(str(params.get("file", ""))).parent),
+                None if config is None else str(config),
+                _texts(settings),
+                _texts(here),
+            )
+        return None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..program.snapshots import written_program
-from ..spec import API_VERSION, KIND, Spec, TFCluster, names, resource_form
+from ..spec import API_VERSION, KIND, ProgramKind, Spec, TFCluster, names, resource_form
 from .launch_as_command import portable_source
 from .validation.rules import PROGRAM_FORMS
 
@@ -26,12 +26,15 @@ MOST_BYTES = 4 * 1024 * 1024  # a record with its program is far smaller
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """The content of a cluster file; `program` is a source, if the file holds no snapshot."""
+    """The content of a cluster file; `program` is a source, if the file holds no snapshot, and
+    `entry` the file that starts it if it is a folder.
+    """
 
     name: str | None
     spec: dict[str, object]
     program: str | None = None
     arguments: tuple[str, ...] = ()
+    entry: str | None = None
 
 
 def read(path: str) -> ClusterFile:
@@ -67,7 +70,8 @@ def read(path: str) -> ClusterFile:
     if isinstance(program, Mapping) and program.get("source") and not _says_what_runs(program):
         spec = {key: value for key, value in spec.items() if key != "program"}
         arguments = tuple(str(argument) for argument in program.get("arguments") or ())
-        return ClusterFile(name, spec, _relative_to_file(path, str(program["source"])), arguments)
+        source, entry = _relative_to_file(path, str(program["source"])), program.get("entrypoint")
+        return ClusterFile(name, spec, source, arguments, None if entry is None else str(entry))
     return ClusterFile(name, spec)
 
 
@@ -93,6 +97,8 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
         spec["program"] = written_program(program)
     elif program is not None and source is not None:
         spec["program"] = {"source": source}
+        if program.kind is ProgramKind.FOLDER:
+            spec["program"]["entrypoint"] = program.entrypoint
         if program.arguments:
             spec["program"]["arguments"] = list(program.arguments)
     return {

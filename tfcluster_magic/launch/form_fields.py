@@ -7,7 +7,7 @@ A form shows every option of the command line and no other: all is derived from 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from msgspec import Meta
@@ -41,8 +41,9 @@ def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, 
     return fields
 
 
-def form_values(spec: Spec) -> dict[str, str | bool | list[str]]:
-    """Return what the fields hold for another launch of `spec`, by their keys.
+def form_values(spec: Spec, told: Collection[str] = ()) -> dict[str, str | bool | list[str]]:
+    """Return what the fields hold for another launch of `spec`, by their keys; defaults, too, of
+    the options in `told`, which the file of a project sets.
 
     A value is a text as one would type it, a boolean for a switch, a list of texts for what may be
     given several times. Numbers of tasks are all there, also those that the program's text asked
@@ -55,6 +56,7 @@ def form_values(spec: Spec) -> dict[str, str | bool | list[str]]:
         value = field_at(spec, option.path)
         is_count = option.path[0] == "replicas" and option.path[-1] == "count"
         is_told = is_count and option.only in (None, spec.mode)
+        is_told = is_told or option.key in told or _of_each(option) in told
         if value in ((), {}, None) or (value == field_default(option.path) and not is_told):
             continue
         texts = option_texts(option, value)
@@ -65,16 +67,21 @@ def form_values(spec: Spec) -> dict[str, str | bool | list[str]]:
     return found
 
 
+def _of_each(option: Option) -> str:
+    """Return the option that sets the same for each task: `memory` for `worker_memory`."""
+    return option.path[-1] if option.path[2:3] == ("resources",) else ""
+
+
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
     """Return the input of a form that a problem's `field` concerns; `said` are the options in use.
-    `program`, `name`, `arguments`, `sha256` and `kernelspec` are inputs besides the options.
+    `program`, `name`, `arguments`, `sha256`, `config` and `kernelspec` are inputs besides them.
     """
     if field == _("arguments after --"):
         return "arguments"
     words = field.split(" ")
     if words[0].startswith("--"):
         key = words[0][2:].replace("-", "_")
-        return key if key in BY_KEY or key in ("name", "sha256") else None
+        return key if key in BY_KEY or key in ("name", "sha256", "config") else None
     if field in _BESIDE:
         return _BESIDE[field]
     found = re.split(r"[.\[\]]+", field.removeprefix("$.").removeprefix("spec."))
@@ -132,7 +139,7 @@ def _field(option: Option) -> dict[str, Any]:
         if option.only_kubernetes or option.kind is Kind.RUNS
         else None,
     }
-    return field | _bounds(path)
+    return field | bounds(path)
 
 
 _EACH = ("replicas", TaskType.WORKER.value, "resources")
@@ -159,7 +166,7 @@ def _default(option: Option, mode: Mode) -> str | None:
     return None if value is None else value_text(option.kind, value)
 
 
-def _bounds(path: Sequence[str]) -> dict[str, Any]:
+def bounds(path: Sequence[str]) -> dict[str, Any]:
     """Return the models' bounds of a field, by the names of JSON Schema."""
     kind: Any = Spec
     for part in path:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..errors import TFClusterError
 from ..program import Findings, find_out
 from ..spec import Mode, Program, ProgramKind, Spec, TaskType, TFCluster
 from ..spec.spec import fields_of
+from . import ProjectUse
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
 _ABOVE = "# %%tfcluster\n"  # replaces a cell's first line in a snapshot
@@ -33,6 +34,7 @@ def launch_argv(
     name: str | None = None,
     options: Mapping[str, object] | None = None,
     sha256: str | None = None,
+    config: str | None = None,
 ) -> list[str]:
     """Return the words of a launch, the verb first; `options` are by key, as the user gave them."""
     words = ["launch"]
@@ -44,6 +46,8 @@ def launch_argv(
         words += _pair("--name", name)
     if sha256 is not None:
         words += _pair("--sha256", sha256)
+    if config is not None:
+        words += _pair("--config", config)
     if program is not None:
         words.append(f"./{program}" if program.startswith("-") else program)
     return [*words, "--", *map(str, arguments)] if arguments else words
@@ -95,12 +99,35 @@ def notebook_cell(cluster: TFCluster) -> str:
 
 def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
+    use = ProjectUse.of(cluster.status.inferred) if source is not None else None
     spec = replace(cluster.spec, after=())  # what it waited for is long done
-    return launch_argv(source, arguments, cluster.metadata.cluster, options_of(spec))
+    options = options_of(spec, use.keys if use else ())
+    config = use.config if use else None
+    return launch_argv(source, arguments, cluster.metadata.cluster, options, config=config)
 
 
-def options_of(spec: Spec) -> dict[str, object]:
-    """Return the options, by key, that produce `spec`; defaults are left out."""
+def options_of(spec: Spec, told: Collection[str] = ()) -> dict[str, object]:
+    """Return the options, by key, that produce `spec`; defaults are left out, but for the options
+    in `told`, which the file of a project sets to something else.
+    """
+    found = _options_of(spec)
+    for option in OPTIONS:
+        if option.key not in told or option.key in found:
+            continue
+        if option.path[0] == "*":
+            types = [TaskType(each) for each in spec.replicas.counts]
+            paths = {f"{t.value}_{option.key}": (t.value, option.path[1]) for t in types}
+            values = {
+                key: field_at(spec, ("replicas", name, "resources", resource))
+                for key, (name, resource) in paths.items()
+            }
+            found |= {k: v for k, v in values.items() if k not in found and v not in _NONE}
+        elif (value := field_at(spec, option.path)) not in _NONE:
+            found[option.key] = value
+    return found
+
+
+def _options_of(spec: Spec) -> dict[str, object]:
     found: dict[str, object] = {}
     shared = _shared_resources(spec)
     for option in OPTIONS:

@@ -517,10 +517,17 @@ class OptionValues:
 
 
 def read_options(
-    options: Mapping[str, object], spec: Mapping[str, object] | None = None
+    options: Mapping[str, object],
+    spec: Mapping[str, object] | None = None,
+    *,
+    onto: OptionValues | None = None,
+    origins: Mapping[str, str] | None = None,
 ) -> OptionValues:
-    """Read `options` (by their Python keys; None means not given) on top of `spec`."""
-    values = OptionValues(_copy(spec or {}))
+    """Read `options` (by their Python keys; None means not given) on top of `spec`, or `onto` what
+    was read before. Problems call an option by its flag, or as `origins` says for its key.
+    """
+    values = OptionValues(_copy(spec or {})) if onto is None else onto
+    called = {option.key: option.flag for option in OPTIONS} | dict(origins or {})
     given = {key: value for key, value in options.items() if value is not None and value != ()}
     values.problems += unknown_options(given)
     for option in OPTIONS:
@@ -531,19 +538,19 @@ def read_options(
         except ValueError as error:
             said = given[option.key]
             said = " ".join(map(str, said)) if isinstance(said, (list, tuple)) else said
-            values.problems.append(Problem(option.flag, said, str(error)))
+            values.problems.append(Problem(called[option.key], said, str(error)))
             continue
         if option.words and value not in option.words:
             allowed = _("use one of {words}").format(words=", ".join(option.words))
-            values.problems.append(Problem(option.flag, value, allowed))
+            values.problems.append(Problem(called[option.key], value, allowed))
             continue
         if option.path[0] == "*":
-            values.for_all[option.path[1]] = (value, option.flag)
+            values.for_all[option.path[1]] = (value, called[option.key])
             continue
         before = values.get(option.path)
         if option.kind.repeats and isinstance(value, dict) and isinstance(before, dict):
             value = {**before, **value}
-        values.put(option.path, value, option.flag)
+        values.put(option.path, value, called[option.key])
     return values
 
 

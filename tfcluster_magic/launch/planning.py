@@ -43,8 +43,9 @@ from ..spec import (
     names,
 )
 from ..spec.record_size import payload_sizes
-from . import LaunchRequest, cluster_file, validation
+from . import PROJECT_FILE, LaunchRequest, ProjectUse, cluster_file, validation
 from .options import OptionValues, count_path, fill_in_defaults, read_options
+from .project import project_folder, read_project
 
 IN_GRAPH_NAME = "in-graph"
 T = TypeVar("T")
@@ -84,7 +85,8 @@ class ProgramSource:
 
     `workspace` is the folder for a snapshot too large for the record, `folder` the user's working
     folder (this process's if None). Without `fetch`, no URL is read. `beside_bytes` is the size
-    limit for a single file together with the small files beside it.
+    limit for a single file together with the small files beside it. `entry` is the file that starts
+    a folder.
     """
 
     workspace: Path
@@ -96,6 +98,12 @@ class ProgramSource:
     folder: Path | None = None
     fetch: bool = True
     beside_bytes: int | None = None
+    entry: str | None = None
+
+    @property
+    def cwd(self) -> Path:
+        """The folder that relative paths begin in."""
+        return self.folder or _working_folder()
 
 
 KnownRuns = Callable[[], Sequence[TFCluster]]
@@ -103,13 +111,17 @@ KnownRuns = Callable[[], Sequence[TFCluster]]
 
 @dataclass
 class LaunchDraft:
-    """A launch under construction; its problems are collected and raised once. `runs` returns the
-    existing runs.
+    """A launch under construction; its problems are collected and raised once.
+
+    `runs` returns the existing runs. `use` is what a project's file gave to it, `named` the name
+    that it has if none is given.
     """
 
     values: OptionValues
     runs: KnownRuns | None = None
     warnings: list[str] = field(default_factory=list)
+    use: ProjectUse | None = None
+    named: str | None = None
 
     def attempt(self, make: Callable[[], T]) -> T | None:
         """Return the result of `make`; add its problems to the list and return None if it is
@@ -133,10 +145,14 @@ def request_launch(
     file: str | cluster_file.ClusterFile | None = None,
     folder: Path | None = None,
     beside_bytes: int | None = None,
+    config: str | None = None,
     runs: KnownRuns | None = None,
     **options: object,
 ) -> LaunchRequest:
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
+
+    If `program` is a project (a folder with `tfcluster.yaml`), its file gives what is not said
+    here, with `config` also what that configuration says.
 
     `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
     for a single file together with the small files beside it. `runs` returns the existing runs, by
@@ -148,13 +164,55 @@ def request_launch(
     source = ProgramSource(
         workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
     )
+    started = _started_project(source, name, config, runs, options)
+    if started is not None:
+        if file is not None:
+            allowed = _("{program} is a project with options of its own: leave out --file")
+            raise InvalidRequest([Problem("--file", file, allowed.format(program=program))])
+        return request_from_source(*started)
     read = cluster_file.read(file) if isinstance(file, str) else file
     read = read or cluster_file.ClusterFile(None, {})
     draft = LaunchDraft(read_options(options, read.spec), runs)
     if source.path is None and source.cell is None and read.program is not None:
         arguments = source.arguments or read.arguments
-        source = replace(source, path=read.program, arguments=arguments)
+        source = replace(source, path=read.program, arguments=arguments, entry=read.entry)
     return request_from_source(draft, source, name if name is not None else read.name)
+
+
+def _started_project(
+    source: ProgramSource,
+    name: str | None,
+    config: str | None,
+    runs: KnownRuns | None,
+    options: Mapping[str, object],
+) -> tuple[LaunchDraft, ProgramSource, str | None] | None:
+    """Return draft, program and name of a launch of a project; None if `source` is none.
+
+    Raises:
+        InvalidRequest: with every problem of its file, or there is no such configuration.
+    """
+    folder = None
+    if source.path is not None and source.cell is None:
+        folder = project_folder(source.path, source.cwd)
+    if folder is None:
+        if config is None:
+            return None
+        allowed = _("only a project has configurations: a folder with {file}")
+        raise InvalidRequest([Problem("--config", config, allowed.format(file=PROJECT_FILE))])
+    beside = {"name": name, "arguments": tuple(source.arguments)}
+    said = read_project(folder).words(config, {**options, **beside})
+    draft = LaunchDraft(read_options(said.options, origins=said.origins), runs)
+    read_options(options, onto=draft.values)
+    arguments = source.arguments
+    if not arguments and said.arguments:
+        arguments = said.arguments
+        draft.values.origin["program", "arguments"] = said.origins["arguments"]
+    in_graph = draft.values.get(("mode",)) == Mode.IN_GRAPH.value
+    path = None if in_graph and said.entry is None else str(folder)
+    derived = said.name or programs.default_name(folder)
+    draft.use, draft.named = said.use, derived
+    source = replace(source, path=path, entry=said.entry, arguments=arguments)
+    return draft, source, name if name is not None else said.name
 
 
 def request_from_source(
@@ -166,9 +224,19 @@ def request_from_source(
     _refuse_missing_chief(draft, findings)
     given = fill_in_defaults(draft.values, findings.wanted)
     newest = _resolve_after(draft)
-    made = _finish(draft, name, lambda: _derive_name(draft.values, source))
+    made = _finish(draft, name, lambda: draft.named or _derive_name(draft.values, source))
     inferred = (*inferred_messages(made.spec, findings, given), *newest)
+    if draft.use is not None:
+        inferred = (_used(draft.use, made.spec).message(), *inferred)
     return replace(made, inferred=inferred)
+
+
+def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
+    """Return what a project gave, with the program that was found in it if its file names none."""
+    found = spec.program is not None and "program" not in use.keys
+    if spec.program is not None and found:
+        return replace(use, settings=(f"program: {spec.program.entrypoint}", *use.settings))
+    return use if use.settings else replace(use, settings=(f"mode: {spec.mode.value}",))
 
 
 def placeholder_program(source: str) -> dict[str, object]:
@@ -359,13 +427,14 @@ def _take_snapshot(
         "taken_bytes": others,
         "beside_bytes": source.beside_bytes,
         "workspace": source.workspace,
-        "cwd": source.folder or _working_folder(),
+        "cwd": source.cwd,
         "python": python,
     }
     if source.cell is not None:
         return programs.snapshot_cell(source.cell, arguments=source.arguments, **place)
     assert source.path is not None
-    return programs.snapshot(source.path, arguments=source.arguments, sha256=source.sha256, **place)
+    place |= {"sha256": source.sha256, "entry": source.entry}
+    return programs.snapshot(source.path, arguments=source.arguments, **place)
 
 
 def _working_folder() -> Path:
@@ -385,7 +454,7 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
 def _derive_name(values: OptionValues, source: ProgramSource) -> str:
     """Return a name for a launch without one."""
     if source.path is not None:
-        return programs.default_name(source.path, source.folder or _working_folder())
+        return programs.default_name(source.path, source.cwd)
     if source.cell is not None:
         return "cell"
     return IN_GRAPH_NAME if values.get(("mode",)) == Mode.IN_GRAPH.value else "cluster"
@@ -476,6 +545,9 @@ def _still_inferred(
     for told in old.status.inferred:
         if told.code == "ProgramNotPinned":
             continue
+        if (use := ProjectUse.of([told])) is not None:
+            kept.append(_without(use, options).message())
+            continue
         if (key := _OVERRIDES.get(told.code)) is not None:
             if options.get(key) is None:
                 kept.append(told)
@@ -492,6 +564,16 @@ def _still_inferred(
         elif passed:
             kept.append(told)
     return tuple(kept)
+
+
+def _without(use: ProjectUse, options: Mapping[str, object]) -> ProjectUse:
+    """Return what a project gave to a run, for a rerun with other options."""
+    gone = {key.replace("_", "-") for key, value in options.items() if value not in (None, ())}
+    of = {each: each.partition(":")[0] for each in use.settings}
+    stays = tuple(each for each, key in of.items() if key not in gone)
+    return replace(
+        use, settings=stays, replaced=tuple(sorted({*use.replaced, *(gone & {*of.values()})}))
+    )
 
 
 def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> None:
@@ -560,6 +642,7 @@ def dry_run(
     sha256: str | None = None,
     folder: Path | None = None,
     beside_bytes: int | None = None,
+    config: str | None = None,
     runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
@@ -567,16 +650,23 @@ def dry_run(
     URL.
     """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
-    draft, given = LaunchDraft(read_options(options), runs), name is not None
+    draft = LaunchDraft(read_options(options), runs)
     try:
+        started = _started_project(source, name, config, runs, options)
+        draft, source, name = started or (draft, source, name)
         made = request_from_source(draft, source, name)
     except InvalidRequest as error:
         spec, warned = _outline_spec(draft.values), tuple(draft.warnings)
-        cautions = _program_cautions(warned, arguments)
-        return DryRun(name, given, spec, error.problems, warned, cautions=cautions)
-    cautions = _program_cautions(made.warnings, arguments)
+        cautions = _program_cautions(warned, source.arguments)
+        return DryRun(name, name is not None, spec, error.problems, warned, cautions=cautions)
     return DryRun(
-        made.cluster, given, made.spec, (), made.warnings, inferred=made.inferred, cautions=cautions
+        made.cluster,
+        name is not None,
+        made.spec,
+        (),
+        made.warnings,
+        inferred=made.inferred,
+        cautions=_program_cautions(made.warnings, source.arguments),
     )
 
 

@@ -58,6 +58,7 @@ def snapshot(
     timeout: float = sources.TIMEOUT,
     python: str | None = None,
     taken_bytes: int = 0,
+    entry: str | None = None,
 ) -> tuple[Program, tuple[str, ...]]:
     """Take a snapshot of a file, a folder or a URL.
 
@@ -72,6 +73,7 @@ def snapshot(
         timeout: seconds for a download.
         python: path of the interpreter for the program, if not this process's own.
         taken_bytes: bytes that the environment takes of the program's room in the record.
+        entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -80,7 +82,9 @@ def snapshot(
         InvalidRequest: with what is wrong, and what is allowed.
     """
     beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
-    read = sources.read(os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes, python)
+    read = sources.read(
+        os.fspath(source), cwd, sha256, limit_bytes, timeout, beside_bytes, python, entry
+    )
     return _take_snapshot(read, arguments, workspace, cwd, taken_bytes)
 
 

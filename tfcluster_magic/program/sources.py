@@ -64,8 +64,9 @@ def read(
     timeout: float,
     beside_bytes: int | None = None,
     python: str | None = None,
+    entry: str | None = None,
 ) -> LoadedProgram:
-    """Read the program that the user named.
+    """Read the program that the user named; `entry` is the file that starts it if it is a folder.
 
     `python` is the interpreter for the program, if not this process's own. `beside_bytes` is the
     limit for a file and the small files beside it (`limit_bytes` if None); its imports are always
@@ -84,7 +85,7 @@ def read(
     hint = _HINTS.get(path.suffix.lower())
     try:
         if path.is_dir():
-            return read_folder(path, source, cwd, limit_bytes, python)
+            return read_folder(path, source, cwd, limit_bytes, python, entry)
         if path.is_file():
             if path.suffix.lower() not in (".py", ".sh"):
                 text = _(hint) if hint else _("{rule}; rename it if it is one")
@@ -153,9 +154,14 @@ def read_cell(
 
 
 def read_folder(
-    path: Path, source: str, cwd: Path, limit_bytes: int, python: str | None = None
+    path: Path,
+    source: str,
+    cwd: Path,
+    limit_bytes: int,
+    python: str | None = None,
+    entry: str | None = None,
 ) -> LoadedProgram:
-    """Read a folder with everything in it."""
+    """Read a folder with everything in it; `entry` is the file that starts it, if it was named."""
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     if real == home or real in home.parents:
@@ -168,7 +174,10 @@ def read_folder(
         )
     skipped: list[str] = []
     sizes = list_files(real, source=source, skipped=skipped)
-    entry = find_entry(sizes, source)
+    if entry is None:
+        entry = find_entry(sizes, source)
+    elif entry not in sizes:
+        raise program_refusal(source, _("it has no file {entry}").format(entry=entry))
     tree = read_files(real, sizes, limit_bytes, source=source)
     warnings = (*_skipped(skipped), *_check_tree(tree, entry, source, cwd, python))
     return LoadedProgram(ProgramKind.FOLDER, source, entry, tree, warnings)

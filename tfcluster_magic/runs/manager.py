@@ -12,6 +12,7 @@ not poll: the backend's `watch` reports changes.
 from __future__ import annotations
 
 import enum
+import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +38,7 @@ from ..errors import (
     one_line,
 )
 from ..i18n import _
-from ..launch import LaunchRequest
+from ..launch import LaunchRequest, ProjectUse
 from ..lifecycle import waits_for_runs
 from ..lifecycle.dependencies import open_dependencies
 from ..lifecycle.messages import shown
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..launch.cluster_file import ClusterFile
     from ..launch.planning import DryRun, Plan
+    from ..launch.project import ProjectList
+    from ..launch.project_authoring import NewProject, ProjectCheck
     from ..output.comparison import Comparison
     from ..progress.run_observation import Observer
     from ..progress.run_progress import Progress
@@ -189,6 +192,23 @@ def _short_line(text: str, most: int, allowed: str) -> str:
     return line
 
 
+def last_runs(folders: Iterable[Path], clusters: Iterable[TFCluster]) -> dict[Path, TFCluster]:
+    """Return the newest of `clusters` that was launched from each project; `folders` are full
+    paths.
+    """
+    wanted = {os.path.realpath(folder): folder for folder in folders}
+    found: dict[Path, TFCluster] = {}
+    for cluster in clusters:
+        use = ProjectUse.of(cluster.status.inferred)
+        folder = None if use is None else wanted.get(os.path.realpath(use.folder))
+        if folder is None:
+            continue
+        before = found.get(folder)
+        if before is None or before.metadata.created_at < cluster.metadata.created_at:
+            found[folder] = cluster
+    return found
+
+
 class ClusterManager(LoggingConfigurable):
     """Launches, watches and ends clusters through `backend`, else the one that `backend_name`
     names.
@@ -247,18 +267,21 @@ class ClusterManager(LoggingConfigurable):
         sha256: str | None = None,
         file: str | ClusterFile | None = None,
         folder: Path | None = None,
+        config: str | None = None,
         **options: Any,
     ) -> TFCluster:
         """Start a run and return at once.
 
         Args:
-            program: a file, a folder with `run.sh`, or a URL. None for in-graph.
+            program: a file, a folder with `run.sh` or `tfcluster.yaml` (a project), or a URL. None
+                for in-graph.
             arguments: the program's own arguments.
             cell: the program's text, instead of `program`.
             name: name of the cluster; by default derived from the program.
             sha256: checksum that a program from a URL must have.
             file: a cluster file in YAML, or its content; `options` override it.
             folder: the user's working folder, in which the program runs; by default this process's.
+            config: a configuration of the project; `options` override what its file says.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
 
         Raises:
@@ -271,7 +294,8 @@ class ClusterManager(LoggingConfigurable):
 
         with snapshots.scratch_folder() as scratch:
             said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
-            said |= {"beside_bytes": self._beside_bytes, "runs": self.backend.list}
+            said |= {"beside_bytes": self._beside_bytes, "config": config}
+            said["runs"] = self.backend.list
             request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
             with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
                 return self.backend.create(request)
@@ -321,6 +345,41 @@ class ClusterManager(LoggingConfigurable):
 
         wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
         return self.backend.create(request_rerun(self.status(ref), runs=self.backend.list, **wish))
+
+    # -- projects ----------------------------------------------------------------------------------
+
+    def projects(self, root: Path) -> ProjectList:
+        """Return the projects below a folder, a bounded search that follows no link."""
+        from ..launch.project import ProjectFinder
+
+        return ProjectFinder(root).find()
+
+    def last_runs(self, folders: Iterable[Path]) -> dict[Path, TFCluster]:
+        """Return the newest run of each of these projects, without those that have none."""
+        return last_runs(folders, self.backend.list())
+
+    def check_project(self, folder: Path) -> ProjectCheck:
+        """Return everything that is wrong with a project, and the launches that it describes."""
+        from ..launch.project_authoring import check_project
+        from ..program import snapshots
+
+        with snapshots.scratch_folder() as scratch:
+            return check_project(folder.absolute(), scratch)
+
+    def init_project(
+        self, folder: Path, program: str | None = None, *, force: bool = False
+    ) -> NewProject:
+        """Write the file of a project; see `launch.project_authoring.init_project`.
+
+        Raises:
+            InvalidRequest: no file, or more than one, could be the program; it cannot be launched.
+            Conflict: there is such a file, and `force` is false.
+        """
+        from ..launch.project_authoring import init_project
+        from ..program import snapshots
+
+        with snapshots.scratch_folder() as scratch:
+            return init_project(folder.absolute(), scratch, program, force=force)
 
     def _plan(self, request: LaunchRequest) -> Plan:
         from ..launch.planning import plan_launch

@@ -23,11 +23,13 @@ from msgspec.structs import replace
 from ..backends.base import Options
 from ..errors import Conflict, InvalidRequest, Problem, TFClusterError
 from ..i18n import _
-from ..launch import form_fields
+from ..launch import ProjectUse, form_fields
 from ..launch.launch_as_command import cell_text, launch_argv, magic_line, portable_source
 from ..launch.options import BY_KEY, unknown_options
+from ..launch.project import project_folder, read_project, sets_python, setting_lines
 from ..lifecycle.messages import sentences
 from ..program import is_url, snapshots
+from ..runs.manager import last_runs
 from ..spec import Model, Program, ProgramKind, Reason, TFCluster
 from .base import TFClusterHandler, guarded
 from .runs import RunHandler, RunsHandler
@@ -126,7 +128,9 @@ def _is_server_python(python: str) -> bool:
 
 class LaunchBody(Model, frozen=True):
     """A launch. Paths are those of the file browser; `options` has the keys of `GET /options`.
-    `folder` is where the program runs; the default is the program's own folder.
+
+    `folder` is where the program runs; the default is the program's own folder. If the program is a
+    project, its file gives what is not said here, and `config` names one of its configurations.
     """
 
     program: str | None = None
@@ -136,6 +140,7 @@ class LaunchBody(Model, frozen=True):
     arguments: tuple[str, ...] = ()
     sha256: str | None = None
     kernelspec: str | None = None
+    config: str | None = None
     options: dict[str, Any] = {}
 
 
@@ -172,13 +177,6 @@ class LaunchRoute(TFClusterHandler):
         said = {key: value for key, value in body.options.items() if value not in (None, "")}
         options = {key: value for key, value in said.items() if key in BY_KEY}
         problems += unknown_options(said)
-        if "python" not in options:
-            try:
-                python = await kernel_python(self.service, body.kernelspec)
-            except InvalidRequest as error:
-                problems += error.problems
-            else:
-                options |= {"python": python} if python else {}
         root = files_root(self.service.serverapp)
         folder = Path.cwd() if root is None else root
         program = body.program or None
@@ -193,12 +191,23 @@ class LaunchRoute(TFClusterHandler):
         except InvalidRequest as error:
             problems += error.problems
             program = None
+        has_own = await self.call(sets_python, program, folder, body.config or None)
+        if "python" not in options and (body.kernelspec is not None or not has_own):
+            try:
+                python = await kernel_python(self.service, body.kernelspec)
+            except InvalidRequest as error:
+                problems += error.problems
+            else:
+                if has_own and python is None:
+                    python = sys.executable
+                options |= {"python": python} if python else {}
         words = {
             "arguments": body.arguments,
             "cell": body.cell,
             "name": body.name or None,
             "sha256": body.sha256 or None,
             "folder": folder,
+            "config": body.config or None,
             **options,
         }
         return ResolvedLaunch(program, words, tuple(problems))
@@ -240,6 +249,7 @@ class PlanHandler(RunHandler, LaunchRoute):
             asked.words["name"],
             said,
             asked.words["sha256"],
+            asked.words["config"],
         )
         self.reply(
             {
@@ -251,6 +261,7 @@ class PlanHandler(RunHandler, LaunchRoute):
                 "inferred": [sentences([each]) for each in made.inferred],
                 "line": magic_line(words, cell=body.cell is not None),
                 "folder": self._as_browsed(asked.folder),
+                "project": await self.call(_project_view, asked, body.config or None),
             }
         )
 
@@ -315,13 +326,15 @@ class FormHandler(TFClusterHandler):
         if cluster.status.reason is Reason.RECORD_DAMAGED:
             raise Conflict(cluster.status.message)
         words, notes = await self.call(self._program_words, cluster)
-        options = form_fields.form_values(replace(cluster.spec, after=()))
+        use = ProjectUse.of(cluster.status.inferred) if cluster.spec.program else None
+        options = form_fields.form_values(replace(cluster.spec, after=()), use.keys if use else ())
         kernel = await self._kernel_of(cluster.spec.interpreter)
         if kernel is not None:
             options.pop("python", None)
         elif (await self.service.backend()).is_here:
             options.setdefault("python", sys.executable)
-        launch = LaunchBody(kernelspec=kernel, options=options, **words)
+        config = use.config if use else None
+        launch = LaunchBody(kernelspec=kernel, options=options, config=config, **words)
         self.reply(
             {
                 "name": cluster.metadata.name,
@@ -457,8 +470,57 @@ def _relative_program(folder: Path, path: Path) -> str:
     return f"./{text}" if text.startswith(("-", "~")) or is_url(text) else text
 
 
+# Projects
+
+
+def _project_view(asked: ResolvedLaunch, config: str | None) -> dict[str, Any] | None:
+    """What a form shows of a project: its configurations, and the values that hold where nothing is
+    typed, as one types them, by the keys of the fields. None for another program.
+    """
+    folder = project_folder(asked.program, asked.folder) if asked.program else None
+    if folder is None:
+        return None
+    try:
+        project = read_project(folder)
+    except InvalidRequest:  # the plan has its problems
+        return {"config": config, "configurations": [], "values": {}}
+    said = project.settings_of(config if config in project.configurations else None)
+    return {
+        "config": config,
+        "configurations": list(project.configurations),
+        "values": {each.option_key: setting_lines(each) for each in said.values()},
+    }
+
+
+class ProjectsHandler(TFClusterHandler):
+    """`/projects`."""
+
+    @guarded
+    async def get(self) -> None:
+        """The projects below the folder of the file browser, each with its last run."""
+        root = files_root(self.service.serverapp)
+        if root is None:
+            self.reply({"projects": [], "complete": True})
+            return
+        found = await self.call(self.service.projects(root).find, self.flag("refresh"))
+        known = self.service.watcher.known()
+        folders = [each.folder for each in found.projects]
+        runs = await self.call(last_runs, folders, [each.cluster for each in known.values()])
+        projects = [
+            {
+                "path": str(each.folder.relative_to(root)),
+                "configurations": list(each.configurations),
+                "problems": [str(problem) for problem in each.problems],
+                "lastRun": runs[each.folder].metadata.name if each.folder in runs else None,
+            }
+            for each in found.projects
+        ]
+        self.reply({"projects": projects, "complete": found.complete})
+
+
 ROUTES = [
     (r"options", OptionsHandler),
+    (r"projects", ProjectsHandler),
     (r"clusters", LaunchHandler),
     (r"clusters/(plan)", PlanHandler),
     (r"clusters/([^/]+)/form", FormHandler),

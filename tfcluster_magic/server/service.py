@@ -22,6 +22,7 @@ from ..backends.base import Backend
 from ..errors import InvalidRequest, Problem
 from ..i18n import _
 from ..launch.launch_as_command import portable_source
+from ..launch.project import ProjectFinder
 from ..output.report import run_bundle, run_view
 from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
@@ -179,6 +180,7 @@ class Service:
         self.log = serverapp.log
         self._counts_as_activity = counts_as_activity
         self.streams = LogStreams()
+        self._projects: ProjectFinder | None = None
         register_schema(serverapp.event_logger)
 
     @cached_property
@@ -218,6 +220,12 @@ class Service:
     def boards(self) -> ServerBoards:
         """The TensorBoards that pages show."""
         return ServerBoards(self.manager, self.worker, partial(files_root, self.serverapp))
+
+    def projects(self, root: Path) -> ProjectFinder:
+        """What looks for projects below the folder of the file browser; it keeps what it finds."""
+        if self._projects is None or self._projects.root != root:
+            self._projects = ProjectFinder(root)
+        return self._projects
 
     def start(self) -> None:
         """Start to watch in the running loop, if not started yet."""

@@ -342,6 +342,16 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "yourself, after ` -- `"
         ),
     },
+    "What a launch took from a project": {
+        "FromProject": mark(
+            "{file} sets {settings:commas}; an option of the launch overrides it{replaced}"
+        ),
+        "FromConfiguration": mark(
+            "Configuration {config} of {file} sets {settings:commas}; an option of the launch "
+            "overrides it{replaced}"
+        ),
+        "ReplacedHere": mark(", as here {settings:commas}"),
+    },
     "Programs that tasks read when they start": {
         "ProgramNotPinned": mark(
             "{source} is not a snapshot: each task runs what is there when it starts, so a restart "

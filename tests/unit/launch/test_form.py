@@ -20,7 +20,7 @@ from tfcluster_magic.spec import Mode, ServerKind, Spec
 
 GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
-BESIDE = {"program", "name", "sha256", "file", "backend"}
+BESIDE = {"program", "name", "sha256", "file", "config", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
 """Words of `launch` that are not options of a cluster: they have their own inputs or buttons."""
 
