@@ -1,5 +1,6 @@
 /** The plugins of this extension. */
 import { clustersPlugin } from './api/plugin';
+import { linksPlugin } from './commands/links';
 import { commandsPlugin } from './commands/plugin';
 import { comparePlugin } from './compare/plugin';
 import { launchPlugin } from './launch/plugin';
@@ -12,6 +13,7 @@ import { tensorboardPlugin } from './tensorboard/plugin';
 export default [
   clustersPlugin,
   commandsPlugin,
+  linksPlugin,
   logsPlugin,
   outputPlugin,
   launchPlugin,

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ProgramKind } from '../src/api/models';
 import { displayNameOf } from '../src/api/runs';
 import type { IRun } from '../src/api/types';
+import { linkIn } from '../src/commands/links';
 import { addVerbs } from '../src/commands/verbs';
 import { Settings } from '../src/settings';
 import { CommandIDs } from '../src/tokens';
@@ -158,4 +159,22 @@ test('a run of a cell has no command for a shell', () => {
   server.push('digits-1', withProgram(running, 'cell'));
   expect(isOffered()).toBe(false);
   expect(commands.isVisible(CommandIDs.copyCommand, args)).toBe(true);
+});
+
+test('a link names a run, and shows it, its logs or its curves', () => {
+  const { openSidebar, logs, tensorboard } = CommandIDs;
+  const name = 'digits-1';
+  expect(linkIn('?reset&tfcluster=run:digits-1')).toEqual({
+    command: openSidebar,
+    name
+  });
+  expect(linkIn('?tfcluster=logs%3Adigits-1')).toEqual({ command: logs, name });
+  expect(linkIn('?tfcluster=tensorboard:digits-1')).toEqual({
+    command: tensorboard,
+    name
+  });
+  for (const other of ['stop:digits-1', 'logs:', 'logs:../x', 'toString:a']) {
+    expect(linkIn(`?tfcluster=${other}`)).toBeNull();
+  }
+  expect(linkIn('?tfcluster')).toBeNull();
 });

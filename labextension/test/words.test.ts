@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Status } from '../src/api/models';
+import type { Phase, Status } from '../src/api/models';
 import type { IProgress, IRun } from '../src/api/types';
 import { curve } from '../src/run/parts';
 import * as quantities from '../src/run/quantities';
@@ -41,6 +41,18 @@ describe('words for a run', () => {
     expect(words.stateWord({ ...failing, reason: 'Running' }, trans)).toBe(
       'Running'
     );
+  });
+
+  it('count tasks as the card of a saved notebook does (test_report.py)', () => {
+    const said = (phase: Phase, ready: number, total: number): string =>
+      words.taskWords(
+        aRun('digits', 1, phase, 1000, { ready: { ready, total } }),
+        trans
+      );
+    expect(said('Queued', 0, 3)).toBe('0 of 3 running');
+    expect(said('Running', 2, 3)).toBe('2 of 3 running');
+    expect(said('Succeeded', 2, 2)).toBe('2 tasks finished');
+    expect(said('Failed', 0, 3)).toBe('3 tasks');
   });
 
   it('show three further figures', () => {

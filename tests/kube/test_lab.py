@@ -177,7 +177,7 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
     lab.run(f"{flows.LOAD}%tfcluster launch steps.py --workers 2 --name cell")
     lab.screenshot("starting")
     expect(card).to_contain_text("Running")
-    expect(card).to_contain_text("2/2 ready")
+    expect(card).to_contain_text("2 of 2 running")
     lab.screenshot("running")
     card.get_by_role("button", name="Logs cell-1").click()
     lines = lab.page.get_by_role("log", name="Output of cell-1")

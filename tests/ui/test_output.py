@@ -35,7 +35,7 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
 
     expect(card(lab)).to_contain_text("Running")
-    expect(card(lab)).to_contain_text("2/2 ready")
+    expect(card(lab)).to_contain_text("2 of 2 running")
     lab.screenshot("running")
     lab.server.manager.stop("digits-1", "enough")
     expect(card(lab)).to_contain_text("Stopped")
@@ -140,11 +140,11 @@ def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> N
     window waits until it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
-    expect(card(lab)).to_contain_text("2/2 ready")
+    expect(card(lab)).to_contain_text("2 of 2 running")
     wait_until(lambda: "Running" in kept_html(lab), lambda: f"Running is kept: {kept(lab)}")
     save(lab)
     running = saved(lab)
-    assert "2/2 ready" in running["text/html"]
+    assert "2 of 2 running" in running["text/html"]
     assert "digits-1 Running" in running["text/plain"]
     assert "%tfcluster status digits-1" in running["text/html"]
     assert not is_dirty(lab)

@@ -293,6 +293,20 @@ def ready_count(cluster: TFCluster) -> str:
     return f"{up}/{total}"
 
 
+def task_words(cluster: TFCluster) -> str:
+    """Return `2 of 3 running`, of a run that has ended `3 tasks finished`, or how many tasks it
+    had; as `taskWords` in the page does.
+    """
+    up, total = readiness(cluster)
+    if cluster.status.phase is Phase.SUCCEEDED:
+        return ngettext("{count} task finished", "{count} tasks finished", total).format(
+            count=total
+        )
+    if not cluster.active:
+        return ngettext("{count} task", "{count} tasks", total).format(count=total)
+    return _("{up} of {total} running").format(up=up, total=total)
+
+
 def listing(
     clusters: Sequence[TFCluster],
     paint: Paint = PLAIN,
@@ -489,8 +503,8 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
     phase = Phase.FAILED if failing else state.phase
     colour = _COLOURS[phase]
     word = FAILING if failing else state.phase.value
-    ready = _("{ready} ready").format(ready=ready_count(cluster))
-    how = [ready] if as_of is None else [ready, _as_of(as_of)]
+    tasks = task_words(cluster)
+    how = [tasks] if as_of is None else [tasks, _as_of(as_of)]
     lines = [
         f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
         f"<div><strong>{escape(cluster.metadata.name)}</strong>",
@@ -610,8 +624,7 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
     """Return the text of a run for a stored notebook: its time, and the last lines of a failed
     task.
     """
-    how = _("{ready} ready").format(ready=ready_count(cluster))
-    beside = [f"{how} · {_as_of(at)}", *map(one_line, notes)]
+    beside = [f"{task_words(cluster)} · {_as_of(at)}", *map(one_line, notes)]
     if printed := last_lines(cluster):
         beside += [_of_task(printed.task), *(f"  {line}" for line in printed.lines)]
     text = launched(cluster, program="%tfcluster", beside=beside)

@@ -120,6 +120,18 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     Clipboard.copyToSystem(text);
     Notification.info(what, { autoClose: 3000 });
   };
+  /** The line that a person types, null when they cancel. */
+  const typed = async (
+    question: Pick<InputDialog.ITextOptions, 'title'> &
+      Partial<InputDialog.ITextOptions>
+  ): Promise<string | null> => {
+    const { value } = await InputDialog.getText({
+      okLabel: trans.__('Save'),
+      cancelLabel: trans.__('Cancel'),
+      ...question
+    });
+    return value;
+  };
   return {
     [CommandIDs.stop]: {
       label: () => trans.__('Stop…'),
@@ -214,11 +226,9 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       fits: isAny,
       none: nothing,
       execute: async run => {
-        const { value: text } = await InputDialog.getText({
+        const text = await typed({
           title: trans.__('Note on %1', nameOf(run)),
-          text: run.cluster.metadata.note,
-          okLabel: trans.__('Save'),
-          cancelLabel: trans.__('Cancel')
+          text: run.cluster.metadata.note
         });
         if (text !== null) {
           await model.act(run, 'note', { text });
@@ -234,15 +244,14 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       fits: isAny,
       none: nothing,
       execute: async run => {
-        const { value: text } = await InputDialog.getText({
+        const text = await typed({
           title: trans.__('Rename %1', nameOf(run)),
           label: trans.__(
             'It is shown by this name; commands still take %1. Leave it empty to show %1.',
             nameOf(run)
           ),
           text: run.cluster.metadata.displayName,
-          okLabel: trans.__('Rename'),
-          cancelLabel: trans.__('Cancel')
+          okLabel: trans.__('Rename')
         });
         if (text !== null) {
           await model.act(run, 'rename', { text });
@@ -258,14 +267,12 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       none: nothing,
       execute: async run => {
         const before = tagsOf(run);
-        const { value: text } = await InputDialog.getText({
+        const text = await typed({
           title: trans.__('Tags of %1', nameOf(run)),
           label: trans.__(
             'Words separated by spaces; the filter “tag:baseline” finds the runs tagged “baseline”.'
           ),
-          text: before.join(' '),
-          okLabel: trans.__('Save'),
-          cancelLabel: trans.__('Cancel')
+          text: before.join(' ')
         });
         if (text !== null) {
           const tags = new Set(text.split(/[\s,]+/).filter(Boolean));

@@ -8,11 +8,12 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { MainAreaWidget } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { IClusters } from '../api/clusters';
 import { compareIcon } from '../icons';
+import { RestoredTabs } from '../tabs';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { ComparisonWidget } from './widget';
 
@@ -33,9 +34,16 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, shell } = app;
-    const tracker = new WidgetTracker<Tab>({ namespace: 'tfcluster-compare' });
-    const idOf = (names: ReadonlyArray<string>): string =>
-      `tfcluster-compare-${names.join('+')}`;
+    const tabs = new RestoredTabs<Tab>(shell, restorer, {
+      namespace: 'tfcluster-compare',
+      command: CommandIDs.compare,
+      args: ({ content }) => ({
+        refs: [...content.names],
+        onlyDifferences: content.onlyDifferences,
+        curves: false // the tab of the curves restores itself
+      }),
+      name: ({ content }) => idOf(content.names)
+    });
 
     const showCurves = async (names: ReadonlyArray<string>): Promise<void> => {
       // a page of Notebook 7 has room for one document only
@@ -49,7 +57,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
       onlyDifferences: boolean
     ): Promise<Tab> => {
       const id = idOf(names);
-      const found = tracker.find(tab => tab.id === id);
+      const found = tabs.find(tab => tab.id === id);
       if (found) {
         return found;
       }
@@ -65,9 +73,8 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
       const tab = new MainAreaWidget({ content });
       tab.toolbar.hide(); // the table has its own bar
       tab.id = id;
-      content.onlyDifferencesChanged.connect(() => void tracker.save(tab));
-      await tracker.add(tab);
-      shell.add(tab, lab ? 'main' : 'down');
+      content.onlyDifferencesChanged.connect(() => tabs.save(tab));
+      await tabs.add(tab, lab ? 'main' : 'down');
       return tab;
     };
 
@@ -106,19 +113,11 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
         return tab;
       }
     });
-    if (restorer) {
-      void restorer.restore(tracker, {
-        command: CommandIDs.compare,
-        args: ({ content }) => ({
-          refs: [...content.names],
-          onlyDifferences: content.onlyDifferences,
-          curves: false // the tab of the curves restores itself
-        }),
-        name: ({ content }) => idOf(content.names)
-      });
-    }
   }
 };
+
+const idOf = (names: ReadonlyArray<string>): string =>
+  `tfcluster-compare-${names.join('+')}`;
 
 const namesIn = ({ refs }: ReadonlyPartialJSONObject): string[] =>
   Array.isArray(refs)

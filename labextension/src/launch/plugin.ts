@@ -4,11 +4,7 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import {
-  ICommandPalette,
-  MainAreaWidget,
-  WidgetTracker
-} from '@jupyterlab/apputils';
+import { ICommandPalette, MainAreaWidget } from '@jupyterlab/apputils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import { ILauncher } from '@jupyterlab/launcher';
@@ -18,6 +14,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { IClusters } from '../api/clusters';
 import { clusterIcon } from '../icons';
+import { RestoredTabs } from '../tabs';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { LaunchModel } from './model';
 import type { IPrefill } from './prefill';
@@ -59,16 +56,18 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
     const { commands, shell } = app;
     const languages = translator ?? nullTranslator;
     const trans = languages.load(DOMAIN);
-    const tracker = new WidgetTracker<MainAreaWidget<LaunchContent>>({
-      namespace: 'tfcluster-launch'
-    });
-    void restorer?.restore(tracker, {
-      command: CommandIDs.launch,
-      name: () => 'launch'
-    });
+    const tabs = new RestoredTabs<MainAreaWidget<LaunchContent>>(
+      shell,
+      restorer,
+      {
+        namespace: 'tfcluster-launch',
+        command: CommandIDs.launch,
+        name: () => 'launch'
+      }
+    );
 
     const open = async (wanted: IPrefill): Promise<void> => {
-      const there = tracker.find(() => true);
+      const there = tabs.find(() => true);
       if (there) {
         shell.activateById(there.id);
         await there.content.model.prefill(wanted);
@@ -83,8 +82,7 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
         translator: languages,
         trans
       });
-      await tracker.add(tab);
-      shell.add(tab, 'main');
+      await tabs.add(tab);
       shell.activateById(tab.id);
       await model.start(wanted);
     };

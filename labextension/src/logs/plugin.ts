@@ -5,15 +5,18 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { MainAreaWidget } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { nameOf } from '../api/runs';
 import type { IClusters } from '../api/state';
 import { chooseRun } from '../commands/choose';
 import { logsIcon } from '../icons';
+import { RestoredTabs } from '../tabs';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { LogsWidget } from './widget';
+
+type Tab = MainAreaWidget<LogsWidget>;
 
 export const logsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'tfcluster-labextension:logs',
@@ -30,11 +33,17 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, shell } = app;
-    const tracker = new WidgetTracker<MainAreaWidget<LogsWidget>>({
-      namespace: 'tfcluster-logs'
+    const tabs = new RestoredTabs<Tab>(shell, restorer, {
+      namespace: 'tfcluster-logs',
+      command: CommandIDs.logs,
+      args: ({ content }) => ({
+        name: content.name,
+        task: content.model.shown.join(' ')
+      }),
+      name: ({ content }) => content.name
     });
-    const open = async (name: string): Promise<MainAreaWidget<LogsWidget>> => {
-      const found = tracker.find(widget => widget.content.name === name);
+    const open = async (name: string): Promise<Tab> => {
+      const found = tabs.find(widget => widget.content.name === name);
       const isGone = found?.content.model.state.connection === 'gone';
       if (found && !(isGone && clusters.find(name))) {
         return found;
@@ -48,12 +57,11 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
       content.model.changed.connect(({ shown }) => {
         if (saved !== shown.join(' ')) {
           saved = shown.join(' ');
-          void tracker.save(widget);
+          tabs.save(widget);
         }
       });
-      await tracker.add(widget);
       // a page of Notebook 7 has one document, and room below it
-      shell.add(widget, lab ? 'main' : 'down');
+      await tabs.add(widget, lab ? 'main' : 'down');
       return widget;
     };
     const asked = async (): Promise<string | null> => {
@@ -99,16 +107,6 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
         return widget;
       }
     });
-    if (restorer) {
-      void restorer.restore(tracker, {
-        command: CommandIDs.logs,
-        args: ({ content }) => ({
-          name: content.name,
-          task: content.model.shown.join(' ')
-        }),
-        name: ({ content }) => content.name
-      });
-    }
   }
 };
 

@@ -14,7 +14,7 @@ import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
 import { Age, PhaseBadge, RunProgress, Sentence, Tags } from './parts';
 import { clock } from './quantities';
-import { isFailing, readyWords } from './words';
+import { isFailing, taskWords } from './words';
 
 export interface IRunCardProps {
   readonly run: IRun;
@@ -27,7 +27,7 @@ export interface IRunCardProps {
   readonly children?: React.ReactNode;
 }
 
-/** Name, phase, ready tasks, sentence, progress, facts, buttons. */
+/** Name, phase, tasks, sentence, progress, facts, buttons. */
 export const RunCard = React.memo(
   ({
     run,
@@ -54,9 +54,9 @@ export const RunCard = React.memo(
           />
           <bdi className="tfc-RunCard-name">{displayNameOf(run)}</bdi>
           {run.cluster.metadata.displayName && (
-            <bdi className="tfc-RunCard-ready">{name}</bdi>
+            <bdi className="tfc-RunCard-dim">{name}</bdi>
           )}
-          <span className="tfc-RunCard-ready">{readyWords(run, trans)}</span>
+          <span className="tfc-RunCard-dim">{taskWords(run, trans)}</span>
           {asOf === null ? (
             <Age run={run} trans={trans} />
           ) : (

@@ -39,11 +39,7 @@ export const isFailing = ({ phase, reason }: Status): boolean =>
 export const stateWord = (status: Status, trans: TranslationBundle): string =>
   isFailing(status) ? trans.__('Failing') : phaseWord(status.phase, trans);
 
-/** `2/3 ready`. */
-export const readyWords = (run: IRun, trans: TranslationBundle): string =>
-  trans.__('%1/%2 ready', run.ready.ready, run.ready.total);
-
-/** Return `2 of 3 running`; for an ended run `3 tasks finished`, or its number of tasks. */
+/** Return `2 of 3 running`; for an ended run `3 tasks finished`, or its number of tasks. `task_words` of `output/report.py` says the same. */
 export function taskWords(run: IRun, trans: TranslationBundle): string {
   const { ready, total } = run.ready;
   const { phase } = run.cluster.status;

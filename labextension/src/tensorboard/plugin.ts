@@ -9,8 +9,7 @@ import {
 import {
   ICommandPalette,
   IThemeManager,
-  MainAreaWidget,
-  WidgetTracker
+  MainAreaWidget
 } from '@jupyterlab/apputils';
 import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import { ILauncher } from '@jupyterlab/launcher';
@@ -21,6 +20,7 @@ import {
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { IClusters } from '../api/clusters';
 import { boardIcon } from '../icons';
+import { RestoredTabs } from '../tabs';
 import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
 import { addFolderMenu } from './folder';
 import type { BoardState } from './model';
@@ -59,22 +59,25 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, shell } = app;
-    const tracker = new WidgetTracker<Tab>({
-      namespace: 'tfcluster-tensorboard'
+    const tabs = new RestoredTabs<Tab>(shell, restorer, {
+      namespace: 'tfcluster-tensorboard',
+      command: CommandIDs.tensorboard,
+      args: ({ content }) => argsOf(content.model.request),
+      name: ({ content }) => keyOf(content.model.request)
     });
 
-    const tabs: IBoardTabs = {
+    const boardTabs: IBoardTabs = {
       open: request =>
         void commands.execute(CommandIDs.tensorboard, argsOf(request)),
       stop: id => {
-        const tab = tracker.find(({ content }) =>
+        const tab = tabs.find(({ content }) =>
           isBoard(content.model.state, id)
         );
         return tab ? tab.content.model.stop() : null;
       }
     };
     const boards =
-      running && new RunningBoards(clusters.caller, tabs, panel, trans);
+      running && new RunningBoards(clusters.caller, boardTabs, panel, trans);
     if (boards) {
       running.add(boards);
       void app.restored.then(() => boards.look());
@@ -85,7 +88,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
       below?: string
     ): Promise<Tab> => {
       const key = keyOf(request);
-      const found = tracker.find(
+      const found = tabs.find(
         tab => keyOf(tab.content.model.request) === key || tab.id.endsWith(key)
       );
       if (found) {
@@ -100,7 +103,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
         if (state.kind !== 'open') {
           return;
         }
-        const same = tracker.find(
+        const same = tabs.find(
           ({ content }) =>
             content.model !== model &&
             isBoard(content.model.state, state.board.id)
@@ -109,11 +112,10 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
           tab.dispose(); // two requests for one board
           shell.activateById(same.id);
         } else {
-          void tracker.save(tab);
+          tabs.save(tab);
         }
       });
-      await tracker.add(tab);
-      shell.add(
+      await tabs.add(
         tab,
         'main',
         below ? { ref: below, mode: 'split-bottom' } : undefined
@@ -173,13 +175,6 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
     });
     if (browsers) {
       addFolderMenu(app, browsers, trans);
-    }
-    if (restorer) {
-      void restorer.restore(tracker, {
-        command: CommandIDs.tensorboard,
-        args: ({ content }) => argsOf(content.model.request),
-        name: ({ content }) => keyOf(content.model.request)
-      });
     }
   }
 };

@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
+from jupyterhub.scopes import describe_raw_scopes, scope_definitions
 from tornado.template import Loader
 from tornado.web import Application, RequestHandler
 
@@ -23,6 +24,8 @@ from tfcluster_magic.hub.page_language import (
     script_words,
 )
 from tfcluster_magic.hub.shared_settings import PAGES
+from tfcluster_magic.hub.spawning import pod_settings
+from tfcluster_magic.hub.tenancy.entitlements import Grant, HubPolicy, Image, Size
 
 TEMPLATES, CONSOLE = (sorted(folder.glob("*.html")) for folder in (PAGES, CONSOLE_PAGES))
 
@@ -66,6 +69,57 @@ def test_a_page_is_all_in_one_language(pages: Environment, name: str) -> None:
     assert not re.findall(r"[A-Za-z]{2,}", said), said
     english = shown(pages, name, "en", **words)
     assert '<html lang="en">' in english and not re.search("[\u4e00-\u9fff]", english)
+
+
+ASKED = describe_raw_scopes(
+    ("access:servers!server=ada/", "read:users!user", "tokens!group=class", "shutdown"), "bob"
+)
+
+
+@pytest.mark.parametrize("name", ["oauth.html", "accept-share.html"])
+def test_what_is_allowed_by_a_button_is_in_the_readers_language(
+    pages: Environment, name: str
+) -> None:
+    """A page that asks for a permission names it; a scope that only a newer JupyterHub has keeps
+    its words, and what a person wrote is text.
+    """
+    words = {
+        "scope_descriptions": ASKED,
+        "oauth_client": {"description": "<i>App</i>", "redirect_uri": "https://a/back"},
+        "owner": {"name": "ada"},
+        "user": {"name": "bob", "json_escaped_name": "bob", "spawner": {}},
+        "allowed_scopes": ["access:servers!server=ada/"],
+    }
+    chinese = shown(pages, name, "zh-CN", **words)
+    for said in ("笔记本 ada/", "最近活动时间。 仅限您自己的。", "组 class"):
+        assert said in read(chinese)
+    left = {*re.findall(r"[A-Za-z]{2,}", read(chinese))} - NAMES
+    typed = {"hub", "App", "ada", "bob", "class", "https", "back", "JavaScript", "lt", "gt"}
+    assert left <= typed | {"Shutdown", "the"}
+    english = shown(pages, name, "en", **words)
+    assert "Use notebooks. Only: notebook ada/" in read(english)
+    assert "<i>App" not in english
+
+
+def test_a_scope_that_is_named_is_one_of_jupyterhubs() -> None:
+    """A name that JupyterHub changed would leave its text unread."""
+    source = (PAGES / "scopes.html").read_text("utf-8")
+    named = re.findall(r'"([^"]+)": _\("[A-Z]', source)
+    assert len(named) == 20 and {*named} <= {*scope_definitions}
+
+
+def test_the_form_of_sizes_is_in_the_readers_language() -> None:
+    """KubeSpawner's form has no words but those of the policy and ours."""
+    sizes = (Size(name="small"), Size(name="big", cpu=4.0, cpu_limit=8.0, title="Big"))
+    policy = HubPolicy(images=(Image(name="tf", image="tf:1"), Image(name="old", image="tf:0")))
+    with i18n.language("zh-CN"):
+        offered = pod_settings.profiles(policy, Grant(sizes=sizes))
+    for profile in offered:  # as KubeSpawner completes them
+        profile["profile_options"]["image"]["unlisted_choice"] = {"enabled": False}
+    theirs = Environment(loader=PackageLoader("kubespawner"), autoescape=True)
+    form = theirs.get_template("form.html").render(profile_list=offered, user_options={})
+    assert "最多 8" in form and "镜像" in form
+    assert {*re.findall(r"[A-Za-z]{2,}", read(form))} <= {"small", "Big", "CPU", "Gi", "tf", "old"}
 
 
 def test_what_is_put_into_a_text_is_escaped(pages: Environment) -> None:

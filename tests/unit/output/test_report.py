@@ -184,6 +184,25 @@ def test_reclaimed_tasks_are_not_missing() -> None:
     assert report.ready_count(cluster(phase=Phase.STOPPED, counts=done)) == "2/3"
 
 
+def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
+    """A card of a saved notebook says what sidebar and live card say (`words.test.ts`)."""
+    said = {
+        phase: report.task_words(cluster(phase=phase, counts={"worker": counts}))
+        for phase, counts in (
+            (Phase.QUEUED, TypeCounts(desired=3)),
+            (Phase.RUNNING, TypeCounts(desired=3, running=2)),
+            (Phase.SUCCEEDED, TypeCounts(desired=3, succeeded=2, stopped=1)),
+            (Phase.FAILED, TypeCounts(desired=3, failed=1)),
+        )
+    }
+    assert said == {
+        Phase.QUEUED: "0 of 3 running",
+        Phase.RUNNING: "2 of 3 running",
+        Phase.SUCCEEDED: "2 tasks finished",
+        Phase.FAILED: "3 tasks",
+    }
+
+
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
     """Control characters in a program's last lines never reach a terminal by status or list."""
     run = cluster(

@@ -86,7 +86,7 @@ def _item(row: SiteRun) -> dict[str, Any]:
     return {
         "name": row.name,
         "phase": row.phase,
-        "message": shown(row),
+        "message": shown(row).split("`"),  # every second part is a command
         "since": datetime.fromtimestamp(at, timezone.utc).isoformat(),
         "tasks": ", ".join(_tasks(kind, count) for kind, count in row.tasks.items()),
     }
