@@ -200,7 +200,8 @@ def request_rerun(
     fill_in_defaults(draft.values)
     chosen = name if name is not None else old.metadata.cluster
     made = _finish(draft, chosen, lambda: chosen)
-    return replace(made, inferred=_still_inferred(old, made.spec, options))
+    inferred = _still_inferred(old, made.spec, options)
+    return replace(made, inferred=inferred, scheduled=old.metadata.scheduled)
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
