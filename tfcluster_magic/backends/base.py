@@ -22,6 +22,7 @@ from ..i18n import _
 from ..launch import LaunchRequest
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
+from ..schedules import Schedule
 from ..spec import Annotations, Spec, Stop, TaskState, TFCluster
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "Options",
     "Preflight",
     "Removed",
+    "Schedules",
     "SeenTask",
 ]
 
@@ -124,6 +126,38 @@ class KubectlPlace:
     missing: tuple[str, ...] = ()
 
 
+class Schedules(abc.ABC):
+    """The schedules of one user."""
+
+    @abc.abstractmethod
+    def list(self) -> list[Schedule]:
+        """Return all schedules, by name."""
+
+    @abc.abstractmethod
+    def get(self, name: str) -> Schedule:
+        """Return a schedule. Raises NotFound, which suggests similar names."""
+
+    @abc.abstractmethod
+    def create(self, schedule: Schedule) -> Schedule:
+        """Store a new schedule; it is followed from now on.
+
+        Raises:
+            NameTaken: there is one of this name.
+        """
+
+    @abc.abstractmethod
+    def change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
+        """Change a schedule; of two changes at once none is lost. What `change` raises is raised.
+
+        Raises:
+            NotFound: there is no such schedule.
+        """
+
+    @abc.abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove a schedule with its history; its runs stay. Raises NotFound."""
+
+
 @dataclass(frozen=True)
 class Removed:
     """A run whose record was deleted; yielded while all runs are watched."""
@@ -165,6 +199,22 @@ class Backend(abc.ABC):
     def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends
         """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
         return None
+
+    def keep_time(self) -> None:  # noqa: B027 - of some backends
+        """See that somebody launches what schedules say, if there are any. Never raises."""
+
+    def schedules(self) -> Schedules:
+        """Return the schedules of the user.
+
+        Raises:
+            Conflict: this backend has none.
+        """
+        raise Conflict(
+            _(
+                "schedules run on one machine only, and clusters are on Kubernetes here: use a "
+                "CronJob of `tfcluster launch`, or `--backend local`"
+            )
+        )
 
     @abc.abstractmethod
     def options(self) -> Options:

@@ -171,6 +171,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "stop": ("tfcluster_magic.cli.runs", mark("stop runs; their records and output stay")),
     "delete": ("tfcluster_magic.cli.runs", mark("remove records, and output when asked")),
     "rerun": ("tfcluster_magic.cli.launch", mark("launch the same snapshot again, or resume it")),
+    "schedule": (
+        "tfcluster_magic.cli.schedules",
+        mark("launch again and again, at times of a cron expression"),
+    ),
     "connect": ("tfcluster_magic.cli.runs", mark("show how to use an in-graph cluster")),
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
     "render": (

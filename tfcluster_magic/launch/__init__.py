@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..spec import Message, Spec
+from ..spec import Message, ScheduledRun, Spec
 
 PROJECT_FILE = "tfcluster.yaml"
 """The file that makes a folder a project."""
@@ -72,7 +72,8 @@ class LaunchRequest:
 
     `cluster` is the chosen name. `name_given` says that the user chose it, so a name in use is
     refused; a derived one gets the next free letter instead (`train`, `train-b`, ...). `inferred`
-    says what of the spec was inferred from the program.
+    says what of the spec was inferred from the program. A launch of a schedule is `scheduled` and
+    has its number, `run`: a run of that number and due time is the same launch, not made again.
     """
 
     cluster: str
@@ -81,3 +82,5 @@ class LaunchRequest:
     owner: str = ""
     warnings: tuple[str, ...] = field(default=())
     inferred: tuple[Message, ...] = field(default=())
+    run: int | None = None
+    scheduled: ScheduledRun | None = None

@@ -289,7 +289,8 @@ def request_rerun(
     fill_in_defaults(draft.values)
     chosen = name if name is not None else old.metadata.cluster
     made = _finish(draft, chosen, lambda: chosen)
-    return replace(made, inferred=(*_still_inferred(old, made.spec, options), *newest))
+    inferred = (*_still_inferred(old, made.spec, options), *newest)
+    return replace(made, inferred=inferred, scheduled=old.metadata.scheduled)
 
 
 def _resolve_after(draft: LaunchDraft) -> list[Message]:

@@ -260,7 +260,7 @@ def _split_line(line: str) -> list[str]:
 
 def _check_body(words: list[str], body: str | None) -> None:
     """Refuse a cell body for a verb that takes no program."""
-    if body is not None and (not words or words[0] not in ("launch", "render")):
+    if body is not None and (not words or words[0] not in ("launch", "render", "schedule")):
         text = _(
             "%%tfcluster runs the rest of the cell as a program, and {verb} takes none: "
             "write %%tfcluster launch …, or put %tfcluster on a line of its own"

@@ -16,6 +16,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from .schedules import ScheduleVerbs
 
 MOST_COMPARED = 50
 """Runs that are compared in one table."""
@@ -232,6 +234,7 @@ class ClusterManager(LoggingConfigurable):
             given = {key: getattr(self, key) for key in ("state_dir", "data_dir", "log_dir")}
             folders = {key: Path(text).absolute() for key, text in given.items() if text}
             self._backend = make_backend(self.backend_name, folders, self.context, self.namespace)
+            self._backend.keep_time()
         return self._backend
 
     # -- launching ---------------------------------------------------------------------------------
@@ -289,16 +292,26 @@ class ClusterManager(LoggingConfigurable):
             PreflightRefused: there is no room; the numbers that fit are named.
             NameTaken: a run of this name is active.
         """
+        said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
+        said |= {"file": file, "folder": folder, "config": config}
+        with self.requested(program, arguments, **said) as request:
+            return self.backend.create(request)
+
+    @contextmanager
+    def requested(
+        self, program: str | None, arguments: Sequence[str], **words: Any
+    ) -> Iterator[LaunchRequest]:
+        """Yield the request that `launch` with the same arguments makes. The snapshot of its
+        program is kept unless the code inside fails. Raises the errors of `launch`.
+        """
         from ..launch.planning import request_launch
         from ..program import snapshots
 
         with snapshots.scratch_folder() as scratch:
-            said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
-            said |= {"beside_bytes": self._beside_bytes, "config": config}
-            said["runs"] = self.backend.list
-            request = request_launch(scratch, program, arguments, file=file, folder=folder, **said)
+            words |= {"beside_bytes": self._beside_bytes, "runs": self.backend.list}
+            request = request_launch(scratch, program, arguments, **words)
             with snapshots.keep_snapshot(request.spec.program, scratch, self.backend.workspace):
-                return self.backend.create(request)
+                yield request
 
     @property
     def _beside_bytes(self) -> int | None:
@@ -617,6 +630,13 @@ class ClusterManager(LoggingConfigurable):
         from ..tensorboard.views import TensorBoards
 
         return TensorBoards(self.backend, self.state_dir or None)
+
+    @cached_property
+    def schedules(self) -> ScheduleVerbs:
+        """The verbs of schedules: `create`, `list`, `show`, `pause` and so on."""
+        from .schedules import ScheduleVerbs
+
+        return ScheduleVerbs(self.backend, self.requested)
 
     def tensorboard(self, *refs: str) -> Board:
         """Open TensorBoard on these runs side by side, or on all. Raises the errors of

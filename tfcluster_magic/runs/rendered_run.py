@@ -179,6 +179,8 @@ def _env(
         "TFCLUSTER_RESUME_FROM": _resume_from(cluster, place),
         "PYTHONUNBUFFERED": "1",
     }
+    if cluster.metadata.scheduled is not None:
+        env["TFCLUSTER_SCHEDULED_FOR"] = cluster.metadata.scheduled.local
     if own := config["cluster"].get(task_type.value):
         env["TFCLUSTER_PORT"] = own[index].rpartition(":")[2]
     if spec.mode is Mode.BETWEEN_GRAPH:

@@ -310,6 +310,9 @@ class TaskConfig:
         )
         for name, value in self.defaults().items():
             env.setdefault(name, value)
+        env.pop("TFCLUSTER_SCHEDULED_FOR", None)
+        if self.data.get("scheduledFor"):
+            env["TFCLUSTER_SCHEDULED_FOR"] = self.data["scheduledFor"]
         env.pop("TFCLUSTER_PORT", None)
         if self.port:
             env["TFCLUSTER_PORT"] = str(self.port)

@@ -24,16 +24,17 @@ from ..backends.base import Options
 from ..i18n import LOCALE_DIR
 from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
-from . import launch, runs, tensorboard_routes
+from . import launch, runs, schedules, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
 from .runs import VERB_BODIES
+from .schedules import SCHEDULE_MODELS, SCHEDULE_VERBS
 from .service import Service
 from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 _OTHER_MODELS = (TFCluster, Options, Comparison, LaunchBody, RerunBody, BoardBody, Kernel)
-OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values())
+OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values(), *SCHEDULE_MODELS)
 _OPENAPI_REF = "#/components/schemas/{name}"
 
 
@@ -47,6 +48,8 @@ def openapi_document() -> dict[str, Any]:
     described["components"]["schemas"] |= models
     for verb, body in VERB_BODIES.items():
         described["paths"][f"/clusters/{{ref}}/{verb}"] = _verb_path(body)
+    for verb, body in SCHEDULE_VERBS.items():
+        described["paths"][f"/schedules/{{name}}/{verb}"] = _schedule_verb_path(verb, body)
     return described
 
 
@@ -64,6 +67,23 @@ def _verb_path(body: type[Model]) -> dict[str, Any]:
             "parameters": [ref("parameters/uid")],
             "requestBody": {"content": content},
             "responses": {"200": ref("responses/Run"), "default": ref("responses/Problem")},
+        },
+    }
+
+
+def _schedule_verb_path(verb: str, body: type[Model]) -> dict[str, Any]:
+    """Describe the route of a verb of a schedule."""
+    summaries = {"resume": "Let a paused schedule go on", "run-now": "Make a schedule due now"}
+    ref = {"$ref": f"#/components/schemas/{body.__name__}"}
+    return {
+        "parameters": [{"$ref": "#/components/parameters/name"}],
+        "post": {
+            "summary": summaries.get(verb) or (body.__doc__ or "").rstrip("."),
+            "requestBody": {"content": {"application/json": {"schema": ref}}},
+            "responses": {
+                "200": {"$ref": "#/components/responses/Schedule"},
+                "default": {"$ref": "#/components/responses/Problem"},
+            },
         },
     }
 
@@ -166,6 +186,7 @@ ROUTES: tuple[tuple[Any, ...], ...] = (
     *launch.ROUTES,
     *tensorboard_routes.ROUTES,
     *runs.ROUTES,
+    *schedules.ROUTES,
     *OPENAPI_ROUTES,
 )
 

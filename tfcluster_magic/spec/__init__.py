@@ -97,6 +97,7 @@ __all__ = [
     "ReplicaSet",
     "Replicas",
     "Resources",
+    "ScheduledRun",
     "Seconds",
     "SecretUse",
     "ServerKind",
@@ -151,6 +152,16 @@ class Annotations(Model, frozen=True):
     tags: Tags = ()
 
 
+class ScheduledRun(Model, frozen=True):
+    """The schedule and the due time for which a run was launched."""
+
+    schedule: Annotated[str, Meta(description="the schedule's name")]
+    uid: Annotated[str, Meta(description="the schedule's uid")]
+    due: Annotated[float, Meta(description="the due time, in seconds since 1970")]
+    attempt: Annotated[int, Meta(ge=1, description="1, and one more for each retry")] = 1
+    local: Annotated[str, Meta(description="the due time in the schedule's zone, ISO 8601")] = ""
+
+
 class Metadata(Model, frozen=True):
     """The identity of a run. `name` is `<cluster>-<run>`, as in `digits-2`."""
 
@@ -163,6 +174,7 @@ class Metadata(Model, frozen=True):
     note: Note = ""
     display_name: DisplayName = ""
     tags: Tags = ()
+    scheduled: ScheduledRun | None = None
 
     @property
     def annotations(self) -> Annotations:

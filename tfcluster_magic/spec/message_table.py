@@ -980,6 +980,32 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "TaskAtLeast": mark("a task must ask for at least {least}"),
         "LimitAtMost": mark("a limit may be at most {ratio:g} times the request"),
     },
+    "What became of a due time of a schedule": {
+        "ScheduleMissed": mark(
+            "Nobody was there to launch it in time: the machine was off, or the clock process."
+        ),
+        "ScheduleDeadline": mark("It was given up {time:duration} after its due time."),
+        "ScheduleOverlap": mark("{name} was not over (--overlap forbid)."),
+        "ScheduleSuperseded": mark("A later due time came before it began (--overlap replace)."),
+        "ScheduleReplaced": mark("A later due time replaces it (--overlap replace)."),
+        "SchedulePreviousFailed": mark(
+            "{name} before it did not end with success (--after-success)."
+        ),
+        "ScheduleWaitsForPrevious": mark("It waits for the due time before it (--after-success)."),
+        "ScheduleWaitsForEnd": mark("It waits for the end of {name}."),
+        "ScheduleWaitsForOthers": mark_plural(
+            "It waits for another run of the schedule to end (--max-parallel).",
+            "It waits for one of {count} other runs of the schedule to end (--max-parallel).",
+        ),
+        "ScheduleRunGone": mark("The record of {name} was removed while it ran."),
+        "ScheduleRunFailed": mark("{name} failed: {why:sentences}"),
+        "ScheduleNeverBegan": mark("Its launch was interrupted, and is made again."),
+        "ScheduleNotLaunched": mark("It could not be launched: {why}"),
+        "SchedulePausedItself": mark_plural(
+            "{count} due time failed (--pause-after).",
+            "{count} due times failed in a row (--pause-after).",
+        ),
+    },
 }
 """The texts in groups, each with its heading in the reference."""
 

@@ -60,6 +60,7 @@ def task_description(
         }
         if spec.program.by_hand:
             program |= {"byHand": True, **_unread(spec.program, workspace)}
+    due = {"scheduledFor": metadata.scheduled.local} if metadata.scheduled else {}
     cpu = {t.value: spec.replicas.of(t).resources.cpu for t in counts}
     return {
         "version": VERSION,
@@ -78,6 +79,7 @@ def task_description(
         "resumeFrom": resume_from,
         "grace": spec.lifecycle.grace,
         "startTimeout": spec.lifecycle.start_timeout,
+        **due,
     }
 
 

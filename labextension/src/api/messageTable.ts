@@ -432,6 +432,20 @@ export const TEXTS: Readonly<
   TaskSaysLimit: "a task must say its limit, at most {most}",
   TaskAtLeast: "a task must ask for at least {least}",
   LimitAtMost: "a limit may be at most {ratio:g} times the request",
+  ScheduleMissed: "Nobody was there to launch it in time: the machine was off, or the clock process.",
+  ScheduleDeadline: "It was given up {time:duration} after its due time.",
+  ScheduleOverlap: "{name} was not over (--overlap forbid).",
+  ScheduleSuperseded: "A later due time came before it began (--overlap replace).",
+  ScheduleReplaced: "A later due time replaces it (--overlap replace).",
+  SchedulePreviousFailed: "{name} before it did not end with success (--after-success).",
+  ScheduleWaitsForPrevious: "It waits for the due time before it (--after-success).",
+  ScheduleWaitsForEnd: "It waits for the end of {name}.",
+  ScheduleWaitsForOthers: ["It waits for another run of the schedule to end (--max-parallel).", "It waits for one of {count} other runs of the schedule to end (--max-parallel)."],
+  ScheduleRunGone: "The record of {name} was removed while it ran.",
+  ScheduleRunFailed: "{name} failed: {why:sentences}",
+  ScheduleNeverBegan: "Its launch was interrupted, and is made again.",
+  ScheduleNotLaunched: "It could not be launched: {why}",
+  SchedulePausedItself: ["{count} due time failed (--pause-after).", "{count} due times failed in a row (--pause-after)."],
 };
 
 /** The separators of the parts of a list. */

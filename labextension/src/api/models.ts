@@ -101,6 +101,32 @@ export interface Metadata {
    * @maxItems 16
    */
   tags?: string[];
+  scheduled?: ScheduledRun | null;
+}
+/**
+ * The schedule and the due time for which a run was launched.
+ */
+export interface ScheduledRun {
+  /**
+   * the schedule's name
+   */
+  schedule: string;
+  /**
+   * the schedule's uid
+   */
+  uid: string;
+  /**
+   * the due time, in seconds since 1970
+   */
+  due: number;
+  /**
+   * 1, and one more for each retry
+   */
+  attempt?: number;
+  /**
+   * the due time in the schedule's zone, ISO 8601
+   */
+  local?: string;
 }
 /**
  * The desired state of a cluster.

@@ -19,12 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from msgspec.structs import replace
 
 from ... import paths, state_files
-from ...errors import InvalidRequest, NotFound, TFClusterError
+from ...errors import InvalidRequest, NameTaken, NotFound, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
 from ...launch_checks import local as checks
@@ -58,6 +58,9 @@ from ..base import (
 from ..run_names import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
+
+if TYPE_CHECKING:
+    from .schedule_store import LocalSchedules
 
 WATCH_INTERVAL = 0.2
 Stamps = tuple[state_files.Stamp | None, ...]
@@ -183,6 +186,20 @@ class LocalBackend(Backend):
         """The folders that the hub may limit, by `storage.NAMES`."""
         return {"workspace": paths.home_dir(), "data": self.data_dir, "log": self.log_dir}
 
+    def keep_time(self) -> None:
+        """See `Backend.keep_time`: start the clock process again after the machine was off."""
+        if (self.state_dir / "schedules").is_dir():
+            from .schedule_store import keep_time
+
+            with contextlib.suppress(TFClusterError, OSError):
+                keep_time(self.state_dir)
+
+    def schedules(self) -> LocalSchedules:
+        """See `Backend.schedules`."""
+        from .schedule_store import LocalSchedules  # with cronsim, which other verbs do not need
+
+        return LocalSchedules(self.state_dir)
+
     def options(self) -> Options:
         """See `Backend.options`."""
         there, _gpus = capacity.measure(self._active())
@@ -240,17 +257,36 @@ class LocalBackend(Backend):
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
         with self._store.launch_lock():
             self._store.sweep(self.log_dir)
+            if request.run is not None and (made := self._made_before(request, request.run)):
+                return made
             runs = list(self._all())
             facts = self._facts(request.spec, runs, resume_from)
             verdict = checks.preflight(request.spec, facts)
             if verdict.unsupported:
                 raise InvalidRequest(verdict.unsupported)
             running = {c.metadata.cluster: c for _, c in runs if c.active}
-            cluster = run_names.choose_name(request.cluster, request.name_given, running)
+            cluster = request.cluster
+            if request.run is None:
+                cluster = run_names.choose_name(cluster, request.name_given, running)
             verdict.check()
             gpus = None if request.spec.after else facts.free_gpus  # assigned when it starts
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         return launch.hand_over(folder, lock_fd)
+
+    def _made_before(self, request: LaunchRequest, run: int) -> TFCluster | None:
+        """Return the run of this number if it is that of the request; None if the number is free.
+
+        Raises:
+            NameTaken: another run has or had it, or the launch was interrupted before its tasks.
+        """
+        found = lost_supervisor.load_run(self._store.folder(request.cluster, run))
+        if found is None and run >= self.next_number(request.cluster):
+            return None
+        ours = found is not None and found.metadata.scheduled == request.scheduled
+        if found is None or not ours or lost_supervisor.is_interrupted_launch(found.status):
+            name = names.run_name(request.cluster, run)
+            raise NameTaken(_("there is or was another run {name}").format(name=name))
+        return found
 
     def next_number(self, cluster: str) -> int:
         """See `Backend.next_number`."""

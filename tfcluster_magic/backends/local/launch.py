@@ -176,7 +176,7 @@ class Launch:
         folder: RunFolder | None = None
         lock_fd: int | None = None
         try:
-            run, folder = self.store.allocate(cluster, self.log_dir)
+            run, folder = self.store.allocate(cluster, self.log_dir, request.run)
             lock_fd = folder.lock()
             if lock_fd is None:
                 raise OSError(
@@ -190,6 +190,7 @@ class Launch:
                 uid=str(uuid.uuid4()),
                 created_at=time.time(),
                 owner=request.owner,
+                scheduled=request.scheduled,
             )
             self._fill(folder, metadata, request.spec, free_gpus)
             folder.write_status(

@@ -120,6 +120,11 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
     return messages.with_messages(final, message)
 
 
+def is_interrupted_launch(status: Status) -> bool:
+    """Return whether the launch was killed before the supervisor took over: no task ever ran."""
+    return status.reason is Reason.SUPERVISOR_LOST and status.started_at is None
+
+
 def _cause_of_loss(folder: RunFolder, boot: bytes) -> Message:
     if folder.is_damaged:
         return Message("StatusFileDamaged")

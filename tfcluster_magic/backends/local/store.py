@@ -447,9 +447,13 @@ class Store:
         paths.private(self.runs_dir)
         return hold_launch_lock(self.state_dir)
 
-    def allocate(self, cluster: str, log_dir: Path) -> tuple[int, RunFolder]:
-        """Create the folder of the next run, under the launch lock. Raises OSError."""
-        run = self.next_number(cluster, log_dir)
+    def allocate(
+        self, cluster: str, log_dir: Path, wanted: int | None = None
+    ) -> tuple[int, RunFolder]:
+        """Create the folder of the next run, or of run `wanted`, which nobody has had, under the
+        launch lock. Raises OSError.
+        """
+        run = self.next_number(cluster, log_dir) if wanted is None else wanted
         paths.private(self.runs_dir / cluster)
         while True:
             folder = self.folder(cluster, run)
@@ -457,6 +461,8 @@ class Store:
                 folder.path.mkdir(mode=0o700)
                 return run, folder
             except FileExistsError:
+                if wanted is not None:
+                    raise
                 run += 1  # something foreign of that name
             except FileNotFoundError:
                 paths.private(folder.path.parent)  # an undone launch removed the empty folder

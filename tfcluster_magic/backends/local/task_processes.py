@@ -84,6 +84,7 @@ RUN_VARIABLES = frozenset(
     for name in (
         "RUN_UID", "TASK", "TASK_TYPE", "TASK_INDEX", "CLUSTER", "RUN", "NAME", "OUTPUT_DIR",
         "ATTEMPT", "RESUME_FROM", "REPORT_FD", "TERMINATION_LOG", "PORT",
+        "SCHEDULED_FOR",
     )
 )  # fmt: skip
 _PR_SET_PDEATHSIG = 1

@@ -1,0 +1,132 @@
+"""`tfcluster schedule` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from support.command_line import Done, Run
+from support.fast_clock import scheduler
+from support.polling import wait_until
+
+from tfcluster_magic import ClusterManager, cli
+from tfcluster_magic.backends.base import Backend
+from tfcluster_magic.cli.schedules import complete_schedules
+
+__all__ = ["scheduler"]  # a fixture, as if written here
+
+
+@pytest.fixture
+def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run `tfcluster` in a folder with programs; the schedules end afterwards."""
+
+    def call(*words: str) -> Done:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main(words)
+        out, err = capfd.readouterr()
+        return Done(int(left.value.code or 0), out, err)
+
+    return call
+
+
+def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
+    """Each verb says what became of the schedule, in words and as JSON."""
+    words = ["--cron", "0 2 * * *", "--workers", "1", "--retries", "2", "--retry-delay", "5m"]
+    made = tfcluster("schedule", "create", "nightly", *words, "tell.py", "--", "{scheduled_for}")
+    assert made.code == 0, made.err
+    assert "nightly is due next at" in made.out
+    assert "--retries 2 --retry-delay 5m" in made.out
+    assert "--time-zone sets another one" in made.err
+    told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)
+    assert told["rules"]["retryDelays"] == [300.0]
+    assert told["launch"]["words"]["arguments"] == ["{scheduled_for}"]
+    assert "data repair" in tfcluster("schedule", "pause", "nightly", "--reason", "data repair").out
+    listed = tfcluster("schedule", "list").out
+    assert "paused" in listed
+    refused = tfcluster("schedule", "run-now", "nightly")
+    assert (refused.code, "resume nightly" in refused.err) == (4, True)
+    assert "due next" in tfcluster("schedule", "resume", "nightly").out
+    assert tfcluster("schedule", "run-now", "nightly").code == 0
+    history = wait_until(
+        lambda: "Succeeded" in (text := tfcluster("schedule", "history", "nightly").out) and text
+    )
+    assert "nightly-1" in str(history)
+    unsaid = tfcluster("schedule", "delete", "nightly")
+    assert (unsaid.code, "--yes" in unsaid.err) == (2, True)
+    assert tfcluster("schedule", "delete", "nightly", "--yes").code == 0
+    assert tfcluster("schedule", "show", "nightly").code == 5
+    assert "No schedules yet" in tfcluster("schedule", "list").out
+
+
+def test_every_problem_is_named_at_once(tfcluster: Run) -> None:
+    """Nonsense is refused with what is right, all of it at once, and nothing is made."""
+    words = ["--cron", "0 0 30 2 *", "--time-zone", "Asia", "--retries", "99", "--deadline", "soon"]
+    refused = tfcluster("schedule", "create", "nightly", *words, "tell.py")
+    assert refused.code == 2
+    for option in ("--cron", "--time-zone", "--retries", "--deadline"):
+        assert option in refused.err
+    for words, why in (
+        (["nightly", "tell.py"], "--cron"),
+        (["nightly", "--cron", "@daily", "gone.py"], "there is no such file"),
+        (["nightly-1", "--cron", "@daily", "tell.py"], "name"),
+        (["nightly", "--cron", "@daily", "--mode", "in-graph"], "in-graph"),
+        (["nightly", "--cron", "@daily", "tell.py", "--", "{scheduled_for:%c}"], "%Y"),
+    ):
+        refused = tfcluster("schedule", "create", *words)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert "No schedules yet" in tfcluster("schedule", "list").out
+
+
+def test_a_large_backfill_is_asked_first_and_bounded(tfcluster: Run) -> None:
+    """A backfill of hundreds is asked first, one of more than 10,000 is refused, and times must be
+    past.
+    """
+    tfcluster("schedule", "create", "nightly", "--cron", "0 * * * *", "--workers", "1", "quick.sh")
+    span = ["--from", "2026-01-01", "--to", "2026-02-01"]
+    asked = tfcluster("schedule", "backfill", "nightly", *span)
+    assert (asked.code, "launch 745 runs of nightly" in asked.err) == (2, True)
+    huge = tfcluster(
+        "schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2026-01-01"
+    )
+    assert (huge.code, "at most 10000" in huge.err) == (2, True)
+    for wrong in (["2026-01-02", "2026-01-01"], ["2026-01-01", "2999-01-01"], ["soon", "later"]):
+        span = ["--from", wrong[0], "--to", wrong[1]]
+        assert tfcluster("schedule", "backfill", "nightly", *span).code == 2
+    told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)
+    assert "backfills" not in told["status"]
+
+
+def test_a_backfill_runs_each_past_time(tfcluster: Run, scheduler: ClusterManager) -> None:
+    """A backfill launches past due times, and `show` says how far it is."""
+    words = ["--cron", "0 3 * * *", "--time-zone", "UTC", "--workers", "1"]
+    tfcluster("schedule", "create", "nightly", *words, "tell.py")
+    span = ["--from", "2026-01-01", "--to", "2026-01-03", "--parallel", "2"]
+    assert tfcluster("schedule", "backfill", "nightly", *span).code == 0
+    wait_until(
+        lambda: "2 of 2 due times done, 0 without" in tfcluster("schedule", "show", "nightly").out
+    )
+    due = [run.metadata.scheduled for run in scheduler.list(["nightly"], all_runs=True)]
+    assert sorted(each.local for each in due if each) == [
+        "2026-01-01T03:00:00+00:00",
+        "2026-01-02T03:00:00+00:00",
+    ]
+
+
+def test_names_are_completed(tfcluster: Run) -> None:
+    """A shell completes the names of schedules."""
+    words = ["--cron", "@daily", "--workers", "1"]
+    tfcluster("schedule", "create", "nightly", *words, "quick.sh")
+    context = click.Context(click.Command("pause"))
+    assert [item.value for item in complete_schedules(context, click.Option(["-x"]), "ni")] == [
+        "nightly"
+    ]
+    assert complete_schedules(context, click.Option(["-x"]), "z") == []
+
+
+def test_a_backend_without_schedules_says_so() -> None:
+    """On Kubernetes the verbs refuse plainly."""
+    with pytest.raises(Exception, match="on one machine only") as refused:
+        Backend.schedules(None)  # type: ignore[arg-type]
+    assert "--backend local" in str(refused.value)

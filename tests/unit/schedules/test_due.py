@@ -1,0 +1,348 @@
+"""The rule of schedules: never twice, never lost, overlap, catching up, retries, backfill."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.schedule_world import START, ScheduleWorld
+
+from tfcluster_magic.schedules import (
+    MOST_OCCURRENCES,
+    MOST_WAITING,
+    Backfill,
+    CatchUp,
+    OccurrenceKind,
+    OccurrenceState,
+    Overlap,
+    ScheduleRules,
+)
+from tfcluster_magic.schedules.cron import CronTimes
+from tfcluster_magic.schedules.due import (
+    RunOutcome,
+    due,
+    launched,
+    no_room,
+    previous_success,
+    settle,
+)
+from tfcluster_magic.spec import Phase
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+State, Kind = OccurrenceState, OccurrenceKind
+
+
+def rules(cron: str = "0 * * * *", **words: Any) -> ScheduleRules:
+    return ScheduleRules(cron=cron, **words)
+
+
+def due_times(world: ScheduleWorld) -> list[float]:
+    """Return the due times that ran, in the order of their launches."""
+    return [run.occurrence.due for run in world.runs.values()]
+
+
+def expected(rule: ScheduleRules, until: float, start: float = START) -> list[float]:
+    found = []
+    for moment in CronTimes(rule.cron, rule.time_zone).after(start):
+        if moment > until:
+            break
+        found.append(moment)
+    return found
+
+
+def test_each_due_time_runs_once() -> None:
+    """A schedule that is looked at often runs each due time once, at its time."""
+    world = ScheduleWorld(rules())
+    for _ in range(200):
+        world.look()
+        world.pass_time(5 * MINUTE)
+    world.look()
+    assert due_times(world) == expected(world.rules, world.now)
+
+
+def test_it_says_when_to_look_again() -> None:
+    """A turn names the next due time, so that nobody has to poll."""
+    turn = due(rules(), ScheduleWorld(rules()).status, START)
+    assert turn.wake_at == expected(rules(), START + HOUR)[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["0 */3 * * *", "30 2 * * *", "0 0 29 2 *", "0 * * * *"]),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Shanghai"]),
+    st.lists(
+        st.tuples(
+            st.floats(min_value=1, max_value=3 * DAY),
+            st.one_of(st.none(), st.floats(min_value=-2 * DAY, max_value=5 * DAY)),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+)
+def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
+    cron: str, zone: str, steps: list[tuple[float, float | None]]
+) -> None:
+    """With --catch-up all, every due time that the clock passed ran once, wherever it jumped."""
+    rule = rules(cron, time_zone=zone, overlap=Overlap.ALLOW, catch_up=CatchUp.ALL)
+    world = ScheduleWorld(rule)
+    latest = world.now
+    for seconds, clock in steps:
+        world.look()
+        world.pass_time(seconds, clock=clock)
+        latest = max(latest, world.now)
+    world.pass_time(0, clock=max(0.0, latest - world.now))
+    for _ in range(100):  # a clock that was far ahead has waiting ones
+        world.look()
+        world.pass_time(MINUTE / 10)
+    ran = Counter(due_times(world))
+    assert set(ran.values()) <= {1}
+    assert set(expected(rule, latest)) <= set(ran)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([Overlap.FORBID, Overlap.REPLACE, Overlap.ALLOW]),
+    st.sampled_from([CatchUp.NONE, CatchUp.LAST, CatchUp.ALL]),
+    st.sampled_from([None, 1, 3]),
+    st.lists(
+        st.tuples(st.floats(1, 3 * HOUR), st.floats(1, 6 * HOUR), st.booleans()),
+        min_size=5,
+        max_size=40,
+    ),
+    st.integers(0, 2),
+)
+def test_the_rules_hold_whatever_runs_do(
+    overlap: Overlap,
+    catch_up: CatchUp,
+    most: int | None,
+    story: list[tuple[float, float, bool]],
+    retries: int,
+) -> None:
+    """No two runs overlap that may not, no bound is passed, and each due time has its word."""
+    rule = rules(
+        "*/30 * * * *", overlap=overlap, catch_up=catch_up, max_parallel=most, retries=retries
+    )
+    world = ScheduleWorld(rule)
+    for step, lasts, good in story:
+        world.lasts = lambda _o, lasts=lasts: lasts
+        world.ends_as = lambda _o, good=good: Phase.SUCCEEDED if good else Phase.FAILED
+        world.look()  # checks what holds
+        world.pass_time(step)
+    told = world.states()
+    counted = sum(1 + each.missed for each in world.status.occurrences)
+    last_look = world.status.cursor
+    assert counted == len(expected(rule, last_look))
+    for run in world.runs.values():
+        assert run.occurrence.due in told
+
+
+def test_forbid_skips_and_says_why() -> None:
+    """With forbid, a due time while a run goes on is skipped, with the name of that run."""
+    world = ScheduleWorld(rules(), lasts=lambda _o: 90 * MINUTE)
+    for _ in range(360):
+        world.look()
+        world.pass_time(MINUTE / 2)
+    states = [each.state for each in world.status.occurrences]
+    assert states == [State.SUCCEEDED, State.SKIPPED, State.RUNNING]
+    skipped = world.status.occurrences[1]
+    assert str(skipped.reason) == "digits-1 was not over (--overlap forbid)."
+
+
+def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
+    """With replace, the run before is stopped, and the new one begins when it is gone."""
+    world = ScheduleWorld(rules(overlap=Overlap.REPLACE), lasts=lambda _o: 10 * DAY)
+    for _ in range(100):
+        world.look()
+        world.pass_time(2 * MINUTE)
+    states = [each.state for each in world.status.occurrences]
+    assert states == [State.STOPPED] * (len(states) - 1) + [State.RUNNING]
+    assert len(states) >= 3
+    assert "replaces it" in str(world.status.occurrences[0].reason)
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "ran"), [(CatchUp.NONE, 0), (CatchUp.LAST, 1), (CatchUp.ALL, 10)]
+)
+def test_catching_up_runs_none_the_last_or_all(catch_up: CatchUp, ran: int) -> None:
+    """After ten missed due times none, the last, or all of them run."""
+    world = ScheduleWorld(rules(catch_up=catch_up, overlap=Overlap.ALLOW))
+    world.look()
+    world.pass_time(10 * HOUR)
+    world.look()
+    assert len(world.runs) == ran
+    if ran == 1:
+        assert due_times(world) == expected(world.rules, world.now)[-1:]
+        assert world.status.occurrences[0].missed == 9
+
+
+def test_a_deadline_gives_up_what_is_too_late() -> None:
+    """With a deadline of three hours, only the due times of the last three hours are caught up."""
+    rule = rules(catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, deadline=3 * HOUR)
+    world = ScheduleWorld(rule)
+    world.pass_time(10 * HOUR)
+    world.look()
+    assert due_times(world) == expected(rule, world.now)[-3:]
+    first = world.status.occurrences[0]
+    assert (first.state, first.missed) == (State.MISSED, 6)
+
+
+def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
+    """A schedule of each minute catches up a month in parts, none lost, without 40,000 at once."""
+    rule = rules("* * * * *", catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, max_parallel=50)
+    world = ScheduleWorld(rule)
+    world.pass_time(5 * HOUR)
+    for _ in range(20):
+        world.look()
+        waiting = [e for e in world.status.occurrences if e.state is State.WAITING]
+        assert len(waiting) <= MOST_WAITING
+        assert len(world.status.occurrences) <= MOST_OCCURRENCES + MOST_WAITING + 50
+        world.pass_time(11)
+    assert due_times(world) == expected(rule, world.now)
+
+
+def test_a_failure_is_retried_after_its_delays() -> None:
+    """A due time whose run fails is tried again after each delay, and then has failed."""
+    rule = rules("0 2 * * *", retries=2, retry_delays=(60.0, 600.0))
+    world = ScheduleWorld(rule, ends_as=lambda _o: Phase.FAILED)
+    began = []
+    while len(began) < 3:
+        world.look()
+        began += [world.now] * (len(world.runs) - len(began))
+        world.pass_time(5)
+    for _ in range(10):
+        world.look()
+        world.pass_time(60)
+    assert began[1] - began[0] == pytest.approx(10 + 60, abs=10)
+    assert began[2] - began[1] == pytest.approx(10 + 600, abs=10)
+    (only,) = world.status.occurrences
+    assert (only.state, only.attempt, only.run) == (State.FAILED, 3, "digits-3")
+    assert only.earlier == ("digits-1", "digits-2")
+    assert world.status.failures == 1
+
+
+def test_it_pauses_after_failures_in_a_row() -> None:
+    """After three failures in a row the schedule pauses and says so; a success counts anew."""
+    good = iter([False, False, True, False, False, False, True])
+    world = ScheduleWorld(rules(pause_after=3))
+    world.ends_as = lambda _o: Phase.SUCCEEDED if next(good) else Phase.FAILED
+    for _ in range(200):
+        world.look()
+        world.pass_time(10 * MINUTE)
+    assert len(world.runs) == 6
+    assert world.status.paused is not None
+    assert "3 due times failed in a row" in str(world.status.paused.reason)
+
+
+def test_after_success_runs_only_on_top_of_success() -> None:
+    """A schedule that depends on its past skips what follows a failure, until one succeeds."""
+    world = ScheduleWorld(rules(after_success=True, overlap=Overlap.ALLOW))
+    world.ends_as = lambda o: Phase.FAILED if len(world.runs) == 1 else Phase.SUCCEEDED
+    for _ in range(40):
+        world.look()
+        world.pass_time(10 * MINUTE)
+    states = [each.state for each in world.status.occurrences]
+    assert states[:4] == [State.SUCCEEDED, State.FAILED, State.SKIPPED, State.SKIPPED]
+    assert "digits-2 before it" in str(world.status.occurrences[2].reason)
+
+
+def test_after_success_waits_for_the_one_before() -> None:
+    """While the due time before goes on, the next waits, and then runs."""
+    rule = rules(after_success=True, overlap=Overlap.ALLOW)
+    world = ScheduleWorld(rule, lasts=lambda _o: 100 * MINUTE)
+    for _ in range(15):
+        world.look()
+        world.pass_time(10 * MINUTE)
+    assert [e.state for e in world.status.occurrences[:2]] == [State.SUCCEEDED, State.RUNNING]
+
+
+def test_a_paused_schedule_does_nothing() -> None:
+    """While it is paused, nothing is due; what runs is still followed to its end."""
+    from tfcluster_magic.schedules import Pause
+
+    world = ScheduleWorld(rules())
+    world.status = replace(world.status, paused=Pause(at=world.now))
+    for _ in range(50):
+        world.look()
+        world.pass_time(10 * MINUTE)
+    assert not world.runs
+    assert due(world.rules, world.status, world.now).wake_at is None
+
+
+def test_a_backfill_fills_past_times_within_its_bound() -> None:
+    """A backfill runs each past due time once, oldest first, two at once, beside the schedule."""
+    rule = rules("0 0 * * *")
+    world = ScheduleWorld(rule, lasts=lambda _o: HOUR)
+    start = START - 10 * DAY
+    backfill = Backfill(number=1, start=start, end=START, parallel=2, cursor=start, total=10)
+    world.status = replace(world.status, backfills=(backfill,))
+    for _ in range(100):
+        world.look()
+        going = [r for r in world.active() if r.occurrence.kind is Kind.BACKFILL]
+        assert len(going) <= 2
+        world.pass_time(10 * MINUTE)
+    filled = [r.occurrence.due for r in world.runs.values() if r.occurrence.backfill == 1]
+    assert filled == expected(rule, START, start)
+    (told,) = world.status.backfills
+    assert (told.taken, told.done, told.failed) == (10, 10, 0)
+    assert told.finished_at is not None
+
+
+def test_a_backfill_leaves_what_succeeded() -> None:
+    """A second backfill of the same days runs only what did not succeed."""
+    rule = rules("0 0 * * *")
+    world = ScheduleWorld(rule)
+    world.ends_as = lambda _o: Phase.FAILED if len(world.runs) % 3 == 0 else Phase.SUCCEEDED
+    start = START - 6 * DAY
+    for number in (1, 2):
+        more = Backfill(number=number, start=start, end=START, parallel=1, cursor=start, total=6)
+        world.status = replace(world.status, backfills=(*world.status.backfills, more))
+        for _ in range(40):
+            world.look()
+            world.pass_time(MINUTE)
+        world.ends_as = lambda _o: Phase.SUCCEEDED
+    assert len(world.runs) == 6 + 2
+    assert [each.done for each in world.status.backfills] == [6, 6]
+
+
+def test_a_launch_without_room_is_tried_again() -> None:
+    """A due time for which there was no room waits and is tried again, and is not lost."""
+    world = ScheduleWorld(rules())
+    world.pass_time(HOUR)
+    turn = due(world.rules, world.status, world.now)
+    world.status = no_room(turn.status, turn.launch[0], None, world.now)
+    world.look()
+    assert not world.runs
+    world.pass_time(31)
+    world.look()
+    assert len(world.runs) == 1
+
+
+def test_the_success_before_is_known() -> None:
+    """A due time knows the newest one before it that succeeded, also one that is forgotten."""
+    world = ScheduleWorld(rules("*/5 * * * *"))
+    for _ in range(800):
+        world.look()
+        world.pass_time(5 * MINUTE)
+    assert len(world.status.occurrences) <= MOST_OCCURRENCES + 1
+    last = world.status.occurrences[-1].due
+    assert previous_success(world.status, last) == last - 5 * MINUTE
+    assert previous_success(world.status, START - DAY) is None
+
+
+def test_a_launch_that_was_killed_before_any_task_is_made_again_once() -> None:
+    """A run of which no task ever started counts as not launched; the second time it failed."""
+    world = ScheduleWorld(rules())
+    world.pass_time(HOUR)
+    world.look()
+    for number in (1, 2):
+        (only,) = world.status.occurrences
+        assert (only.state, only.run) == (State.RUNNING, f"digits-{number}")
+        never = {only.run: RunOutcome(Phase.FAILED, began=False)}
+        world.status = settle(world.rules, world.status, never, world.now)
+        for each in due(world.rules, world.status, world.now).launch:
+            world.status = launched(world.status, each, "digits-2", world.now, created=True)
+    assert world.status.occurrences[0].state is State.FAILED

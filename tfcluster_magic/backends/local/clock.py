@@ -1,0 +1,347 @@
+"""The clock process: one for each account, launches what is due, and sleeps in between.
+
+It is single by a lock, survives the shell that started it, and ends with the last schedule. What it
+is about to do is in a schedule's status before it is done: the due time and the name of its run.
+Another clock process that finds an unfinished launch there goes on with it, and a run that exists
+with that name and due time is that launch. Launches happen in forked children, one at a time for
+each schedule: what a launch imports does not stay in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ... import state_files
+from ...errors import (
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    PreflightRefused,
+    SetupRefused,
+    TFClusterError,
+)
+from ...launch import LaunchRequest
+from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, placeholders
+from ...schedules.cron import CronTimes
+from ...schedules.due import (
+    RunOutcome,
+    ScheduleTurn,
+    due,
+    failed,
+    launched,
+    no_room,
+    previous_success,
+    settle,
+)
+from ...spec import Message, ScheduledRun, Stop, names
+from . import lost_supervisor, schedule_store, supervisor_events
+from .schedule_store import LocalSchedules, with_status
+from .store import RunFolder, Store
+from .supervisor_events import SupervisorEvents
+
+if TYPE_CHECKING:
+    from .backend import LocalBackend
+
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at runs that go on."""
+LONGEST_SLEEP = 60.0
+"""Seconds after which it looks at the machine's clock, which somebody may have set."""
+_PATIENCE = 5.0
+"""Seconds after which a run is read although none of its files changed: its supervisor may have
+died.
+"""
+_MOST_NAMES = 1000
+
+Now = Callable[[], float]
+
+
+class Clock:
+    """The clock of a state folder.
+
+    Args:
+        state_dir: the folder of records.
+        now: the time; a test has one that is faster.
+    """
+
+    def __init__(self, state_dir: Path, now: Now = time.time) -> None:
+        self._state_dir = state_dir
+        self._now = now
+        self._schedules = LocalSchedules(state_dir, knocks=False)
+        self._runs = Store(state_dir)
+        self._children: dict[int, str] = {}
+        self._seen: dict[str, tuple[object, float, RunOutcome]] = {}
+        self._events = SupervisorEvents(schedule_store.control_file(state_dir))
+        self.lock_fd = -1
+        self.was_ended = False
+
+    def run(self) -> None:
+        """Work until there is no schedule, or SIGTERM comes."""
+        while True:
+            wake_at = self.look()
+            if wake_at is None and not self._children:
+                return
+            until = supervisor_events.steady_now() + min(
+                LONGEST_SLEEP,
+                max(0.0, (float("inf") if wake_at is None else wake_at) - self._now()),
+            )
+            woken = self._events.wait(until)
+            if woken.terminate:
+                self.was_ended = True
+                return
+            if woken.children:
+                self._reap()
+            self._events.renew()
+
+    def look(self) -> float | None:
+        """Let each schedule take its turn; return when to look again, None without any schedule."""
+        wakes = []
+        for folder in self._schedules.folders():
+            schedule = folder.load()
+            if schedule is None:
+                continue
+            wakes.append(float("inf"))
+            if schedule.status.problem and schedule.status.cursor > self._now() + 1e9:
+                continue
+            with contextlib.suppress(NotFound):
+                wakes.append(self._turn(schedule))
+        return min(wakes, default=None)
+
+    def _turn(self, schedule: Schedule) -> float:
+        """Let one schedule take its turn; return when to look at it again."""
+        now, turns = self._now(), list[ScheduleTurn]()
+        busy = schedule.name in self._children.values()
+
+        def decide(before: Schedule) -> Schedule:
+            outcomes = {
+                each.run: self._outcome(each)
+                for each in before.status.occurrences
+                if each.state is OccurrenceState.RUNNING
+            }
+            status = settle(before.rules, before.status, outcomes, now)
+            turns[:] = [due(before.rules, status, now)]
+            return with_status(before, replace(turns[0].status, problem=""))
+
+        try:
+            if decide(schedule) != schedule:
+                schedule = self._schedules.change(schedule.name, decide)
+        except InvalidRequest as error:  # a zone that the system no longer has
+            problem = str(error)
+            if schedule.status.problem != problem:
+                self._schedules.change(schedule.name, lambda before: _with_problem(before, problem))
+            return float("inf")
+        (turn,) = turns
+        if (turn.launch or turn.stop) and not busy:
+            self._fork(schedule.name, turn)
+        wakes = [turn.wake_at] if turn.wake_at is not None else []
+        if any(each.state is OccurrenceState.RUNNING for each in schedule.status.occurrences):
+            wakes.append(self._now() + LOOK_INTERVAL)
+        return min(wakes, default=float("inf"))
+
+    def _outcome(self, occurrence: Occurrence) -> RunOutcome:
+        """Return how a run stands."""
+        cluster, number = names.parse_ref(occurrence.run)
+        folder = self._runs.folder(cluster, number or 0)
+        stamp, at = _stamps(folder), time.monotonic()
+        known = self._seen.get(occurrence.run)
+        if known is not None and known[0] == stamp and at - known[1] < _PATIENCE:
+            return known[2]
+        found = lost_supervisor.load_run(folder)
+        if found is None:
+            gone = state_files.is_gone(folder.record_file)
+            outcome = RunOutcome(None) if gone or known is None else known[2]
+        elif found.status.phase.is_final:
+            told = found.status.messages or (Message("Clauses", {"parts": [found.status.message]}),)
+            why = Message("ScheduleRunFailed", {"name": occurrence.run, "why": [*told]})
+            began = not lost_supervisor.is_interrupted_launch(found.status)
+            outcome = RunOutcome(found.status.phase, why, began)
+        else:
+            outcome = RunOutcome(found.status.phase)
+        self._seen = {name: each for name, each in self._seen.items() if at - each[1] < 3600}
+        self._seen[occurrence.run] = (stamp, at, outcome)
+        return outcome
+
+    def _fork(self, name: str, turn: ScheduleTurn) -> None:
+        pid = os.fork()
+        if pid:
+            self._children[pid] = name
+            return
+        code = 1
+        try:
+            self._become_child()
+            carry_out(self._schedules, name, turn.stop, self._now)
+            code = 0
+        except BaseException:  # noqa: BLE001 - it must not go on as a second clock
+            with contextlib.suppress(OSError):
+                traceback.print_exc(file=sys.stdout)
+                sys.stdout.flush()
+        finally:
+            os._exit(code)
+
+    def _become_child(self) -> None:
+        """Give back what belongs to the clock: its lock, and its signals."""
+        if self.lock_fd >= 0:
+            os.close(self.lock_fd)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, _status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                self._children.pop(pid, None)
+
+
+def _with_problem(schedule: Schedule, problem: str) -> Schedule:
+    return with_status(schedule, replace(schedule.status, problem=problem))
+
+
+def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
+    return state_files.stamp(folder.record_file), state_files.stamp(folder.status_file)
+
+
+# -- launching -------------------------------------------------------------------------------------
+
+
+def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
+    """Stop runs and launch what a schedule's status says, alone among all processes."""
+    from .backend import LocalBackend  # a launch needs much that a clock does not
+
+    folder = schedules.folder(name)
+    with state_files.locked(folder.launch_lock):
+        schedule = schedules.get(name)
+        places = (schedule.launch.data_dir, schedule.launch.log_dir)
+        data_dir, log_dir = (Path(place) if place else None for place in places)
+        backend = LocalBackend(schedules.state_dir, data_dir, log_dir)
+        for run in stop:
+            with contextlib.suppress(NotFound):
+                backend.stop(run, Stop(reason=_REPLACED, by=f"schedule {name}", at=time.time()))
+        for each in schedule.status.occurrences:
+            if each.state is OccurrenceState.LAUNCHING:
+                _launch(schedules, backend, schedule, each, now)
+
+
+_REPLACED = "its schedule replaces it by the run of a later due time"
+
+
+def _launch(
+    schedules: LocalSchedules,
+    backend: LocalBackend,
+    schedule: Schedule,
+    occurrence: Occurrence,
+    now: Now,
+) -> None:
+    """Launch one due time: its run's name is written first, and taken again if it was before."""
+    rules, cluster = schedule.rules, schedule.launch.cluster
+
+    def note(change: Callable[[ScheduleStatus], ScheduleStatus]) -> None:
+        schedules.change(schedule.name, lambda now: with_status(now, change(now.status)))
+
+    def give_up(error: TFClusterError) -> None:
+        why = Message("ScheduleNotLaunched", {"why": str(error)})
+        if isinstance(error, PreflightRefused) and not isinstance(error, SetupRefused):
+            note(lambda status: no_room(status, occurrence, why, now()))
+        else:
+            note(lambda status: failed(rules, status, occurrence, why, now()))
+
+    run = occurrence.run
+    for _name in range(_MOST_NAMES):
+        if not run:
+            run = names.run_name(cluster, backend.next_number(cluster))
+            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called at once
+        try:
+            with _request(schedule, occurrence, run) as request:
+                backend.create(request)
+        except NameTaken:  # by another launch, which was faster
+            run = ""
+        except TFClusterError as error:
+            give_up(error)
+            return
+        else:
+            note(lambda status: launched(status, occurrence, run, now(), created=True))  # noqa: B023
+            return
+
+
+@contextlib.contextmanager
+def _request(schedule: Schedule, occurrence: Occurrence, run: str) -> Iterator[LaunchRequest]:
+    """Yield the request for the run of a due time: of the snapshot, or of the files as they are.
+
+    Raises:
+        InvalidRequest: the files, or what the placeholders stand for, are no launch any more.
+    """
+    from ...launch import validation
+    from ...launch.planning import request_launch
+    from ...program import snapshots
+
+    launch = schedule.launch
+    local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
+    before = previous_success(schedule.status, occurrence.due)
+    due_at = local(occurrence.due)
+    scheduled = ScheduledRun(
+        schedule=schedule.name,
+        uid=schedule.uid,
+        due=occurrence.due,
+        attempt=occurrence.attempt,
+        local=placeholders.iso_text(due_at),
+    )
+    spec, warnings, inferred = launch.spec, launch.warnings, launch.inferred
+    with contextlib.ExitStack() as kept:
+        if launch.track:
+            scratch = kept.enter_context(snapshots.scratch_folder())
+            words: dict[str, Any] = msgspec.structs.asdict(launch.words)
+            options = words.pop("options")
+            program, arguments = words.pop("program"), words.pop("arguments")
+            words |= {"folder": Path(launch.words.folder), "name": launch.cluster, **options}
+            made = request_launch(scratch, program, arguments, **words)
+            kept.enter_context(snapshots.keep_snapshot(made.spec.program, scratch))
+            spec, warnings, inferred = made.spec, made.warnings, made.inferred
+        spec = placeholders.fill_in(spec, due_at, None if before is None else local(before))
+        yield LaunchRequest(
+            cluster=launch.cluster,
+            spec=validation.validate(msgspec.to_builtins(spec)),
+            warnings=warnings,
+            inferred=inferred,
+            run=names.parse_ref(run)[1],
+            scheduled=scheduled,
+        )
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+def main(path: str, now: Now = time.time) -> None:
+    """Be the clock process of the state folder `path`, unless there is one."""
+    if os.fork():
+        os._exit(0)
+    state_dir = Path(path)
+    try:
+        while (fd := schedule_store.take_clock_lock(state_dir)) is not None:
+            with contextlib.suppress(OSError):  # a full disk
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, str(os.getpid()).encode(), 0)
+            clock = Clock(state_dir, now)
+            clock.lock_fd = fd
+            clock.run()
+            os.close(fd)
+            # A schedule that was made while the last one went has found the lock taken.
+            if clock.was_ended or not LocalSchedules(state_dir, knocks=False).list():
+                break
+    except BaseException:  # noqa: BLE001 - the last words stand in clock.log
+        with contextlib.suppress(OSError):
+            traceback.print_exc(file=sys.stdout)
+            sys.stdout.flush()
+        os._exit(1)
+    os._exit(0)

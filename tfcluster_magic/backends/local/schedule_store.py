@@ -1,0 +1,306 @@
+"""Schedules on one machine: `<state>/schedules/<name>/`, and how the clock process is started.
+
+`schedule.json` has the rules and the launch, `status.json` what became of due times. Both are
+private to the user and replaced in one step, under the lock beside them. Every change knocks at the
+clock process, or starts it. This module never launches a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ... import paths, state_files
+from ...errors import BackendUnavailable, NameTaken, NotFound, TFClusterError
+from ...i18n import _
+from ...schedules import Schedule, ScheduledLaunch, ScheduleRules, ScheduleStatus
+from ...spec import Model, names, to_json
+from ..base import Schedules
+from .task_processes import scrubbed
+
+NO_CLOCK = "TFCLUSTER_NO_CLOCK"
+"""A variable; with the value 1 no clock process is started, such as where systemd does it."""
+_BOOT = (
+    "import sys; sys.path += sys.argv[2:]; "
+    "from tfcluster_magic.backends.local.clock import main; main(sys.argv[1])"
+)
+
+
+class StoredSchedule(Model, frozen=True, kw_only=True):
+    """The content of `schedule.json`: everything but the status."""
+
+    name: str
+    uid: str
+    created_at: float
+    rules: ScheduleRules
+    launch: ScheduledLaunch
+
+
+class ScheduleFolder:
+    """One schedule's folder and the files in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record_file = path / "schedule.json"
+        self.status_file = path / "status.json"
+        self.launch_lock = path / "launch"
+
+    def load(self) -> Schedule | None:
+        """Return the schedule; None if there is none. An unreadable one has a `problem`."""
+        try:
+            stored = state_files.load(self.record_file, StoredSchedule)
+        except (FileNotFoundError, state_files.Unreadable):
+            return None
+        if stored.name != self.path.name:
+            return None
+        try:
+            status = state_files.load(self.status_file, ScheduleStatus)
+        except FileNotFoundError:
+            status = ScheduleStatus(cursor=stored.created_at)
+        except state_files.Unreadable as why:
+            # Launching anew from the creation would repeat what ran: nobody knows what did.
+            status = ScheduleStatus(
+                cursor=float(1 << 37),
+                problem=f"{self.status_file} is damaged ({why}): delete and create the schedule",
+            )
+        return Schedule(
+            name=stored.name,
+            uid=stored.uid,
+            created_at=stored.created_at,
+            rules=stored.rules,
+            launch=stored.launch,
+            status=status,
+        )
+
+    def write(self, schedule: Schedule, before: Schedule | None) -> None:
+        """Write what differs from `before`, the status first: it must not be older than the rules.
+        Raises OSError.
+        """
+        if before is None or schedule.status != before.status:
+            state_files.write(self.status_file, to_json(schedule.status), durable=True)
+        stored = StoredSchedule(
+            name=schedule.name,
+            uid=schedule.uid,
+            created_at=schedule.created_at,
+            rules=schedule.rules,
+            launch=schedule.launch,
+        )
+        if before is None or (schedule.rules, schedule.launch) != (before.rules, before.launch):
+            state_files.write(self.record_file, to_json(stored), durable=True)
+
+    def stamps(self) -> tuple[state_files.Stamp | None, ...]:
+        """Return marks that change when the schedule does."""
+        return state_files.stamp(self.record_file), state_files.stamp(self.status_file)
+
+
+class LocalSchedules(Schedules):
+    """The schedules in a state folder.
+
+    Args:
+        state_dir: the folder of records.
+        knocks: whether a change starts or wakes the clock process.
+    """
+
+    def __init__(self, state_dir: Path, *, knocks: bool = True) -> None:
+        self.state_dir = state_dir
+        self.path = state_dir / "schedules"
+        self._knocks = knocks
+
+    def folder(self, name: str) -> ScheduleFolder:
+        """Return the folder of one schedule, whether it exists or not."""
+        return ScheduleFolder(self.path / name)
+
+    def folders(self) -> list[ScheduleFolder]:
+        """Return every folder that may be a schedule, by name."""
+        try:
+            found = sorted(os.listdir(self.path))
+        except OSError:
+            return []
+        return [self.folder(name) for name in found if names.is_valid(name)]
+
+    def list(self) -> list[Schedule]:
+        """See `Schedules.list`."""
+        return [found for folder in self.folders() if (found := folder.load())]
+
+    def get(self, name: str) -> Schedule:
+        """See `Schedules.get`."""
+        found = self.folder(name).load() if names.is_valid(name) else None
+        if found is None:
+            raise self._unknown(name)
+        return found
+
+    def create(self, schedule: Schedule) -> Schedule:
+        """See `Schedules.create`."""
+        folder = self.folder(schedule.name)
+        paths.private(folder.path)
+        try:
+            with state_files.locked(folder.status_file):
+                if folder.load() is not None:
+                    text = _(
+                        "there is a schedule {name}: choose another name, or change it with "
+                        "`tfcluster schedule update {name}`"
+                    )
+                    raise NameTaken(text.format(name=schedule.name))
+                folder.write(schedule, None)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        self._wake()
+        return schedule
+
+    def change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
+        """See `Schedules.change`."""
+        folder = self.folder(name)
+        self.get(name)
+        try:
+            with state_files.locked(folder.status_file):
+                before = self.get(name)
+                after = change(before)
+                folder.write(after, before)
+        except FileNotFoundError:  # it was deleted meanwhile
+            raise self._unknown(name) from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+        self._wake()
+        return after
+
+    def delete(self, name: str) -> None:
+        """See `Schedules.delete`."""
+        folder = self.folder(name)
+        self.get(name)
+        hidden = self.path / f".removed-{name}-{os.getpid()}"
+        try:
+            with state_files.locked(folder.status_file):
+                self.get(name)
+                os.rename(folder.path, hidden)
+        except FileNotFoundError:
+            raise self._unknown(name) from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+        state_files.remove_tree(hidden)
+        self._wake()
+
+    def _unknown(self, name: str) -> NotFound:
+        known = [folder.path.name for folder in self.folders()]
+        if close := difflib.get_close_matches(name, known, 1):
+            text = _("there is no schedule {name}; did you mean {close}?")
+            return NotFound(text.format(name=name, close=close[0]))
+        text = _(
+            "there is no schedule {name}; `tfcluster schedule list` shows those that there are"
+        )
+        return NotFound(text.format(name=name))
+
+    def _unwritable(self, error: OSError) -> TFClusterError:
+        return TFClusterError(
+            _("the schedule could not be written in {folder}: {why}").format(
+                folder=self.path, why=error.strerror
+            )
+        )
+
+    def _wake(self) -> None:
+        if self._knocks:
+            keep_time(self.state_dir)
+
+
+# -- the clock process -----------------------------------------------------------------------------
+
+
+def control_file(state_dir: Path) -> Path:
+    """Return the pipe at which the clock process hears of changes."""
+    return state_dir / "schedules" / "control"
+
+
+def take_clock_lock(state_dir: Path) -> int | None:
+    """Take the lock of the one clock process; return its descriptor, None while one lives."""
+    fd = state_files.lock_file(state_dir / "schedules" / "clock.lock")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def keep_time(state_dir: Path) -> None:
+    """Wake the clock process of a state folder with schedules; start it if it does not run.
+
+    Raises:
+        BackendUnavailable: it cannot be started.
+    """
+    schedules = LocalSchedules(state_dir, knocks=False)
+    if not any(folder.record_file.exists() for folder in schedules.folders()):
+        _knock(state_dir)  # it ends when there is none left
+        return
+    try:
+        fd = take_clock_lock(state_dir)
+    except OSError:
+        return  # the folder is not ours to write: its owner's clock keeps its time
+    if fd is None:
+        _knock(state_dir)
+        return
+    os.close(fd)
+    if os.environ.get(NO_CLOCK) != "1":
+        _start(state_dir)
+
+
+def _knock(state_dir: Path) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(control_file(state_dir), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            os.write(fd, b"\n")
+        finally:
+            os.close(fd)
+
+
+def import_path() -> list[str]:
+    """Return the folders that the clock process needs to import this package and its own needs."""
+    import cronsim
+
+    found = [Path(__file__).resolve().parents[3]]
+    found += [Path(str(module.__file__)).resolve().parents[1] for module in (msgspec, cronsim)]
+    return list(dict.fromkeys(map(str, found)))
+
+
+def clock_command(state_dir: Path) -> list[str]:
+    """Return the command of the clock process. It runs isolated, as supervisors do."""
+    if not sys.executable:
+        raise BackendUnavailable(
+            _("this Python does not know its own executable: start it by its full path")
+        )
+    return [sys.executable, "-I", "-c", _BOOT, str(state_dir), *import_path()]
+
+
+def _start(state_dir: Path) -> None:
+    try:
+        with open(state_dir / "schedules" / "clock.log", "ab", opener=_private) as log:
+            process = subprocess.Popen(
+                clock_command(state_dir),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=scrubbed(os.environ),
+                start_new_session=True,
+            )
+        process.wait()  # the first of the two forks; it ends at once
+    except OSError as error:
+        raise BackendUnavailable(
+            _("the clock process of schedules could not start: {why}").format(why=error)
+        ) from None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def with_status(schedule: Schedule, status: ScheduleStatus) -> Schedule:
+    """Return the schedule with another status."""
+    return schedule if schedule.status == status else replace(schedule, status=status)

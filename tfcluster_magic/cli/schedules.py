@@ -1,0 +1,314 @@
+"""`schedule`: launches that recur. Each command calls one method of `manager.schedules`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..errors import TFClusterError
+from ..i18n import _
+from ..output import schedules as report
+from ..output.documents import document
+from ..schedules import ASK_ABOVE, CatchUp, Overlap, Schedule
+from . import grammar
+from .group import Command, VerbGroup
+from .runs import yes_option
+from .terminal import Terminal
+
+FORMS = ("table", "json", "yaml")
+
+
+def complete_schedules(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Names of schedules, with their cron expressions; none when the backend does not answer."""
+    terminal = ctx.find_object(Terminal) or Terminal()
+    try:
+        found = terminal.manager.schedules.list()
+    except TFClusterError:
+        return []
+    return [
+        CompletionItem(each.name, help=each.rules.cron)
+        for each in found
+        if each.name.startswith(incomplete)
+    ]
+
+
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_schedules)
+
+
+def rule_options(command: grammar.F) -> grammar.F:
+    """The options of a schedule's rules."""
+    whole = click.IntRange(min=1)
+    for names, settings in reversed(
+        (
+            ("--cron", {"help": "when: minute, hour, day of month, month, day of week"}),
+            (
+                "--time-zone",
+                {"help": "zone of --cron, such as Asia/Shanghai [this machine's]"},
+            ),
+            (
+                "--overlap",
+                {
+                    "type": click.Choice([each.value for each in Overlap]),
+                    "help": "when a run goes on: run beside it, skip, or stop it first [forbid]",
+                },
+            ),
+            ("--max-parallel", {"type": whole, "help": "runs at once; further ones wait"}),
+            (
+                "--catch-up",
+                {
+                    "type": click.Choice([each.value for each in CatchUp]),
+                    "help": "which due times run that were missed [last]",
+                },
+            ),
+            (
+                "--deadline",
+                {"metavar": "TIME", "help": "give up a due time this long after it [never]"},
+            ),
+            (
+                "--retries",
+                {"type": click.IntRange(min=0), "help": "further runs when a run fails [0]"},
+            ),
+            (
+                "--retry-delay",
+                {
+                    "metavar": "TIME",
+                    "multiple": True,
+                    "help": "wait before each retry; repeatable, the last one repeats [1m]",
+                },
+            ),
+            (
+                "--after-success/--no-after-success",
+                {"default": None, "help": "only after the due time before ended with success"},
+            ),
+            ("--pause-after", {"type": whole, "help": "pause after so many failures in a row"}),
+        )
+    ):
+        command = click.option(names, **settings)(command)
+    return command
+
+
+def launch_words(command: grammar.F) -> grammar.F:
+    """What a schedule takes of a launch: its options, and where the program comes from."""
+    for option in (
+        grammar.launch_options,
+        click.option("--sha256", help="checksum that a program from a URL must have"),
+        click.option(
+            "-f", "--file", type=click.Path(), help="cluster file in YAML; options override it"
+        ),
+        click.option(
+            "--track/--no-track",
+            default=None,
+            help="read the program anew at each due time, without a snapshot",
+        ),
+        rule_options,
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
+    """What was said, in the words of the manager."""
+    terminal: Terminal = ctx.obj
+    said = {key: value for key, value in words.items() if value not in (None, ())}
+    if "retry_delay" in said:
+        said["retry_delays"] = said.pop("retry_delay")
+    if (arguments := grammar.program_arguments(ctx)) is not None:
+        said["arguments"] = arguments
+    if terminal.cell is not None:
+        said["cell"] = terminal.cell
+    return said
+
+
+class ScheduleCommand(grammar.LaunchCommand):
+    """A command with the options of a schedule and of its launch."""
+
+
+@click.group("schedule", cls=VerbGroup)
+def schedule_command() -> None:
+    """Launch a program again and again, at times of a cron expression.
+
+    One small process of yours, the clock, launches what is due, also when every shell and notebook
+    is closed. A schedule launches a snapshot of its program, which `update` takes anew.
+    """
+
+
+@schedule_command.command("create", cls=ScheduleCommand)
+@click.argument("name", metavar="NAME")
+@click.argument("program", required=False, type=click.Path())
+@launch_words
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_context
+def create_command(ctx: click.Context, /, form: str, **words: Any) -> None:
+    """Create the schedule NAME, which launches PROGRAM; its runs are NAME-1 and so on.
+
+    Arguments and --env may have {scheduled_for} and {previous_success}, each with a format, as in
+    {scheduled_for:%Y-%m-%d}.
+
+    \b
+    Examples:
+      tfcluster schedule create nightly --cron "0 2 * * *" --time-zone Asia/Shanghai train.py
+      tfcluster schedule create nightly --cron @daily --overlap replace --max-duration 6h train.py
+      tfcluster schedule create daily --cron @daily train.py -- --day {scheduled_for:%Y-%m-%d}
+    """  # noqa: D301 - click reads \b
+    terminal: Terminal = ctx.obj
+    said = _asked(ctx, words)
+    made = terminal.manager.schedules.create(**said)
+    _show(terminal, made, form)
+    if "time_zone" not in said:
+        text = _("the time zone is this machine's, {zone}; --time-zone sets another one")
+        terminal.note(text.format(zone=made.rules.time_zone))
+
+
+@schedule_command.command("list", cls=Command)
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def list_command(terminal: Terminal, form: str) -> None:
+    """List the schedules: when they are due next, and how their last due times ended."""
+    found = terminal.manager.schedules.list()
+    if form != "table":
+        terminal.emit(document(found, form))
+    elif found:
+        text = report.listing(found, time.time(), terminal.paint, most=terminal.columns)
+        terminal.say(text)
+    else:
+        terminal.say(
+            _("No schedules yet. `tfcluster schedule create --help` says how to make one.")
+        )
+
+
+def _show(terminal: Terminal, schedule: Schedule, form: str) -> None:
+    if form != "table":
+        terminal.emit(document(schedule, form))
+        return
+    terminal.say(report.schedule(schedule, time.time(), terminal.paint, most=terminal.columns))
+
+
+@schedule_command.command("show", cls=Command)
+@name_argument
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def show_command(terminal: Terminal, name: str, form: str) -> None:
+    """Show the schedule NAME: its rules, its next due times, and what it waits for."""
+    _show(terminal, terminal.manager.schedules.show(name), form)
+
+
+@schedule_command.command("history", cls=Command)
+@name_argument
+@click.option("--last", type=click.IntRange(min=1), default=30, help="so many, the newest [30]")
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def history_command(terminal: Terminal, name: str, last: int, form: str) -> None:
+    """List the due times of NAME and what became of each, newest first."""
+    schedule = terminal.manager.schedules.show(name)
+    found = terminal.manager.schedules.history(name, last)
+    if form != "table":
+        terminal.emit(document(found, form))
+    elif found:
+        text = report.history(schedule, found, terminal.paint, most=terminal.columns)
+        terminal.say(text)
+    else:
+        terminal.say(_("{name} was not due yet.").format(name=name))
+
+
+@schedule_command.command("pause", cls=Command)
+@name_argument
+@click.option("--reason", default="", help="why, for whoever reads it")
+@grammar.backend_option
+@click.pass_obj
+def pause_command(terminal: Terminal, name: str, reason: str) -> None:
+    """Let NAME launch nothing until `resume`; a run that goes on is not stopped."""
+    _headline(terminal, terminal.manager.schedules.pause(name, reason))
+
+
+@schedule_command.command("resume", cls=Command)
+@name_argument
+@grammar.backend_option
+@click.pass_obj
+def resume_command(terminal: Terminal, name: str) -> None:
+    """Let NAME go on; due times of the pause are not caught up."""
+    _headline(terminal, terminal.manager.schedules.resume(name))
+
+
+@schedule_command.command("run-now", cls=Command)
+@name_argument
+@grammar.backend_option
+@click.pass_obj
+def run_now_command(terminal: Terminal, name: str) -> None:
+    """Launch NAME now, also beside its times; its rules about overlap hold."""
+    terminal.manager.schedules.run_now(name)
+    text = _("{name} is due now. `tfcluster schedule history {name}` says what becomes of it.")
+    terminal.say(text.format(name=name))
+
+
+@schedule_command.command("update", cls=ScheduleCommand)
+@name_argument
+@click.argument("program", required=False, type=click.Path())
+@launch_words
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_context
+def update_command(ctx: click.Context, /, form: str, **words: Any) -> None:
+    """Change what you say of NAME, and take a new snapshot of its program.
+
+    Everything else stays as it was at `create`. A run that goes on is not touched.
+    """
+    terminal: Terminal = ctx.obj
+    _show(terminal, terminal.manager.schedules.update(**_asked(ctx, words)), form)
+
+
+@schedule_command.command("delete", cls=Command)
+@name_argument
+@yes_option
+@grammar.backend_option
+@click.pass_obj
+def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
+    """Remove NAME with its history. Its runs stay, and go on."""
+    terminal.manager.schedules.show(name)
+    action = _("delete the schedule {name} and its history").format(name=name)
+    words = f"schedule delete {name}"
+    if not terminal.confirm(action, yes, words):
+        terminal.note(_("nothing was deleted"))
+        return
+    terminal.manager.schedules.delete(name)
+    terminal.say(_("The schedule {name} is deleted; its runs stay.").format(name=name))
+
+
+@schedule_command.command("backfill", cls=Command)
+@name_argument
+@click.option("--from", "start", required=True, help="first time, such as 2026-11-01")
+@click.option("--to", "end", required=True, help="last time, such as 2026-11-26T23:59")
+@click.option("--parallel", type=click.IntRange(1, 100), default=1, help="runs at once [1]")
+@yes_option
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def backfill_command(
+    terminal: Terminal, name: str, start: str, end: str, parallel: int, yes: bool, form: str
+) -> None:
+    """Run past due times of NAME, oldest first; those that succeeded are left out.
+
+    It goes on without you: `tfcluster schedule show NAME` says how far it is.
+    """
+    planned = terminal.manager.schedules.plan_backfill(name, start, end, parallel)
+    if planned.total > ASK_ABOVE:
+        action = _("launch {count} runs of {name}").format(count=planned.total, name=name)
+        words = f"schedule backfill {name} --from {start} --to {end} --parallel {parallel}"
+        if not terminal.confirm(action, yes, words):
+            terminal.note(_("nothing was launched"))
+            return
+    _show(terminal, terminal.manager.schedules.backfill(name, start, end, parallel), form)
+
+
+def _headline(terminal: Terminal, schedule: Schedule) -> None:
+    terminal.say(report.headline(schedule, time.time(), terminal.paint))

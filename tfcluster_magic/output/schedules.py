@@ -1,0 +1,205 @@
+"""Schedules in words: a list, one with its next due times, and what became of past ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from ..errors import TFClusterError
+from ..i18n import _, ngettext
+from ..schedules import Backfill, CatchUp, Occurrence, OccurrenceState, Schedule
+from ..schedules.cron import CronTimes
+from ..spec import Message
+from ..spec.message_table import format_duration
+from .text import PLAIN, Paint, one_line, table
+
+_COLOURS = {
+    OccurrenceState.WAITING: "yellow",
+    OccurrenceState.LAUNCHING: "yellow",
+    OccurrenceState.RUNNING: "cyan",
+    OccurrenceState.RETRYING: "yellow",
+    OccurrenceState.SUCCEEDED: "green",
+    OccurrenceState.FAILED: "red",
+    OccurrenceState.STOPPED: "dim",
+    OccurrenceState.SKIPPED: "dim",
+    OccurrenceState.MISSED: "dim",
+}
+NEXT_SHOWN = 3
+
+
+def next_times(schedule: Schedule, now: float, most: int = NEXT_SHOWN) -> list[str]:
+    """Return the next due times in the schedule's zone; none while it is paused."""
+    if schedule.status.paused is not None:
+        return []
+    times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
+    after = max(now, schedule.status.cursor)
+    return [f"{times.local(at):%Y-%m-%d %H:%M}" for at in islice(times.after(after), most)]
+
+
+def _said(words: Message | str | None) -> str:
+    try:
+        return one_line(str(words or ""))
+    except LookupError:  # a newer version wrote it
+        return words.code if isinstance(words, Message) else ""
+
+
+def state_word(schedule: Schedule, now: float) -> str:
+    """Return what a schedule does, in a few words."""
+    status = schedule.status
+    if status.problem:
+        return _("does not work")
+    if status.paused is not None:
+        return _("paused")
+    try:
+        coming = next_times(schedule, now, 1)
+    except TFClusterError:
+        return _("does not work")
+    return coming[0] if coming else _("never")
+
+
+def headline(schedule: Schedule, now: float, paint: Paint = PLAIN) -> str:
+    """Return one sentence on a schedule."""
+    status = schedule.status
+    if status.problem:
+        text = _("{name} does not work: {why}")
+        return text.format(name=schedule.name, why=one_line(status.problem))
+    if status.paused is not None:
+        why = _said(status.paused.reason) or _("no reason was given")
+        text = _("{name} is {paused}: {why}")
+        word = paint(_("paused"), "yellow")
+        return text.format(name=schedule.name, paused=word, why=why)
+    text = _("{name} is due next at {time} ({zone})")
+    coming = next_times(schedule, now, 1)
+    when = coming[0] if coming else _("never")
+    return text.format(name=schedule.name, time=when, zone=schedule.rules.time_zone)
+
+
+def listing(
+    schedules: Sequence[Schedule], now: float, paint: Paint = PLAIN, most: int | None = None
+) -> str:
+    """Return a table of schedules."""
+    rows = [
+        (
+            each.name,
+            one_line(each.rules.cron),
+            each.rules.time_zone,
+            state_word(each, now),
+            _last_run(each),
+            _marks(each, paint),
+        )
+        for each in schedules
+    ]
+    head = (_("NAME"), _("CRON"), _("ZONE"), _("NEXT"), _("LAST RUN"), _("LAST TEN"))
+    return table(head, rows, paint, most)
+
+
+def _last_run(schedule: Schedule) -> str:
+    ran = [each for each in schedule.status.occurrences if each.run]
+    return max(ran, key=lambda each: each.changed_at).run if ran else "-"
+
+
+_MARKS = {
+    OccurrenceState.SUCCEEDED: "●",
+    OccurrenceState.FAILED: "✗",
+    OccurrenceState.STOPPED: "■",
+    OccurrenceState.SKIPPED: "○",
+    OccurrenceState.MISSED: "○",
+}
+
+
+def _marks(schedule: Schedule, paint: Paint) -> str:
+    last = schedule.status.occurrences[-10:]
+    return "".join(paint(_MARKS.get(each.state, "…"), _COLOURS[each.state]) for each in last)
+
+
+def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None = None) -> str:
+    """Return a schedule with its rules, its next due times and what it waits for."""
+    rules, launch, status = each.rules, each.launch, each.status
+    times = CronTimes(rules.cron, rules.time_zone)
+    program = launch.spec.program
+    what = program.source if program is not None else ""
+    how = (
+        _("read anew at each due time (--track)")
+        if launch.track
+        else _("the snapshot of {time}; `tfcluster schedule update {name}` takes a new one").format(
+            time=f"{times.local(launch.taken_at):%Y-%m-%d %H:%M}", name=each.name
+        )
+    )
+    lines = [
+        headline(each, now, paint),
+        _fact(_("when"), f"{one_line(rules.cron)} ({rules.time_zone})"),
+        _fact(_("next"), ", ".join(next_times(each, now)) or "-"),
+        _fact(_("program"), f"{one_line(what)}, {how}"),
+        _fact(_("rules"), "; ".join(rule_words(each))),
+    ]
+    lines += [_fact(_("backfill"), backfill_words(each, b)) for b in status.backfills[-3:]]
+    lines += [_fact(_("warning"), one_line(text)) for text in launch.warnings]
+    if status.occurrences:
+        lines += ["", history(each, status.occurrences[:-11:-1], paint, most)]
+    return "\n".join(lines)
+
+
+def _fact(label: str, value: str) -> str:
+    return f"  {label}: {value}"
+
+
+def rule_words(each: Schedule) -> list[str]:
+    """Return the rules of a schedule, each with its option."""
+    rules = each.rules
+    told = [f"--overlap {rules.overlap.value}", f"--catch-up {rules.catch_up.value}"]
+    if rules.max_parallel is not None:
+        told.append(f"--max-parallel {rules.max_parallel}")
+    if rules.deadline is not None and rules.catch_up is not CatchUp.NONE:
+        told.append(f"--deadline {format_duration(rules.deadline)}")
+    if rules.retries:
+        delays = " ".join(f"--retry-delay {format_duration(each)}" for each in rules.retry_delays)
+        told.append(f"--retries {rules.retries} {delays}")
+    told += ["--after-success"] if rules.after_success else []
+    if rules.pause_after is not None:
+        told.append(f"--pause-after {rules.pause_after}")
+    return told
+
+
+def backfill_words(schedule: Schedule, backfill: Backfill) -> str:
+    """Return how far a backfill is."""
+    times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
+    text = ngettext(
+        "{start} to {end}: {done} of {count} due time done, {failed} without success",
+        "{start} to {end}: {done} of {count} due times done, {failed} without success",
+        backfill.total,
+    )
+    return text.format(
+        start=f"{times.local(backfill.start):%Y-%m-%d %H:%M}",
+        end=f"{times.local(backfill.end):%Y-%m-%d %H:%M}",
+        done=backfill.done,
+        count=backfill.total,
+        failed=backfill.failed,
+    )
+
+
+def history(
+    schedule: Schedule,
+    occurrences: Sequence[Occurrence],
+    paint: Paint = PLAIN,
+    most: int | None = None,
+) -> str:
+    """Return a table of due times and what became of them, in the order given."""
+    times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
+    rows = []
+    for each in occurrences:
+        why = _said(each.reason)
+        if each.missed:
+            text = ngettext("and {count} before it", "and {count} before it", each.missed)
+            why = " ".join(filter(None, (why, f"({text.format(count=each.missed)})")))
+        rows.append(
+            (
+                f"{times.local(each.due):%Y-%m-%d %H:%M}",
+                each.kind.value,
+                paint(each.state.value, _COLOURS[each.state]),
+                each.run or (each.earlier[-1] if each.earlier else "-"),
+                str(each.attempt),
+                why,
+            )
+        )
+    head = (_("DUE"), _("KIND"), _("STATE"), _("RUN"), _("ATTEMPT"), _("WHY"))
+    return table(head, rows, paint, most)

@@ -1,0 +1,464 @@
+"""The rule of schedules: which due time is acted on now, and what becomes of it. Pure.
+
+    status = settle(rules, status, outcomes, now)   # what the runs did
+    turn = due(rules, status, now)                  # what to do, and when to look again
+
+The caller writes the status first, then launches and stops. Each due time is taken once: the cursor
+and the occurrences say which were. A clock that is set back makes no due time run twice, and one
+that is set forward by mistake and back again makes none be lost. The work of one call is bounded,
+whatever the rules and however long nobody looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from ..spec import Message, Phase
+from . import (
+    MOST_OCCURRENCES,
+    MOST_WAITING,
+    Backfill,
+    CatchUp,
+    Occurrence,
+    Overlap,
+    Pause,
+    ScheduleRules,
+    ScheduleStatus,
+)
+from . import OccurrenceKind as Kind
+from . import OccurrenceState as State
+from .cron import CronTimes
+
+ON_TIME = 60.0
+"""Seconds after a due time within which it is on time; after them it was missed."""
+ROOM_DELAY = 30.0
+"""Seconds after which a launch is tried again for which there was no room."""
+MOST_COUNTED = 1000
+"""Missed due times that are counted one by one."""
+_MOST_TAKEN = 1000
+"""Due times of a backfill that one call looks at."""
+
+
+@dataclass(frozen=True)
+class ScheduleTurn:
+    """The decision: the new status, what to launch, the runs to stop, and when to look again."""
+
+    status: ScheduleStatus
+    launch: tuple[Occurrence, ...] = ()
+    stop: tuple[str, ...] = ()
+    wake_at: float | None = None
+
+
+@dataclass
+class _Work:
+    """One decision under way."""
+
+    rules: ScheduleRules
+    times: CronTimes
+    now: float
+    cursor: float
+    occurrences: list[Occurrence]
+    backfills: list[Backfill]
+    stop: list[str] = field(default_factory=list)
+    wakes: list[float] = field(default_factory=list)
+
+    def put(self, new: Occurrence, **changes: object) -> Occurrence:
+        """Add an occurrence, or replace the one of the same key."""
+        changed = replace(new, changed_at=self.now, **changes) if changes else new
+        for at, each in enumerate(self.occurrences):
+            if each.key == changed.key:
+                self.occurrences[at] = changed
+                return changed
+        self.occurrences.append(changed)
+        return changed
+
+    def settle(self, old: Occurrence, state: State, reason: Message | None) -> None:
+        """End an occurrence that launches nothing more."""
+        self.put(old, state=state, reason=reason, not_before=None)
+
+    def unsettled(self) -> list[Occurrence]:
+        return [each for each in self.occurrences if not each.state.is_settled]
+
+    def others(self, than: Occurrence) -> Iterator[Occurrence]:
+        """Yield the unsettled occurrences that may overlap; backfills are about other times."""
+        for each in self.unsettled():
+            if each.key != than.key and each.kind is not Kind.BACKFILL:
+                yield each
+
+    @property
+    def holding(self) -> int:
+        return sum(each.state.holds_run for each in self.occurrences)
+
+
+def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTurn:
+    """Return what a schedule does at `now`.
+
+    Args:
+        rules: the rules of the schedule.
+        status: what happened until now, with the outcomes of runs (`settle`).
+        now: the machine's clock; it may have been set.
+
+    Returns:
+        The turn. Its `launch` also has occurrences of an earlier turn that were not launched yet.
+
+    Raises:
+        InvalidRequest: the rules have a cron expression or a time zone that is none.
+    """
+    times = CronTimes(rules.cron, rules.time_zone)
+    work = _Work(rules, times, now, status.cursor, list(status.occurrences), list(status.backfills))
+    if status.paused is None:
+        _follow_clock(work)
+        _take_due_times(work)
+        _take_backfills(work)
+        _give_up_late(work)
+        _launch_waiting(work)
+    found = tuple(_kept(work.occurrences, now))
+    return ScheduleTurn(
+        replace(
+            status, cursor=work.cursor, occurrences=found, backfills=tuple(work.backfills[-20:])
+        ),
+        tuple(each for each in found if each.state is State.LAUNCHING),
+        tuple(dict.fromkeys(work.stop)),
+        min(work.wakes, default=None),
+    )
+
+
+def _follow_clock(work: _Work) -> None:
+    """Take due times again that the clock has not reached, after it was set back.
+
+    Those that launched something keep their occurrence, and so are not launched twice.
+    """
+    if work.cursor > work.now:
+        work.cursor = work.now
+        work.occurrences = [
+            each
+            for each in work.occurrences
+            if each.state is not State.MISSED or each.due <= work.now
+        ]
+
+
+def _take_due_times(work: _Work) -> None:
+    """Make an occurrence of each due time since the cursor, as far as there is room for it."""
+    rules, now = work.rules, work.now
+    on_time = now - ON_TIME
+    late_from = max(work.cursor, on_time)
+    if rules.catch_up is CatchUp.ALL:
+        late_from = work.cursor
+        if rules.deadline is not None and work.cursor < now - rules.deadline:
+            late_from = now - rules.deadline
+            _miss(work, work.times.last(work.cursor, late_from), catch=False)
+    elif work.cursor < on_time:
+        comes = work.times.next(late_from)
+        alone = comes is None or comes > now
+        missed = work.times.last(work.cursor, on_time)
+        _miss(work, missed, catch=alone and rules.catch_up is CatchUp.LAST)
+    room = MOST_WAITING - sum(each.state is State.WAITING for each in work.occurrences)
+    for each in work.times.after(max(late_from, work.cursor)):
+        if each > now:
+            work.wakes.append(each)
+            break
+        if room <= 0:
+            return  # each outcome is looked at, and makes room
+        room -= 1
+        kind = Kind.SCHEDULED if each > on_time else Kind.CATCH_UP
+        _take(work, Occurrence(due=each, kind=kind, changed_at=now))
+
+
+def _take(work: _Work, new: Occurrence) -> None:
+    """Add the occurrence of a due time, unless there was one before the clock was set back."""
+    work.cursor = new.due
+    if all(each.key != new.key for each in work.occurrences):
+        work.put(new)
+
+
+def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
+    """Take the due times since the cursor until `last`: only the last is recorded, or caught up."""
+    if last is None:
+        return
+    rules, now = work.rules, work.now
+    earlier = max(0, work.times.count(work.cursor, last, MOST_COUNTED) - 1)
+    new = Occurrence(due=last, kind=Kind.CATCH_UP, missed=earlier, changed_at=now)
+    if not catch or (rules.deadline is not None and now - last > rules.deadline):
+        new = replace(new, state=State.MISSED, reason=Message("ScheduleMissed"))
+    _take(work, new)
+
+
+def _take_backfills(work: _Work) -> None:
+    """Make occurrences for the backfills, at most as many as each runs at once."""
+    left = _MOST_TAKEN
+    for at, backfill in enumerate(work.backfills):
+        if backfill.finished_at is not None:
+            continue
+        of_it = [each for each in work.unsettled() if each.backfill == backfill.number]
+        taken = {
+            each.due
+            for each in work.occurrences
+            if each.kind is not Kind.MANUAL
+            and (each.state is State.SUCCEEDED or not each.state.is_settled)
+        }
+        cursor, count, done, over = backfill.cursor, backfill.taken, backfill.done, False
+        for moment in work.times.after(cursor) if len(of_it) < backfill.parallel else ():
+            if moment > backfill.end:
+                over = True
+                break
+            if len(of_it) >= backfill.parallel or left <= 0:
+                work.wakes += [work.now] if left <= 0 else []
+                break
+            left -= 1
+            cursor, count = moment, count + 1
+            if moment in taken:
+                done += 1
+                continue
+            new = Occurrence(
+                due=moment, kind=Kind.BACKFILL, backfill=backfill.number, changed_at=work.now
+            )
+            of_it.append(work.put(new))
+        finished = work.now if over and not of_it else None
+        work.backfills[at] = replace(
+            backfill, cursor=cursor, taken=count, done=done, finished_at=finished
+        )
+
+
+def _give_up_late(work: _Work) -> None:
+    """Give up what has waited beyond the deadline."""
+    deadline = work.rules.deadline
+    if deadline is None:
+        return
+    for each in work.unsettled():
+        if each.kind in (Kind.BACKFILL, Kind.MANUAL) or each.state.holds_run:
+            continue
+        if work.now - each.due > deadline:
+            state = State.MISSED if each.state is State.WAITING else State.FAILED
+            work.settle(each, state, Message("ScheduleDeadline", {"time": deadline}))
+        else:
+            work.wakes.append(each.due + deadline + 0.001)
+
+
+def _launch_waiting(work: _Work) -> None:
+    """Launch what waits, in the order of due times, as far as the rules allow."""
+    for each in sorted(work.unsettled(), key=lambda o: o.due):
+        if each.state.holds_run:
+            continue
+        begins = max(each.not_before or 0.0, each.due)
+        if begins > work.now:
+            work.wakes.append(begins)
+            continue
+        if not _is_settled_by_others(work, each):
+            reason = _obstacle(work, each)
+            if reason is None:
+                work.put(each, state=State.LAUNCHING, reason=None, not_before=None)
+            elif each.reason != reason:
+                work.put(each, reason=reason)
+
+
+def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
+    """Settle an occurrence that another one rules out; return whether it was."""
+    rules = work.rules
+    fresh = new.state is State.WAITING and new.kind in (Kind.SCHEDULED, Kind.MANUAL)
+    if new.kind is not Kind.BACKFILL and rules.overlap is Overlap.REPLACE:
+        newer = [o for o in work.others(new) if o.due > new.due and o.due <= work.now]
+        if (newer and new.kind is not Kind.CATCH_UP) or any(o.state.holds_run for o in newer):
+            work.settle(new, State.SKIPPED, Message("ScheduleSuperseded"))
+            return True
+    if fresh and rules.overlap is Overlap.FORBID:
+        before = [o for o in work.others(new) if o.state.holds_run or o.due < new.due]
+        if before:
+            name = before[0].run or work.times.local(before[0].due).isoformat(timespec="minutes")
+            work.settle(new, State.SKIPPED, Message("ScheduleOverlap", {"name": name}))
+            return True
+    if rules.after_success and new.kind is not Kind.MANUAL:
+        last = _before(work, new)
+        if last is not None and last.state in (State.FAILED, State.STOPPED):
+            name = last.run or work.times.local(last.due).isoformat(timespec="minutes")
+            work.settle(new, State.SKIPPED, Message("SchedulePreviousFailed", {"name": name}))
+            return True
+    return False
+
+
+def _before(work: _Work, new: Occurrence) -> Occurrence | None:
+    """Return the occurrence of the newest earlier due time that ran, or may still run."""
+    earlier = (
+        each
+        for each in work.occurrences
+        if each.due < new.due and each.state not in (State.SKIPPED, State.MISSED)
+    )
+    return max(earlier, key=lambda o: (o.due, o.changed_at), default=None)
+
+
+def _obstacle(work: _Work, new: Occurrence) -> Message | None:
+    """Return what a launch waits for; None if it may begin. Ask for the end of what it replaces."""
+    rules = work.rules
+    if rules.after_success and new.kind is not Kind.MANUAL:
+        last = _before(work, new)
+        if last is not None and not last.state.is_settled:
+            return Message("ScheduleWaitsForPrevious")
+    if new.kind is not Kind.BACKFILL and rules.overlap is not Overlap.ALLOW:
+        holding = [each for each in work.others(new) if each.state.holds_run]
+        replaces = rules.overlap is Overlap.REPLACE and new.kind is not Kind.CATCH_UP
+        for each in holding if replaces else ():
+            if each.run and each.state is State.RUNNING and each.due < new.due:
+                work.stop.append(each.run)
+                if each.reason is None:
+                    work.put(each, reason=Message("ScheduleReplaced"))
+        if holding:
+            return Message("ScheduleWaitsForEnd", {"name": holding[0].run or "…"})
+    if rules.max_parallel is not None and work.holding >= rules.max_parallel:
+        return Message("ScheduleWaitsForOthers", {"count": work.holding})
+    return None
+
+
+def _kept(occurrences: list[Occurrence], now: float) -> list[Occurrence]:
+    """Return what a status keeps, by due time. Due times to come keep the clock from repeating."""
+    settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
+    newest = sorted(settled, key=lambda o: o.changed_at)[-MOST_OCCURRENCES:]
+    kept = {id(each) for each in newest}
+    found = [o for o in occurrences if not o.state.is_settled or o.due > now or id(o) in kept]
+    return sorted(found, key=lambda o: (o.due, o.backfill))
+
+
+# -- what runs did ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run stands: its phase, None if its record is gone, why it ended, and whether any of its
+    tasks was ever started.
+    """
+
+    phase: Phase | None
+    reason: Message | None = None
+    began: bool = True
+
+
+_NEVER_BEGAN = Message("ScheduleNeverBegan")
+
+
+def settle(
+    rules: ScheduleRules,
+    status: ScheduleStatus,
+    outcomes: Mapping[str, RunOutcome],
+    now: float,
+) -> ScheduleStatus:
+    """Return the status after what runs did, by their names: ends, retries, and the pause that
+    follows from too many failures.
+    """
+    for each in status.occurrences:
+        outcome = outcomes.get(each.run)
+        if each.state is not State.RUNNING or outcome is None:
+            continue
+        if outcome.phase is None:
+            gone = Message("ScheduleRunGone", {"name": each.run})
+            status = _ended(rules, status, each, State.STOPPED, gone, now)
+        elif outcome.phase is Phase.SUCCEEDED:
+            status = _ended(rules, status, each, State.SUCCEEDED, None, now)
+        elif outcome.phase is Phase.STOPPED:
+            reason = each.reason or outcome.reason
+            status = _ended(rules, status, each, State.STOPPED, reason, now)
+        elif outcome.phase is Phase.FAILED and not outcome.began and each.reason != _NEVER_BEGAN:
+            # Whoever launched it was killed: launch it again, but not for ever.
+            again = replace(
+                each, state=State.LAUNCHING, run="", reason=_NEVER_BEGAN, changed_at=now
+            )
+            status = _with(status, again)
+        elif outcome.phase is Phase.FAILED:
+            status = failed(rules, status, each, outcome.reason, now)
+    return status
+
+
+def launched(
+    status: ScheduleStatus, occurrence: Occurrence, run: str, now: float, *, created: bool
+) -> ScheduleStatus:
+    """Return the status with the run of an occurrence: about to be created, or `created`."""
+    state = State.RUNNING if created else State.LAUNCHING
+    return _with(status, replace(occurrence, state=state, run=run, changed_at=now))
+
+
+def no_room(
+    status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
+) -> ScheduleStatus:
+    """Return the status after a launch for which there was no room: it is tried again soon."""
+    state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
+    changed = replace(
+        occurrence, state=state, run="", reason=why, not_before=now + ROOM_DELAY, changed_at=now
+    )
+    return _with(status, changed)
+
+
+def failed(
+    rules: ScheduleRules,
+    status: ScheduleStatus,
+    occurrence: Occurrence,
+    why: Message | None,
+    now: float,
+) -> ScheduleStatus:
+    """Return the status after an attempt failed, or could not be launched: with a retry, or the
+    end.
+    """
+    if occurrence.attempt > rules.retries:
+        return _ended(rules, status, occurrence, State.FAILED, why, now)
+    delay = rules.retry_delays[min(occurrence.attempt, len(rules.retry_delays)) - 1]
+    changed = replace(
+        occurrence,
+        state=State.RETRYING,
+        attempt=occurrence.attempt + 1,
+        earlier=(*occurrence.earlier, *([occurrence.run] if occurrence.run else [])),
+        run="",
+        reason=why,
+        not_before=now + delay,
+        changed_at=now,
+    )
+    return _with(status, changed)
+
+
+def _ended(
+    rules: ScheduleRules,
+    status: ScheduleStatus,
+    occurrence: Occurrence,
+    state: State,
+    reason: Message | None,
+    now: float,
+) -> ScheduleStatus:
+    ended = replace(occurrence, state=state, reason=reason, not_before=None, changed_at=now)
+    status = _with(status, ended)
+    success = state is State.SUCCEEDED
+    if success:
+        newest = max(status.previous_success or 0.0, occurrence.due)
+        status = replace(status, previous_success=newest)
+    if occurrence.kind is Kind.BACKFILL:
+        told = [
+            replace(each, done=each.done + 1, failed=each.failed + (not success))
+            if each.number == occurrence.backfill
+            else each
+            for each in status.backfills
+        ]
+        return replace(status, backfills=tuple(told))
+    if success:
+        return replace(status, failures=0)
+    if state is not State.FAILED:
+        return status
+    status = replace(status, failures=status.failures + 1)
+    if rules.pause_after is None or status.failures < rules.pause_after or status.paused:
+        return status
+    why = Message("SchedulePausedItself", {"count": status.failures})
+    return replace(status, paused=Pause(at=now, reason=why))
+
+
+def _with(status: ScheduleStatus, changed: Occurrence) -> ScheduleStatus:
+    found = tuple(changed if o.key == changed.key else o for o in status.occurrences)
+    return replace(status, occurrences=found)
+
+
+def previous_success(status: ScheduleStatus, before: float) -> float | None:
+    """Return the newest due time before `before` that succeeded, as far as it is known."""
+    known = [
+        each.due
+        for each in status.occurrences
+        if each.state is State.SUCCEEDED and each.due < before
+    ]
+    newest = status.previous_success
+    if newest is not None and newest < before:
+        known.append(newest)
+    return max(known, default=None)
