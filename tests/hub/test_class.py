@@ -114,7 +114,7 @@ def test_from_the_list_of_a_class_to_its_archive(
         for one in away:
             one.arrives()
         for one in turn:
-            expect(one.row).to_contain_text(f"Ended by admin {OWNER}: {OVER}.", timeout=PATIENCE)
+            expect(one.row).to_contain_text(f"Stopped by admin {OWNER}: {OVER}.", timeout=PATIENCE)
         turn[0].lab.screenshot("stopped")
         page.get_by_role("link", name="Users", exact=True).click()
         make_room(page, turn)
@@ -190,7 +190,7 @@ def stop_all(page: Page, count: int, shots: Path) -> None:
     expect(asking).to_be_hidden(timeout=PATIENCE)
     page.get_by_role("button", name="Show ended").click()
     expect(stopped).to_have_text(f"Stopped {count}", timeout=PATIENCE)
-    expect(page.get_by_text(f"Ended by admin {OWNER}: {OVER}.")).to_have_count(count)
+    expect(page.get_by_text(f"Stopped by admin {OWNER}: {OVER}.")).to_have_count(count)
 
 
 def archive_all(hub: Hub, page: Page, pupils: list[Student], shots: Path) -> None:

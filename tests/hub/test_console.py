@@ -92,7 +92,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     asking.get_by_role("button", name="Stop", exact=True).click()
     expect(row).to_have_count(0, timeout=90_000)
     page.get_by_role("button", name="Show ended").press("Enter")
-    expect(row).to_contain_text(f"Ended by admin {OWNER}: {HTML}", timeout=90_000)
+    expect(row).to_contain_text(f"Stopped by admin {OWNER}: {HTML}", timeout=90_000)
     expect(row).to_contain_text("1 worker")
     looked_at(page, shots.with_name(f"{shots.name}-ended"))
 
@@ -111,7 +111,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     page.screenshot(path=shots.with_name(f"{shots.name}-end.png"), full_page=True)
 
     told = shell(hub, "status", "digits").stdout
-    assert f"Ended by admin {OWNER}: {HTML}" in told
+    assert f"Stopped by admin {OWNER}: {HTML}" in told
 
 
 def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:

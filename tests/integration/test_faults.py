@@ -198,7 +198,7 @@ def test_a_stop_while_it_starts(runs: Runs) -> None:
     status = run.until_released()
 
     assert (status.phase, status.reason) == (Phase.STOPPED, Reason.STOP_REQUESTED)
-    assert status.message == "Ended by ada: wrong data."
+    assert status.message == "Stopped by ada: wrong data."
     assert status.culprit is None
     run.assert_nothing_left()
 

@@ -93,7 +93,7 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
     assert [one["ok"] for one in told["results"]] == [False, True, False], told
     console.until(stays, "Stopped")
     message = bob.kubectl.get("tfcluster", "stays-1")["status"]["message"]
-    assert message == f"Ended by admin {console.visitor.name}: {REASON}."
+    assert message == f"Stopped by admin {console.visitor.name}: {REASON}."
 
     lines = [json.loads(line) for line in console.ask("GET", "audit/export").text.splitlines()]
     ours = [one for one in lines if one["owner"] in (ada.user, bob.user)]

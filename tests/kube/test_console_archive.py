@@ -89,7 +89,7 @@ def test_the_data_of_a_user_is_packed_and_the_user_removed(
     made = archived(console, user, remove=True)
     assert (made["state"], made["detail"]) == ("done", ""), made
     message = space.get("tfcluster", "stays-1")["status"]["message"]
-    assert message == f"Ended by admin {console.visitor.name}: {REASON}."
+    assert message == f"Stopped by admin {console.visitor.name}: {REASON}."
     assert hub.api("GET", f"users/{user}").status_code == 404
     head = hub.kubectl.get("namespace", str(space.namespace))["metadata"]
     assert "tfcluster.dev/removed" in head["annotations"]

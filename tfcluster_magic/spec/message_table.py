@@ -235,7 +235,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "StopRequested": mark("A stop was requested by {whom}{said}"),
         "TasksToEnd": mark("waiting for {tasks:commas} to end"),
         "TasksCalledBack": mark("withdrawing the tasks that may still appear"),
-        "StoppedBy": mark("Ended by {whom}{said}."),
+        "StoppedBy": mark("Stopped by {whom}{said}."),
         "Stopped": mark("Stopped."),
         "Succeeded": mark("{tasks:commas} finished successfully"),
         "ReclaimLater": mark("{tasks:commas} will be reclaimed {time:duration} later"),

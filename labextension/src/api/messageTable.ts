@@ -62,7 +62,7 @@ export const TEXTS: Readonly<
   StopRequested: "A stop was requested by {whom}{said}",
   TasksToEnd: "waiting for {tasks:commas} to end",
   TasksCalledBack: "withdrawing the tasks that may still appear",
-  StoppedBy: "Ended by {whom}{said}.",
+  StoppedBy: "Stopped by {whom}{said}.",
   Stopped: "Stopped.",
   Succeeded: "{tasks:commas} finished successfully",
   ReclaimLater: "{tasks:commas} will be reclaimed {time:duration} later",

@@ -87,7 +87,7 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
     assert text.startswith("sleep-1 Running: 2 tasks are running.\n")
     assert "worker-1  Running  0" in text
     assert followed.code == 0
-    assert followed.err.endswith("sleep-1 Stopped: Ended by its owner.\n")
+    assert followed.err.endswith("sleep-1 Stopped: Stopped by its owner.\n")
 
 
 def test_status_without_a_name_is_the_newest_run(run: Run) -> None:

@@ -18,7 +18,7 @@ def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None
     done = run("stop", "sleep", "--reason", "lunch time")
 
     assert done.code == 0
-    assert "sleep-1 Stopped: Ended by its owner: lunch time" in done.out
+    assert "sleep-1 Stopped: Stopped by its owner: lunch time" in done.out
     assert re.search(r"The record of sleep-1 stays, and its output in /\S+/sleep/1\.", done.err)
     assert ClusterManager().status("sleep").status.released_at is not None
 

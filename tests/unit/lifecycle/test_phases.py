@@ -480,7 +480,7 @@ def test_stop_wins_over_healing() -> None:
     story.obeys = True
     story.turn()
     assert story.outcome == (Phase.STOPPED, Reason.STOP_REQUESTED, None)
-    assert story.status.message == "Ended by ada: enough."
+    assert story.status.message == "Stopped by ada: enough."
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:

@@ -55,7 +55,7 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
 
     within(look)
     ended = manager.wait("digits", until=Until.RELEASED)
-    assert ended.status.message == "Ended by admin eve: an exam."
+    assert ended.status.message == "Stopped by admin eve: an exam."
 
 
 def test_for_one_person_nobody_else_is_read(
