@@ -137,7 +137,7 @@ def test_a_launch_its_failure_and_its_status_are_told_in_chinese(here: Path) -> 
     assert "worker-0 失败，退出码为 1：ValueError: broken" in launched.replace(
         "worker-1", "worker-0"
     )
-    assert "它的输出：`tfcluster logs fail-1 worker-" in launched
+    assert "的输出：`tfcluster logs fail-1 worker-" in launched
     assert status.split("\n\n")[1].splitlines()[0].split() == ["任务", "状态", "重启次数", "说明"]
     assert listed.splitlines()[0].split() == ["名称", "模式", "阶段", "就绪", "时长", "原因"]
 

@@ -423,7 +423,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "TFCluster passed {flags:commas}, which the program refuses. Launch it without them: "
             "`tfcluster rerun {name} --pass-flags {word}`",
         ),
-        "SeeLogs": mark("Its output: `tfcluster logs {name} {task}`"),
+        "SeeLogs": mark("Output of {task}: `tfcluster logs {name} {task}`"),
         "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),
         "RaiseMemory": mark("Raise the limit with `tfcluster rerun {name} {option}`"),
     },

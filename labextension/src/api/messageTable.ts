@@ -148,7 +148,7 @@ export const TEXTS: Readonly<
   FailedAlike: "{tasks:commas} failed in the same way",
   EndedAfterIt: ["{tasks:commas} ended after it", "{tasks:commas} ended after it, too"],
   FlagRefused: ["TFCluster passed {flags:commas}, which the program refuses. Launch it without: `tfcluster rerun {name} --pass-flags {word}`", "TFCluster passed {flags:commas}, which the program refuses. Launch it without them: `tfcluster rerun {name} --pass-flags {word}`"],
-  SeeLogs: "Its output: `tfcluster logs {name} {task}`",
+  SeeLogs: "Output of {task}: `tfcluster logs {name} {task}`",
   FewerTasks: "Use fewer tasks or smaller batches, or set a limit for each task",
   RaiseMemory: "Raise the limit with `tfcluster rerun {name} {option}`",
   TensorFlowMissing: "TensorFlow is missing where the tasks run: `python -m pip install tensorflow-cpu`, or on Kubernetes an image that has it (--image)",

@@ -51,7 +51,7 @@ def test_known_errors_come_with_what_to_do(line: str, advice: str) -> None:
     """A common error is explained in the record's message."""
     message = english(messages.failed(Reason.PROGRAM_FAILED, failure(line), (), Spec(), "digits-2"))
     assert advice in message
-    assert message.endswith("Its output: `tfcluster logs digits-2 worker-0`.")
+    assert message.endswith("Output of worker-0: `tfcluster logs digits-2 worker-0`.")
 
 
 @pytest.mark.parametrize(
