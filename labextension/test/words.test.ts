@@ -53,6 +53,23 @@ describe('words for a run', () => {
     expect(said('Running', 2, 3)).toBe('2 of 3 running');
     expect(said('Succeeded', 2, 2)).toBe('2 tasks finished');
     expect(said('Failed', 0, 3)).toBe('3 tasks');
+    const served = aRun('digits', 1, 'Succeeded', 1000, {
+      ready: { ready: 3, total: 3 }
+    });
+    const { cluster } = served;
+    const counts = {
+      worker: { desired: 2, succeeded: 2 },
+      ps: { desired: 1, running: 1 }
+    } as unknown as Status['counts'];
+    expect(
+      words.taskWords(
+        {
+          ...served,
+          cluster: { ...cluster, status: { ...cluster.status, counts } }
+        },
+        trans
+      )
+    ).toBe('2 tasks finished, 1 running');
   });
 
   it('show three further figures', () => {

@@ -294,14 +294,17 @@ def ready_count(cluster: TFCluster) -> str:
 
 
 def task_words(cluster: TFCluster) -> str:
-    """Return `2 of 3 running`, of a run that has ended `3 tasks finished`, or how many tasks it
-    had; as `taskWords` in the page does.
+    """Return `2 of 3 running`, of a run that has ended `3 tasks finished` (parameter servers may
+    run on for a while), or how many tasks it had; as `taskWords` in the page does.
     """
     up, total = readiness(cluster)
     if cluster.status.phase is Phase.SUCCEEDED:
-        return ngettext("{count} task finished", "{count} tasks finished", total).format(
-            count=total
-        )
+        left = sum(counts.running for counts in cluster.status.counts.values())
+        finished = ngettext("{count} task finished", "{count} tasks finished", total - left)
+        finished = finished.format(count=total - left)
+        if not left:
+            return finished
+        return _("{finished}, {count} running").format(finished=finished, count=left)
     if not cluster.active:
         return ngettext("{count} task", "{count} tasks", total).format(count=total)
     return _("{up} of {total} running").format(up=up, total=total)

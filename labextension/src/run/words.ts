@@ -44,7 +44,16 @@ export function taskWords(run: IRun, trans: TranslationBundle): string {
   const { ready, total } = run.ready;
   const { phase } = run.cluster.status;
   if (phase === 'Succeeded') {
-    return trans._n('%1 task finished', '%1 tasks finished', total);
+    const left = Object.values(run.cluster.status.counts ?? {}).reduce(
+      (sum, { running }) => sum + (running ?? 0),
+      0
+    );
+    const finished = trans._n(
+      '%1 task finished',
+      '%1 tasks finished',
+      total - left
+    );
+    return left ? trans.__('%1, %2 running', finished, left) : finished;
   }
   return phase === 'Failed' || phase === 'Stopped'
     ? trans._n('%1 task', '%1 tasks', total)

@@ -201,6 +201,10 @@ def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
         Phase.SUCCEEDED: "2 tasks finished",
         Phase.FAILED: "3 tasks",
     }
+    counts = {"worker": TypeCounts(desired=2, succeeded=2), "ps": TypeCounts(desired=1, running=1)}
+    assert report.task_words(cluster(phase=Phase.SUCCEEDED, counts=counts)) == (
+        "2 tasks finished, 1 running"
+    )
 
 
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
