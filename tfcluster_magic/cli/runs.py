@@ -118,7 +118,7 @@ def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
 
 def _status_text(terminal: Terminal, cluster: TFCluster) -> str:
     notes = terminal.manager.notes(cluster)
-    return report.status(cluster, terminal.paint, notes, most=terminal.columns)
+    return terminal.words(report.status(cluster, terminal.paint, notes, most=terminal.columns))
 
 
 def wait_and_report(

@@ -77,6 +77,17 @@ def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell
     assert "no such column" in str(result.error_in_exec)
 
 
+def test_a_status_names_commands_as_they_are_typed_in_a_cell(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`%tfcluster status` says `%tfcluster logs`, as the card and the exception do."""
+    execute(shell, "%tfcluster launch fail.py --workers 1 --wait")
+    capsys.readouterr()
+    execute(shell, "%tfcluster status fail")
+
+    assert "`%tfcluster logs fail-1 worker-0`" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
