@@ -20,7 +20,7 @@ import { aRun, trans } from './runs';
 declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 
-it('opens the row of the first run when the answer to its launch came before it', async () => {
+it('opens the row of a run that comes after the answer to its launch, and offers older runs', async () => {
   const host = document.body.appendChild(document.createElement('div'));
   const root = createRoot(host);
   const revealed = new Signal<object, string>({});
@@ -67,6 +67,21 @@ it('opens the row of the first run when the answer to its launch came before it'
     expect(row?.getAttribute('data-run')).toBe('digits-1');
     expect(row?.getAttribute('aria-expanded')).toBe('true');
   });
+
+  // A first run has none before it; of a later one they are a click away.
+  const older = (): HTMLButtonElement | undefined =>
+    [...host.querySelectorAll<HTMLButtonElement>('.tfc-Link')].find(
+      ({ textContent }) => textContent === 'Show older runs, too'
+    );
+  expect(older()).toBeUndefined();
+  model.showAll = vi.fn(() => Promise.resolve());
+  state = { ...state, runs: [aRun('digits', 2)] };
+  await act(async () => changed.emit(state));
+  act(() => older()?.click());
+  expect(model.showAll).toHaveBeenCalledWith(true);
+  state = { ...state, all: true };
+  await act(async () => changed.emit(state));
+  expect(older()).toBeUndefined();
   act(() => root.unmount());
   host.remove();
 });

@@ -121,6 +121,17 @@ export function Sidebar({
             onEscape={() => setSelected(NONE)}
           />
         )}
+        {!state.all && runs.some(({ cluster }) => cluster.metadata.run > 1) && (
+          <p className="tfc-Sidebar-none">
+            <button
+              type="button"
+              className="tfc-Link"
+              onClick={() => void model.showAll(true)}
+            >
+              {trans.__('Show older runs, too')}
+            </button>
+          </p>
+        )}
         {!isEmpty && runs.length === 0 && isFiltering(filter) && (
           <p className="tfc-Sidebar-none" role="status">
             {trans.__('No cluster matches the filter.')}{' '}
