@@ -198,7 +198,7 @@ def test_a_server_that_is_away(backend: KubernetesBackend, relay: Relay) -> None
     relay.cut()
     told = words_of(backend.list)
     assert isinstance(told, BackendUnavailable)
-    assert backend.api.server in str(told) and "what runs goes on" in str(told)
+    assert backend.api.server in str(told) and "running tasks continue" in str(told)
     relay.closed.clear()
     assert backend.list() == []
 

@@ -193,7 +193,7 @@ class Backend(abc.ABC):
     def why_it_lingers(self, cluster: TFCluster) -> str:
         """Return why a run that was asked to end may still have tasks, for a message."""
         return _(
-            "what supervises it does not answer (it was stopped, or the volume with {files} hangs)"
+            "its supervisor does not answer: it was stopped, or the volume with {files} hangs"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends

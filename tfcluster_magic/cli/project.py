@@ -53,14 +53,15 @@ def _folder_argument(command: grammar.F) -> grammar.F:
     "--program",
     metavar="FILE",
     type=click.Path(),
-    help="file of the folder that each task runs [run.sh, main.py, __main__.py or the only one]",
+    help="file in the folder for each task to run [run.sh, main.py, __main__.py or the only .py "
+    "file]",
 )
 @click.option("--force", is_flag=True, help="replace a file that is there")
 @click.pass_obj
 def init_command(terminal: Terminal, folder: str, program: str | None, force: bool) -> None:
     """Write tfcluster.yaml for the program in FOLDER, with comments that explain it.
 
-    You are asked nothing, unless several files could be the program.
+    You are asked only if several files could be the program.
     """
     where, manager = _folder(folder), terminal.manager
     if program is None and terminal.can_ask:

@@ -391,7 +391,7 @@ def connect_command(terminal: Terminal, ref: str, timeout: float) -> TFCluster:
 def tensorboard_command(
     terminal: Terminal, refs: tuple[str, ...], everything: bool, stop: bool
 ) -> None:
-    """Open TensorBoard on the runs REF… together, or on all runs.
+    """Open one TensorBoard for the runs REF…, or for all runs.
 
     It stops by itself after half an hour without use.
     """

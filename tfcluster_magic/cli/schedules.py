@@ -69,7 +69,10 @@ def rule_options(command: grammar.F) -> grammar.F:
             ),
             (
                 "--deadline",
-                {"metavar": "TIME", "help": "give up a due time this long after it [never]"},
+                {
+                    "metavar": "TIME",
+                    "help": "how long after its due time a missed launch is given up [never]",
+                },
             ),
             (
                 "--retries",
@@ -85,7 +88,7 @@ def rule_options(command: grammar.F) -> grammar.F:
             ),
             (
                 "--after-success/--no-after-success",
-                {"default": None, "help": "only after the due time before ended with success"},
+                {"default": None, "help": "run only if the run of the previous due time succeeded"},
             ),
             ("--pause-after", {"type": whole, "help": "pause after so many failures in a row"}),
         )
@@ -227,7 +230,7 @@ def history_command(terminal: Terminal, name: str, last: int, form: str) -> None
 @grammar.backend_option
 @click.pass_obj
 def pause_command(terminal: Terminal, name: str, reason: str) -> None:
-    """Let NAME launch nothing until `resume`; a run that goes on is not stopped."""
+    """Pause NAME: it launches nothing until `resume`. Active runs go on."""
     _headline(terminal, terminal.manager.schedules.pause(name, reason))
 
 
@@ -245,7 +248,7 @@ def resume_command(terminal: Terminal, name: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def run_now_command(terminal: Terminal, name: str) -> None:
-    """Launch NAME now, also beside its times; its rules about overlap hold."""
+    """Launch NAME now, even outside its scheduled times; its overlap rules still apply."""
     terminal.manager.schedules.run_now(name)
     text = _("{name} is due now. `tfcluster schedule history {name}` says what becomes of it.")
     terminal.say(text.format(name=name))

@@ -147,7 +147,7 @@ OPTIONS: tuple[Option, ...] = (
         "Evaluator",
         count_path(TaskType.EVALUATOR),
         Kind.SWITCH,
-        "one evaluator [when the program has a part for one]",
+        "one evaluator [if the program has code for one]",
         only=Mode.BETWEEN_GRAPH,
     ),
     Option("--cpu", "CPU cores", ("*", "cpu"), Kind.NUMBER, "CPU cores of each task"),
@@ -620,7 +620,10 @@ def _read_pairs(value: object) -> object:
         name, equals, content = str(item).partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(
-                _("write NAME=VALUE; a name has letters, digits and '_', and no digit first")
+                _(
+                    "write NAME=VALUE; a name consists of letters, digits and '_' and does not "
+                    "begin with a digit"
+                )
             )
         pairs[name] = content
     return pairs

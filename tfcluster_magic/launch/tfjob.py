@@ -174,9 +174,9 @@ def _check_size(path: str, documents: object) -> None:
         value, depth = todo.pop()
         seen += 1
         if seen > MOST_VALUES or depth > DEEPEST:
-            allowed = _("a manifest has at most {most} values, {deepest} deep").format(
-                most=MOST_VALUES, deepest=DEEPEST
-            )
+            allowed = _(
+                "a manifest may have at most {most} values, nested at most {deepest} levels deep"
+            ).format(most=MOST_VALUES, deepest=DEEPEST)
             raise InvalidRequest([Problem(path, None, allowed)], _("the import was refused"))
         if isinstance(value, Mapping):
             todo += [(each, depth + 1) for each in value.values()]
@@ -827,7 +827,9 @@ class _Draft:
             elif limit > count:
                 told = _("the run is retried at most {count} times")
             else:
-                told = _("the last retry may succeed; a TFJob fails when it begins")
+                told = _(
+                    "the last retry may succeed; a TFJob fails as soon as its last retry begins"
+                )
             if count:
                 self.notes.remark(path, limit, told.format(count=count))
         by_exit_code = any(each.restart == _BY_EXIT_CODE for each in self.types)

@@ -818,6 +818,6 @@ def record_damaged(path: str, why: str, name: str, *, ended: bool) -> Message:
 def full_disk(mount: str) -> str:
     """Return the warning that the disk of a run's records is full."""
     return _(
-        "No space left on the disk mounted at {mount}: what tasks print and checkpoints may be "
-        "lost. Free some space there, such as with `tfcluster delete NAME --with-logs`"
+        "No space left on the disk mounted at {mount}: checkpoints and task output may be lost. "
+        "Free some space there, for example with `tfcluster delete NAME --with-logs`"
     ).format(mount=mount)

@@ -451,6 +451,6 @@ def owner_uid(found: Object) -> str:
 
 def foreign_job_warning(stranger: str) -> str:
     """Return the warning about a Job that carries a run's labels but does not belong to it."""
-    return _("Job {name} has the labels of this run and is none of its Jobs: it is ignored").format(
+    return _("Job {name} has this run's labels but is not one of its Jobs: it is ignored").format(
         name=stranger
     )

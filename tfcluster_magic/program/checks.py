@@ -121,7 +121,8 @@ def undefined_names(path: str, file: File) -> str | None:
             "a task runs only this cell, not the notebook"
         ).format(names=named)
     return _(
-        "{path} uses {names} which it does not define: {plain}, without a notebook's names"
+        "{path} uses {names} which it does not define: {plain}, where names of the notebook do "
+        "not exist"
     ).format(path=path, names=named, plain=_(_PLAIN))
 
 

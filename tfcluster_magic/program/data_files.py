@@ -45,7 +45,7 @@ _UNNAMED = (
 """Names of files that are copied only if the program names them."""
 _LINK_OUT = mark("a link in its path leads out of the program's folder")
 _UNREADABLE = mark("it cannot be read, or a link in it leads out of the program's folder")
-_MANY_INSIDE = mark("a folder is copied only with {most} files at most")
+_MANY_INSIDE = mark("a folder is copied only if it has at most {most} files")
 _TOO_LARGE = mark(
     "a file beside a program may have at most {each}, and all of them {limit} together"
 )

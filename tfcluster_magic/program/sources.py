@@ -234,13 +234,13 @@ def find_entry(paths: Iterable[str], source: str) -> str:
         return programs[0]
     if programs:
         text = _(
-            "no file in it says what to start: it has {programs}. A folder is started by "
-            "{entries}, or by its only .py file; or name one of them, {example}"
+            "it is not clear which file to start: it has {programs}. {entries} is started by "
+            "default, or the only .py file; otherwise name one of the files, {example}"
         )
     else:
         text = _(
-            "no file in it says what to start. A folder is started by "
-            "{entries}, or by its only .py file"
+            "it is not clear which file to start. {entries} is started by default, or the only "
+            ".py file"
         )
     words = {
         "programs": ", ".join(programs[:4]) + ", ..." * (len(programs) > 4),

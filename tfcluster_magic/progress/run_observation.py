@@ -152,8 +152,9 @@ class Observer:
         if not found:
             return None
         return _(
-            "{task} writes to {folder}, on the disk of its pod, which goes with the pod: what "
-            "there is room for is copied to {place}; write to $TFCLUSTER_OUTPUT_DIR, which stays"
+            "{task} writes to {folder}, on its pod's own disk, which is lost with the pod. As "
+            "much as fits is copied to {place}; write to $TFCLUSTER_OUTPUT_DIR instead, which is "
+            "kept"
         ).format(task=found[0][0], folder=found[0][1], place=found[0][2])
 
     def silence(self, cluster: TFCluster, now: float) -> str | None:

@@ -85,7 +85,10 @@ class RunWatcher:
             and time.monotonic() - self._heard_at > SILENCE_LIMIT
         ):
             return BackendUnavailable(
-                _("the backend does not answer; what runs goes on, and is shown again by itself")
+                _(
+                    "the backend does not answer; running tasks continue, and the list updates "
+                    "by itself"
+                )
             )
         return problem
 

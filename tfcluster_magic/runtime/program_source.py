@@ -140,7 +140,8 @@ def _starts(program: dict[str, Any], folder: str, source: str) -> None:
     named = [each for each in ENTRIES if each in here]
     if not named and len(programs) != 1:
         raise ConfigError(
-            f"no file in {source} says what to start: name it as `entrypoint`, or have one of "
+            f"it is not clear which file of {source} to start: name it as `entrypoint`, or have "
+            "one of "
             f"{', '.join(ENTRIES)}, or only one .py file"
         )
     program["entrypoint"] = (named or programs)[0]

@@ -80,7 +80,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         Meta(min_length=1, max_length=20, description="before each retry; the last one repeats"),
     ] = (60.0,)
     after_success: Annotated[
-        bool, Meta(description="run only after the due time before ended with success")
+        bool, Meta(description="run run only if the run of the previous due time succeeded")
     ] = False
     pause_after: (
         Annotated[int, Meta(ge=1, le=1000, description="pause after this many failures in a row")]

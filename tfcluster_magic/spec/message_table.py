@@ -645,7 +645,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodesTooSmall": mark("no node has {what:and}; the largest has {has:commas}{use}"),
         "NoNodeFree": mark("no node has {what:and} free; the largest has {has:commas} free{use}"),
         "OthersUseNodes": mark(
-            "no node has {what:and} free, others use it: it starts when they end, or ask for less"
+            "no node has {what:and} free, because others use it: the run starts when they end; "
+            "or ask for less"
         ),
         "AmountOfMemory": mark("{amount} of memory"),
         "LabelMissing": mark("no node has the labels that it asks for: ask the administrator"),
@@ -681,7 +682,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "ClaimPending": mark("the claim {claim} has no volume yet: {why}"),
         "ClaimWithoutClass": mark(
-            "the claim {claim} has no volume and names no storage class: make it again with one"
+            "the claim {claim} has no volume and names no storage class: create it again with a "
+            "storage class"
         ),
         "ClaimOfClassUnbound": mark("the claim {claim} has no volume of the class {name} yet"),
         "ClaimForOnePod": mark(
@@ -890,7 +892,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "OnlyServersInGraph": mark("only in-graph clusters have servers"),
         "NoFlagsInGraph": mark("in-graph runs no program that could take flags"),
         "RecordAltered": mark(
-            "the program in the record was altered, or another checksum was meant: it has {found}"
+            "the program in the record was altered, or the given checksum is wrong: the "
+            "program's is {found}"
         ),
         "RecordNotBase64": mark("its files are not base64: the record was altered"),
         "StrangeFileName": mark("a file name may not contain {name}; rename that file"),

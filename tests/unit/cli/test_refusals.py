@@ -43,7 +43,7 @@ def site() -> Iterator[str]:
     ("line", "code", "said"),
     [
         ("lunch", 2, "did you mean launch?"),
-        ("frobnicate", 2, "the verbs are launch, list"),
+        ("frobnicate", 2, "the verbs are launch, project, list"),
         ("launch --worker 3 hello.py", 2, "did you mean --workers?"),
         ("launch --epochs 3 hello.py", 2, "the program's own arguments follow ` -- `"),
         ("launch hello.py epochs", 2, "the program's own arguments follow ` -- `"),

@@ -187,7 +187,7 @@ def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path
     ("workers", "servers", "limit", "restarts", "heals", "told"),
     [
         ("OnFailure", "Never", None, 6, 3, "the run at most 6 times"),
-        ("OnFailure", "OnFailure", 2, 2, 3, "a TFJob fails when it begins"),
+        ("OnFailure", "OnFailure", 2, 2, 3, "a TFJob fails as soon as its last retry begins"),
         ("OnFailure", "OnFailure", 0, 0, 3, ""),
         ("OnFailure", "Never", 1000, 100, 3, "at most 100 times"),
         ("Never", "OnFailure", 4, 0, 3, "it is not retried: the chief and the workers are not"),
@@ -307,7 +307,7 @@ def test_types_with_several_images_are_refused(tmp_path: Path) -> None:
         (b"a: [", "it is not YAML: line"),
         (b"\xff\xfe\x00", "it is not text in UTF-8"),
         (b"a: " + b"[" * 5000, "nested too deeply"),
-        (b"a: " + b"[" * 150 + b"]" * 150, "100 deep"),
+        (b"a: " + b"[" * 150 + b"]" * 150, "100 levels deep"),
         (b"- " * 3 + b"1", "a document of the file is an object"),
         (b"!!python/object/apply:os.system [id]", "it is not YAML"),
         (b"? [a]\n: b", "it is not YAML"),

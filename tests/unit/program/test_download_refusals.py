@@ -184,7 +184,11 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
         ("/job.zip", b"no zip", "the archive cannot be unpacked"),
         ("/job.tar.gz", b"no tar", "the archive cannot be unpacked"),
         ("/job.tar.gz", tarred({"main.py": TRAIN})[:-20], "the archive cannot be unpacked"),
-        ("/job.zip", zipped({"a.txt": b"x"}), "A folder is started by run.sh, main.py"),
+        (
+            "/job.zip",
+            zipped({"a.txt": b"x"}),
+            "it is not clear which file to start. run.sh, main.py",
+        ),
         ("/job.zip", zipped({"../main.py": TRAIN}), "'../main.py', which leads outside"),
         ("/job.zip", zipped({"a/../../main.py": TRAIN}), "which leads outside"),
         ("/job.zip", zipped({"/tmp/main.py": TRAIN}), "'/tmp/main.py', which leads outside"),

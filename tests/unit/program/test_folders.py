@@ -32,10 +32,10 @@ def test_folder_is_started_by(files: list[str], entry: str, here: Path, workspac
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (["a.py", "b.py"], "it has a.py, b.py. A folder is started by run.sh, main.py"),
-        (["a.py", "b.py"], "or name one of them, job/a.py"),
-        (["notes.txt", "pkg/main.py"], "A folder is started by run.sh, main.py"),
-        ([".git/main.py"], "no file in it says what to start"),
+        (["a.py", "b.py"], "it has a.py, b.py. run.sh, main.py"),
+        (["a.py", "b.py"], "otherwise name one of the files, job/a.py"),
+        (["notes.txt", "pkg/main.py"], "is started by default, or the only .py file"),
+        ([".git/main.py"], "it is not clear which file to start"),
     ],
 )
 def test_folder_without_entry_is_refused(

@@ -90,7 +90,7 @@ def test_a_folder_runs_by_what_starts_it(run: Run, home: Path) -> None:
     (home / "second.py").write_text("print('second')")
     undecided = started(run, path=str(home))
     assert undecided.wait()["cause"] == "NotStarted"
-    assert "says what to start" in undecided.output
+    assert "it is not clear which file of" in undecided.output
     chosen = started(run, path=str(home), entrypoint="second.py")
     assert chosen.wait()["cause"] == "Completed"
     assert chosen.output.endswith("second\n")

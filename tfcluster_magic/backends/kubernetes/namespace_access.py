@@ -107,8 +107,8 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
     except (KeyError, msgspec.MsgspecError) as error:
         raise BackendUnavailable(
             _(
-                "what the operator published in {namespace} cannot be read, it may be of another "
-                "version than this package: {why}"
+                "what the operator published in {namespace} cannot be read; its version may "
+                "differ from this package's: {why}"
             ).format(namespace=namespace, why=error)
         ) from None
 

@@ -269,7 +269,7 @@ def import_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """Import a class: accounts, links that set a password, and a group.
+    """Import a class of students: accounts, links for setting a password, and a group.
 
     The first line of CSV has the column names: name, and optionally group. Existing accounts are
     not changed, so the import can be repeated. A wrong line is reported, and the others are
@@ -322,7 +322,7 @@ def invite_command(
     token_file: str | None,
     **words: Any,
 ) -> None:
-    """Make a one-time link for each NAME that sets a password.
+    """Make a one-time link for setting a password, for each NAME.
 
     A NAME without an account gets one. A NAME that has a password keeps it and gets no link. With
     --reset the password stops working, all sessions and tokens end at once, and the link sets

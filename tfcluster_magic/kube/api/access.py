@@ -181,17 +181,17 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
 def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
     if error.status == 429:
         text = _(
-            "the API server {server} has too much to do ({why}): what runs goes on; "
-            "try again in a minute"
+            "the API server {server} is overloaded ({why}): running tasks continue; try again in "
+            "a minute"
         )
     elif error.status:
         text = _(
-            "the API server {server} answers {status} ({why}): what runs goes on; try again in a "
-            "minute, and ask the cluster's administrator when it stays so"
+            "the API server {server} answers {status} ({why}): running tasks continue; try again "
+            "in a minute, and ask the cluster's administrator if this persists"
         )
     else:
         text = _(
-            "the API server {server} does not answer ({why}): what runs goes on. Is this the "
+            "the API server {server} does not answer ({why}): running tasks continue. Is this the "
             "right cluster, is the network (VPN, proxy) up? `kubectl get --raw /readyz` says the "
             "same"
         )

@@ -46,12 +46,12 @@ ANSWERS: list[tuple[ApiError, type[TFClusterError], str]] = [
     ),
     (ApiError(404, "NotFound", "", {"name": "digits-1"}), NotFound, "there is no digits-1"),
     (ApiError(409, "Conflict", "the UID does not match"), Conflict, "the UID does not match"),
-    (ApiError(429, "TooManyRequests", "try later"), BackendUnavailable, "too much to do"),
+    (ApiError(429, "TooManyRequests", "try later"), BackendUnavailable, "is overloaded"),
     (ApiError(503, "", "overloaded"), BackendUnavailable, f"{SERVER} answers 503 (overloaded)"),
     (
         ApiError(0, "NoAnswer", "HTTPSConnection(host='x'): [Errno 111] Connection refused"),
         BackendUnavailable,
-        f"{SERVER} does not answer (Connection refused): what runs goes on",
+        f"{SERVER} does not answer (Connection refused): running tasks continue",
     ),
     (ApiError(418, "Teapot", "I am"), TFClusterError, f"{SERVER} refuses (418): I am"),
 ]

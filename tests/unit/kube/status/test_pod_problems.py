@@ -204,7 +204,8 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
     assert str(told(seen)[0].text) == (
-        "no node has 1.5 CPU free, others use it: it starts when they end, or ask for less"
+        "no node has 1.5 CPU free, because others use it: the run starts when they end; or ask "
+        "for less"
     )
     free = waiting_reasons.WaitingFacts(nodes=seen["nodes"], free=[{"cpu": 0.52}, {"cpu": 0.25}])
     found = waiting_reasons.explain_waiting(seen["pods"], seen["jobs"], {}, free)
