@@ -47,5 +47,5 @@ def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = No
 def fill_password(page: Page, password: str) -> None:
     """Type a new password twice and send it."""
     page.get_by_label("New password").fill(password)
-    page.get_by_label("Repeat the new password").fill(password)
+    page.get_by_label("Repeat the password").fill(password)
     page.get_by_role("button", name="Set the password and continue").click()
