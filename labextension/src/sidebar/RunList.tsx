@@ -78,7 +78,14 @@ export function RunList({
       setMost(Infinity);
       setActive(revealed);
       setExpanded(new Set([revealed]));
-      requestAnimationFrame(() => focusRow(box.current, revealed));
+      requestAnimationFrame(() => {
+        // on a slow page somebody may be at a link of the row by then
+        const focused =
+          document.activeElement?.closest<HTMLElement>('.tfc-RunRow');
+        if (focused?.dataset.run !== revealed) {
+          focusRow(box.current, revealed);
+        }
+      });
       opened.current();
     }
   }, [revealed, runs]);
