@@ -164,7 +164,7 @@ def test_what_is_no_backup(tmp_path: Path) -> None:
     assert b"there is no file" in missing.stderr
     nothing = command("backup", "-", "--state", tmp_path / "elsewhere")
     assert nothing.returncode == 1
-    assert b"is no hub's state" in nothing.stderr
+    assert b"is not the state folder of a hub" in nothing.stderr
 
 
 def test_backup_of_a_newer_hub(tmp_path: Path) -> None:

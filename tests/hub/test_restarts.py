@@ -122,7 +122,7 @@ def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restar
     links made meanwhile have its old address.
     """
     assert not restart.files
-    assert restart.asked.returncode == 2 and "none runs here" in restart.asked.stderr
+    assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr
     assert restart.invited.startswith(f"{hub.url}/hub/set-password?code=")
     opened(admin)
     tokens = (restart.token, _token(hub))

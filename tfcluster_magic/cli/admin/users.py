@@ -343,8 +343,8 @@ def invite_command(
     terminal.note(text.format(hours=told["hours"]))
     if alone := told["leftAlone"]:
         text = ngettext(
-            "{names} has a password, and keeps it; `--reset` replaces it",
-            "{names} have passwords, and keep them; `--reset` replaces them",
+            "{names} already has a password. To replace it, add `--reset`.",
+            "{names} already have passwords. To replace them, add `--reset`.",
             len(alone),
         )
         terminal.note(text.format(names=one_line(", ".join(alone))))
