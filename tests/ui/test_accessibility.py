@@ -53,7 +53,7 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
 
     output = lab.run("%load_ext tfcluster_magic\n%tfcluster launch hello.py --name drawn")
     expect(output.locator(".tfc-RunCard")).to_contain_text("drawn-1")
-    output.get_by_text("2 tasks").click()
+    output.get_by_text("2 tasks", exact=True).click()
     expect(output.get_by_role("table", name="worker")).to_contain_text("worker-1")
     found.look(".jp-OutputArea-output", "output")
     assert not found.all, "\n".join(found.all)
