@@ -18,7 +18,9 @@ export async function openLog(row) {
   );
   const read = async () => {
     at('log').textContent = '';
-    at('log-said').textContent = t('That you read these lines is in the audit log.');
+    at('log-said').textContent = t(
+      'That you read these lines is in the audit log.'
+    );
     const task = encodeURIComponent(at('task').value);
     const path = `${encodeURIComponent(row.owner)}/${encodeURIComponent(row.name)}`;
     try {
