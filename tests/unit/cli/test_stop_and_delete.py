@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from support.command_line import Run, here, run
+from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 
@@ -87,9 +88,9 @@ def test_delete_says_which_runs_wait(run: Run) -> None:
     run("launch", "sleep.py", "--workers", "1")
     launched = run("launch", "hello.py", "--workers", "1", "--after", "sleep")
     assert "  Waiting for sleep-1 to succeed." in launched.out
-    said = run("status", "hello").out
-    assert said.startswith("hello-1 Queued: Waiting for sleep-1 to succeed.")
-    assert "\nafter: sleep-1\n" in said
+    waits = "hello-1 Queued: Waiting for sleep-1 to succeed."
+    wait_until(lambda: run("status", "hello").out.startswith(waits), "its supervisor says so")
+    assert "\nafter: sleep-1\n" in run("status", "hello").out
     refused = run("delete", "sleep")
     assert "this would stop sleep-1, delete sleep-1, so end the wait of hello-1" in refused.err
     assert run("stop", "hello").code == 0
