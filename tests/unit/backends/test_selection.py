@@ -98,7 +98,9 @@ def test_an_unknown_context_is_refused_with_those_there_are(
     monkeypatch.setenv("TFCLUSTER_NAMESPACE", "bob")
     assert KubernetesBackend().namespace == "bob"
     assert KubernetesBackend(namespace="carol").namespace == "carol"
-    with pytest.raises(BackendUnavailable, match=r"127\.0\.0\.1:1 does not answer.*running tasks continue"):
+    with pytest.raises(
+        BackendUnavailable, match=r"127\.0\.0\.1:1 does not answer.*running tasks continue"
+    ):
         backend.list()
 
 
