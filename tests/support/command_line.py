@@ -50,9 +50,8 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         manager.wait(run.metadata.name, 180, until=Until.RELEASED)
 
 
-@pytest.fixture
-def run(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run `tfcluster` with these words, as the console script does."""
+def runner(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs `tfcluster` with these words, as the console script does."""
 
     def run(*argv: str) -> Done:
         capfd.readouterr()
@@ -62,6 +61,12 @@ def run(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
         return Done(int(left.value.code or 0), out, err)
 
     return run
+
+
+@pytest.fixture
+def run(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run `tfcluster` in the folder `here`."""
+    return runner(capfd)
 
 
 def left_behind(folder: Path) -> list[str]:

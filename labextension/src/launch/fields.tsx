@@ -181,8 +181,13 @@ export function Input(props: IInputProps): React.JSX.Element {
           onChange={change}
         />
       );
-    case 'image': {
+    case 'image':
+    case 'runs': {
+      const isImage = field.kind === 'image';
       const images = state.launchOptions?.options.images ?? [];
+      const offered = isImage
+        ? images
+        : awaitable(String(value), model.clusters.state.runs);
       return (
         <>
           <input
@@ -191,38 +196,20 @@ export function Input(props: IInputProps): React.JSX.Element {
             list={`${shared.id}-list`}
             spellCheck={false}
             autoComplete="off"
-            placeholder={images[0] ?? field.example ?? undefined}
+            placeholder={
+              (isImage ? images[0] : undefined) ?? field.example ?? undefined
+            }
             value={String(value)}
             onChange={change}
           />
           <datalist id={`${shared.id}-list`}>
-            {images.map(image => (
-              <option key={image} value={image} />
-            ))}
-          </datalist>
-        </>
-      );
-    }
-    case 'runs':
-      return (
-        <>
-          <input
-            {...shared}
-            type="text"
-            list={`${shared.id}-list`}
-            spellCheck={false}
-            autoComplete="off"
-            placeholder={field.example ?? undefined}
-            value={String(value)}
-            onChange={change}
-          />
-          <datalist id={`${shared.id}-list`}>
-            {awaitable(String(value), model.clusters.state.runs).map(words => (
+            {offered.map(words => (
               <option key={words} value={words} />
             ))}
           </datalist>
         </>
       );
+    }
     default:
       return (
         <input

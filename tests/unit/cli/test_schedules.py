@@ -6,11 +6,11 @@ import json
 
 import click
 import pytest
-from support.command_line import Done, Run
+from support.command_line import Run, runner
 from support.fast_clock import scheduler
 from support.polling import wait_until
 
-from tfcluster_magic import ClusterManager, cli
+from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.cli.schedules import complete_schedules
 
@@ -20,15 +20,7 @@ __all__ = ["scheduler"]  # a fixture, as if written here
 @pytest.fixture
 def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run `tfcluster` in a folder with programs; the schedules end afterwards."""
-
-    def call(*words: str) -> Done:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main(words)
-        out, err = capfd.readouterr()
-        return Done(int(left.value.code or 0), out, err)
-
-    return call
+    return runner(capfd)
 
 
 def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
