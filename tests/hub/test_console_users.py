@@ -101,7 +101,7 @@ def test_a_class_is_imported_once(hub: Hub, console: Console) -> None:
 
 
 def test_two_imports_at_once_leave_one_link_for_each(hub: Hub, console: Console) -> None:
-    """Of two imports at once, the second waits and has nothing to do."""
+    """The second of two simultaneous imports waits, and has nothing left to do."""
     text = "name\n" + "\n".join(f"pair{number}" for number in range(40))
 
     def one(_number: int) -> list[dict[str, object]]:

@@ -171,7 +171,7 @@ def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_two_launches_of_one_name_at_once(runs: Runs) -> None:
-    """Of two processes that launch one name one succeeds, and the other is told who has it.
+    """One of two processes that launch one name succeeds; the other is told who has the name.
     Launches without a name get different names, and no two runs share a port.
     """
     program = runs.file(SLEEPS)

@@ -39,7 +39,7 @@ class Sighting:
     """Observations of a run's processes while it ran."""
 
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of each task's program, when first seen."""
+    """The environment of each task's program when it was first seen."""
     private: set[str] = field(default_factory=set)
     """Variables of the hub and the kernel in any process."""
     sockets: dict[str, set[tuple[str, int]]] = field(default_factory=dict)

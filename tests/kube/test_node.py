@@ -40,14 +40,14 @@ def made(machine: None, settings: dict[str, str]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def running(made: Cluster) -> Cluster:
-    """That cluster, running: most tests leave it running, because a start takes seconds."""
+    """The spare cluster, running. Most tests leave it running, because a start takes seconds."""
     made.up()
     return made
 
 
 @pytest.fixture
 def spare(made: Cluster) -> Cluster:
-    """That cluster, stopped."""
+    """The spare cluster, stopped."""
     made.down()
     return made
 

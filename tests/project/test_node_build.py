@@ -60,7 +60,7 @@ def test_a_program_is_built_from_its_module_and_found_by_its_name(
 
 
 def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
-    """Of two simultaneous builds one builds; the other waits and uses the result."""
+    """One of two simultaneous builds builds; the other waits and uses the result."""
     tiny = module()
     with ThreadPoolExecutor(2) as both:
         for done in [both.submit(build.make, tiny) for _ in range(2)]:

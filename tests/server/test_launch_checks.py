@@ -108,7 +108,7 @@ async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> Non
 
 
 async def test_what_a_program_asks_for_is_told(post: Post) -> None:
-    """What the program itself asks for is shown with its reason; the line stays short."""
+    """A plan shows what the program asks for, with the reason; the line stays short."""
     _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
     assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
     why, passed = told["inferred"]

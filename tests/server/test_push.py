@@ -100,7 +100,7 @@ async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
 
 
 async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> None:
-    """Of many changes in a second a page receives a few, and always the last one."""
+    """A page receives a few of many changes in a second, and always the last one."""
     run = await ended()
     folder = RunFolder(Path(run.status.paths["logs"]).parent)
     events = await page()
