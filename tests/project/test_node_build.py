@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kubenode import build, paths
+from kubenode import build, images, paths
 from kubenode.errors import NodeError
 from kubenode.modules import Module
 from support.go_modules import TINY, Make, cache, entries, go_cache, module
@@ -196,3 +196,23 @@ def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
     stamp = json.loads((tiny.entry / build.STAMP).read_text())
     assert stamp["module"] == "tiny" and stamp["go"].startswith("go1.")
     assert stamp["sizes"] == {"tiny": (tiny.entry / "tiny").stat().st_size}
+
+
+def test_versions_of_an_image_leave_the_cache_when_newer_ones_are_built(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The versions built last stay, in buildah's storage and in what nodes may keep."""
+    removed: list[str] = []
+    monkeypatch.setattr(images, "buildah", lambda words: removed.append(words[-1]))
+    built = images.storage() / "built"
+    built.mkdir(parents=True)
+    for age, name in enumerate(["hub-" + f"{number:012x}" for number in range(images.KEPT + 2)]):
+        (built / name).write_text("1 MB")
+        os.utime(built / name, (1_000_000 - age, 1_000_000 - age))
+    (built / "operator-000000000000").write_text("1 MB")
+    images.remove_older("hub")
+    assert sorted(removed) == [
+        f"registry:5000/hub:{number:012x}" for number in (images.KEPT, images.KEPT + 1)
+    ]
+    assert "registry:5000/operator:000000000000" in images.known()
+    assert not {*removed} & images.known() and len(images.known()) == images.KEPT + 1

@@ -189,6 +189,7 @@ class Cluster:
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)
+        registry.forget_older(node)
         policy.start(node, self.first)
         ready = ["wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=60s"]
         wait_until(lambda: self.kubectl(*ready), f"{node.name} is Ready", seconds=180)

@@ -6,6 +6,7 @@ Dockerfiles that users build, on a Debian tree instead of a public Python image.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -32,6 +33,7 @@ REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
 GO = ("local-path-provisioner", "pause")  # one Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
+KEPT = 5  # versions of an image that stay in the cache: a hundred fill 30 GB there and on the nodes
 CONTEXT = "/context"
 FILES = (  # files that .dockerignore admits, apart from requirements
     ".dockerignore",
@@ -95,7 +97,23 @@ def build(name: str) -> Image:
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).splitlines()[0]
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
+            remove_older(name)
     return image
+
+
+def remove_older(name: str) -> None:
+    """Delete all but the KEPT versions of an image that were built last; nodes then forget them."""
+    versions = (storage() / "built").glob(f"{name}-{'[0-9a-f]' * 12}")
+    for built in sorted(versions, key=lambda version: version.stat().st_mtime)[:-KEPT]:
+        with contextlib.suppress(NodeError):  # deleted by hand, or another image begins with it
+            buildah(["rmi", f"{REGISTRY}/{name}:{built.name.removeprefix(f'{name}-')}"])
+        built.unlink()
+
+
+def known() -> set[str]:
+    """Return the references of all images that are in buildah's storage."""
+    versions = [built.name.rpartition("-") for built in (storage() / "built").iterdir()]
+    return {Image(name, tag).reference for name, _, tag in versions}
 
 
 def megabytes(image: Image) -> float:

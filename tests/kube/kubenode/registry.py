@@ -14,7 +14,7 @@ from . import paths
 from .buildah import buildah
 from .commands import say
 from .config import filled
-from .images import REGISTRY, Image
+from .images import REGISTRY, Image, known
 from .node import Node
 
 PORT = int(REGISTRY.partition(":")[2])
@@ -85,3 +85,19 @@ def holds(image: Image, node: Node) -> bool:
 def forget(reference: str, node: Node) -> None:
     """Remove an image from a node, which gives its cached images to pods without a Secret."""
     node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])
+
+
+def forget_older(node: Node) -> None:
+    """Remove images from a node that are no longer in buildah's storage; its disk outlives it."""
+    lines = node.run(["ctr", "--namespace=k8s.io", "images", "ls"]).splitlines()[1:]
+    digests = {reference: digest for reference, _, digest, *_ in map(str.split, lines)}
+    stays = known()
+    old = {
+        digest
+        for reference, digest in digests.items()
+        if reference.startswith(f"{REGISTRY}/") and "@" not in reference and reference not in stays
+    }
+    old -= {digest for reference, digest in digests.items() if reference in stays}
+    if gone := [reference for reference, digest in digests.items() if digest in old]:
+        say(f"{node.name} forgets {len(old)} older images")
+        node.run(["ctr", "--namespace=k8s.io", "images", "rm", *gone])
