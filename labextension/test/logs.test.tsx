@@ -163,3 +163,16 @@ it('goes back to the line where one began to type, and leads from there', async 
   await typed('line 9z');
   expect(log().scrollTop).toBe(below);
 });
+
+it('stops following at the wheel or a key, before its scroll has begun', async () => {
+  await drawn(() => expect(model.state.follows).toBe(true));
+  log().dispatchEvent(new WheelEvent('wheel', { deltaY: 1, bubbles: true }));
+  expect(model.follows).toBe(true);
+  log().dispatchEvent(new WheelEvent('wheel', { deltaY: -1, bubbles: true }));
+  expect(model.follows).toBe(false);
+  act(() => model.follow(true));
+  log().dispatchEvent(
+    new KeyboardEvent('keydown', { key: 'PageUp', bubbles: true })
+  );
+  expect(model.follows).toBe(false);
+});

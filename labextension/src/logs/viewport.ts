@@ -12,6 +12,9 @@ const BEYOND = 15;
 /** Most lines that are drawn because they are selected. */
 const MOST_SELECTED = 5000;
 
+/** Keys that scroll up. */
+const UP: ReadonlySet<string> = new Set(['ArrowUp', 'PageUp', 'Home']);
+
 export interface ISlice {
   readonly from: number;
   readonly to: number;
@@ -57,7 +60,22 @@ export class Viewport {
   constructor(
     private readonly _element: HTMLElement,
     private readonly _onFollow: (follows: boolean) => void
-  ) {}
+  ) {
+    // A scroll by wheel or key takes some frames to leave the last row; each line that arrives
+    // meanwhile would take it back.
+    const leave = (isUp: boolean): void => {
+      if (isUp && this.top > 0) {
+        _onFollow(false);
+      }
+    };
+    const passive = { passive: true };
+    _element.addEventListener(
+      'wheel',
+      ({ deltaY }) => leave(deltaY < 0),
+      passive
+    );
+    _element.addEventListener('keydown', ({ key }) => leave(UP.has(key)));
+  }
 
   get top(): number {
     return this._element.scrollTop;
