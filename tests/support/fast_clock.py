@@ -47,15 +47,15 @@ class FastClock:
         wait_until(lambda: self.pid() is not None)
 
     def pid(self) -> int | None:
-        """Return its pid; None if it does not run."""
-        if not (self.state_dir / "schedules").is_dir():
-            return None
-        fd = schedule_store.take_clock_lock(self.state_dir)
-        if fd is not None:
-            os.close(fd)
-            return None
-        text = (self.state_dir / "schedules" / "clock.lock").read_text()
-        return int(text) if text else None
+        """Return its pid; None if it does not run. Leaves its lock alone, which one that starts
+        needs.
+        """
+        lock = self.state_dir / "schedules" / "clock.lock"
+        with contextlib.suppress(OSError):
+            pid = lock.read_text()
+            if pid and str(self.state_dir) in Path("/proc", pid, "cmdline").read_text():
+                return int(pid)
+        return None
 
     def kill(self) -> None:
         """Kill it and what it launches with, all at once."""
@@ -63,7 +63,13 @@ class FastClock:
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
-            wait_until(lambda: self.pid() != pid)
+            wait_until(self._has_let_go, "nothing of the clock is left")
+
+    def _has_let_go(self) -> bool:
+        fd = schedule_store.take_clock_lock(self.state_dir)
+        if fd is not None:
+            os.close(fd)
+        return fd is not None
 
 
 @pytest.fixture
