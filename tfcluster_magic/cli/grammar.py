@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from ..errors import TFClusterError
 from ..i18n import _, mark
 from ..launch.options import OPTIONS, Kind
 from ..output.documents import FORMS
+from ..runs.manager import ClusterManager
 from ..spec import AwaitedOutcome, Message
 from ..spec.quantities import DURATION_RULE, parse_duration
 from .group import Command, translated_click_message
@@ -57,19 +58,33 @@ class Choices(click.ParamType[str]):
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
-def complete_runs(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001 - click's signature
-    incomplete: str,
-) -> list[CompletionItem]:
-    """Return the names of runs, with their phase; none if the backend does not answer."""
-    terminal = ctx.find_object(Terminal) or Terminal()
-    try:
-        clusters = terminal.manager.list(all_runs=True)
-    except TFClusterError:
-        return []
-    names = {c.metadata.name: c.status.phase.value for c in clusters}
-    return [CompletionItem(n, help=p) for n, p in names.items() if n.startswith(incomplete)]
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def completion(names: Callable[[ClusterManager], Mapping[str, str]]) -> Completion:
+    """Return a completion by `names`, each with its help; none if the backend does not answer."""
+
+    def complete(
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG001 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        terminal = ctx.find_object(Terminal) or Terminal()
+        try:
+            found = names(terminal.manager)
+        except TFClusterError:
+            return []
+        return [CompletionItem(n, help=h) for n, h in found.items() if n.startswith(incomplete)]
+
+    return complete
+
+
+complete_runs = completion(
+    lambda manager: {c.metadata.name: c.status.phase.value for c in manager.list(all_runs=True)}
+)
+complete_schedules = completion(
+    lambda manager: {each.name: each.rules.cron for each in manager.schedules.list()}
+)
 
 
 def complete_awaited(

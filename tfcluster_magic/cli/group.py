@@ -20,6 +20,7 @@ from ..output.text import fold, width
 
 _CLICK_HELP = (
     mark("Options"),
+    mark("Commands"),
     mark("Show this message and exit."),
     mark("Show the version and exit."),
 )
@@ -120,12 +121,11 @@ class Command(click.Command):
         """
         return ["-h", "--help"]
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the first sentence, for a list of completions."""
-        if current_language() == ENGLISH:
-            return super().get_short_help_str(limit)
+    def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 - click's signature
+        """Return the first clause, whole: click would cut it in the middle."""
         first = next((message for message, _stays in paragraphs(self.help or "")), "")
-        return re.split(r"[。；\n]", _(first))[0]  # noqa: RUF001 - Chinese punctuation
+        ends = r"[.;:](?= |$)" if current_language() == ENGLISH else r"[。；：\n]"  # noqa: RUF001 - Chinese punctuation
+        return re.split(ends, _(first))[0]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the matching options and words, each with its meaning."""

@@ -6,9 +6,7 @@ import time
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from ..errors import TFClusterError
 from ..i18n import _
 from ..output import schedules as report
 from ..output.documents import document
@@ -21,25 +19,7 @@ from .terminal import Terminal
 FORMS = ("table", "json", "yaml")
 
 
-def complete_schedules(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001 - click's signature
-    incomplete: str,
-) -> list[CompletionItem]:
-    """Names of schedules, with their cron expressions; none when the backend does not answer."""
-    terminal = ctx.find_object(Terminal) or Terminal()
-    try:
-        found = terminal.manager.schedules.list()
-    except TFClusterError:
-        return []
-    return [
-        CompletionItem(each.name, help=each.rules.cron)
-        for each in found
-        if each.name.startswith(incomplete)
-    ]
-
-
-name_argument = click.argument("name", metavar="NAME", shell_complete=complete_schedules)
+name_argument = click.argument("name", metavar="NAME", shell_complete=grammar.complete_schedules)
 
 
 def rule_options(command: grammar.F) -> grammar.F:
@@ -105,6 +85,7 @@ def launch_words(command: grammar.F) -> grammar.F:
         click.option(
             "-f", "--file", type=click.Path(), help="cluster file in YAML; options override it"
         ),
+        grammar.config_option,
         click.option(
             "--track/--no-track",
             default=None,
@@ -158,7 +139,7 @@ def create_command(ctx: click.Context, /, form: str, **words: Any) -> None:
     \b
     Examples:
       tfcluster schedule create nightly --cron "0 2 * * *" --time-zone Asia/Shanghai train.py
-      tfcluster schedule create nightly --cron @daily --overlap replace --max-duration 6h train.py
+      tfcluster schedule create nightly --cron @daily --overlap replace digits/ --config quick
       tfcluster schedule create daily --cron @daily train.py -- --day {scheduled_for:%Y-%m-%d}
     """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
@@ -226,7 +207,7 @@ def history_command(terminal: Terminal, name: str, last: int, form: str) -> None
 
 @schedule_command.command("pause", cls=Command)
 @name_argument
-@click.option("--reason", default="", help="why, for whoever reads it")
+@click.option("--reason", default="", help="why; `list` and `show` tell it")
 @grammar.backend_option
 @click.pass_obj
 def pause_command(terminal: Terminal, name: str, reason: str) -> None:
@@ -290,7 +271,12 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
 @schedule_command.command("backfill", cls=Command)
 @name_argument
 @click.option("--from", "start", required=True, help="first time, such as 2026-11-01")
-@click.option("--to", "end", required=True, help="last time, such as 2026-11-26T23:59")
+@click.option(
+    "--to",
+    "end",
+    required=True,
+    help="last time, such as 2026-11-26T23:59; a date alone is its midnight",
+)
 @click.option("--parallel", type=click.IntRange(1, 100), default=1, help="runs at once [1]")
 @yes_option
 @grammar.output_option(FORMS)

@@ -23,6 +23,7 @@ from ..spec import (
     FoundCheckpoint,
     Message,
     PassFlags,
+    Phase,
     Reason,
     Spec,
     Status,
@@ -552,6 +553,13 @@ def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
     ]
     what = parts[0] if len(parts) == 1 else Message("AllOf", {"parts": parts})
     return Message("NoSuchRunYet", {"what": what, "runs": list(missing)}) if missing else what
+
+
+def with_first_reason(spec: Spec, status: Status) -> Status:
+    """Return the status of a new run with the runs for which it waits, until its first turn."""
+    if not spec.after or status.message or status.phase is not Phase.QUEUED:
+        return status
+    return with_messages(status, queued(awaits(spec.after)))
 
 
 def awaited_done(after: Sequence[Dependency]) -> Message:

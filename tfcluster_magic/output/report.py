@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..backends.base import Options, SeenTask
 from ..errors import last_overwrite, strip_controls, with_magic_commands
 from ..i18n import _, ngettext
-from ..lifecycle import messages, waits_for_runs
+from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
 from ..progress.run_progress import Progress, note_lines
 from ..quota import ledger
@@ -101,8 +101,6 @@ def launched(
     `program` is how the user calls the command, `beside` are further lines about the run.
     """
     lines = [headline(cluster, paint), f"  {replica_summary(cluster)}"]
-    if waits_for_runs(cluster.spec, cluster.status):
-        lines.append(f"  {messages.queued(messages.awaits(cluster.spec.after))}")
     lines += [f"  {text}" for text in beside]
     lines += [
         f"  {_label(what, 8)}{one_line(where)}" for what, where in cluster.status.paths.items()

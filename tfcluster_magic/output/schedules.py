@@ -7,7 +7,7 @@ from itertools import islice
 
 from ..errors import TFClusterError
 from ..i18n import _, ngettext
-from ..schedules import Backfill, CatchUp, Occurrence, OccurrenceState, Schedule
+from ..schedules import Backfill, Occurrence, OccurrenceState, Schedule
 from ..schedules.cron import CronTimes
 from ..spec import Message
 from ..spec.message_table import format_duration
@@ -133,6 +133,7 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
         _fact(_("rules"), "; ".join(rule_words(each))),
     ]
     lines += [_fact(_("backfill"), backfill_words(each, b)) for b in status.backfills[-3:]]
+    lines += [_fact(_("inferred"), _said(told)) for told in launch.inferred]
     lines += [_fact(_("warning"), one_line(text)) for text in launch.warnings]
     if status.occurrences:
         lines += ["", history(each, status.occurrences[:-11:-1], paint, most)]
@@ -149,7 +150,7 @@ def rule_words(each: Schedule) -> list[str]:
     told = [f"--overlap {rules.overlap.value}", f"--catch-up {rules.catch_up.value}"]
     if rules.max_parallel is not None:
         told.append(f"--max-parallel {rules.max_parallel}")
-    if rules.deadline is not None and rules.catch_up is not CatchUp.NONE:
+    if rules.deadline is not None:
         told.append(f"--deadline {format_duration(rules.deadline)}")
     if rules.retries:
         delays = " ".join(f"--retry-delay {format_duration(each)}" for each in rules.retry_delays)

@@ -78,6 +78,7 @@ class ScheduleVerbs:
         sha256: str | None = None,
         file: str | None = None,
         folder: Path | None = None,
+        config: str | None = None,
         **words: Any,
     ) -> Schedule:
         """Create a schedule, which launches `program` from now on.
@@ -91,6 +92,7 @@ class ScheduleVerbs:
             sha256: as for `launch`.
             file: as for `launch`.
             folder: as for `launch`.
+            config: as for `launch`.
             words: the rules (`RULES`, such as `cron="0 2 * * *"`) and the options of a launch.
 
         Raises:
@@ -114,6 +116,7 @@ class ScheduleVerbs:
             cell=cell,
             sha256=sha256,
             file=file,
+            config=config,
             folder=str(folder or Path.cwd()),
             options=words,
         )
@@ -193,6 +196,7 @@ class ScheduleVerbs:
         sha256: str | None = None,
         file: str | None = None,
         folder: Path | None = None,
+        config: str | None = None,
         **words: Any,
     ) -> Schedule:
         """Change a schedule's rules or launch, and take a new snapshot of its program.
@@ -216,6 +220,7 @@ class ScheduleVerbs:
             cell=cell if fresh else before.cell,
             file=file if fresh else before.file,
             sha256=sha256 if fresh or sha256 else before.sha256,
+            config=config if fresh or config else before.config,
             arguments=before.arguments if arguments is None else tuple(map(str, arguments)),
             folder=str(folder or (Path.cwd() if fresh else before.folder)),
             options={**before.options, **words},

@@ -80,7 +80,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         Meta(min_length=1, max_length=20, description="before each retry; the last one repeats"),
     ] = (60.0,)
     after_success: Annotated[
-        bool, Meta(description="run run only if the run of the previous due time succeeded")
+        bool, Meta(description="run only if the run of the previous due time succeeded")
     ] = False
     pause_after: (
         Annotated[int, Meta(ge=1, le=1000, description="pause after this many failures in a row")]
@@ -209,6 +209,7 @@ class LaunchWords(Model, frozen=True, kw_only=True):
     cell: str | None = None
     sha256: str | None = None
     file: str | None = None
+    config: str | None = None
     folder: str
     options: Mapping[str, Any] = {}
 

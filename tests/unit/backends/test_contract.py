@@ -139,6 +139,8 @@ def test_a_run_starts_after_another(backend: Backend, launch: Launch) -> None:
     until_phase(backend, first, Phase.RUNNING)
     after = (Dependency(run=first.metadata.name),)
     second = launch("print('after')", worker=1, after=after)
+    for seen in (second, backend.get(second.metadata.name)):
+        assert seen.status.message == f"Waiting for {first.metadata.name} to succeed."
     third = launch("pass", name="needs", worker=1, after=(Dependency(run=second.metadata.name),))
     last = launch("pass", name="last", worker=1, after=(Dependency(run=third.metadata.name),))
     told = until(backend, second, lambda run: "prepare-" in run.status.message).status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -12,7 +13,7 @@ from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.base import Backend
-from tfcluster_magic.cli.schedules import complete_schedules
+from tfcluster_magic.cli.grammar import complete_schedules
 
 __all__ = ["scheduler"]  # a fixture, as if written here
 
@@ -50,6 +51,40 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
     assert tfcluster("schedule", "delete", "nightly", "--yes").code == 0
     assert tfcluster("schedule", "show", "nightly").code == 5
     assert "No schedules yet" in tfcluster("schedule", "list").out
+
+
+def test_a_project_with_its_configuration(tfcluster: Run) -> None:
+    """A schedule of a project says what its file sets, and takes the configuration that is named;
+    `update` keeps it, or takes another one.
+    """
+    folder = Path("digits")
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "tfcluster.yaml").write_text(
+        "workers: 2\nconfigurations:\n  quick: {workers: 1}\n  wide: {workers: 3}\n"
+    )
+    words = ["--cron", "@daily", "--config", "quick"]
+    made = tfcluster("schedule", "create", "nightly", *words, "digits")
+    assert made.code == 0, made.err
+    assert "inferred: Configuration quick of" in made.out
+
+    def workers() -> int:
+        told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)
+        return int(told["launch"]["spec"]["replicas"]["worker"]["count"])
+
+    assert workers() == 1
+    assert tfcluster("schedule", "update", "nightly", "--retries", "1").code == 0
+    assert workers() == 1
+    assert tfcluster("schedule", "update", "nightly", "--config", "wide").code == 0
+    assert workers() == 3
+    assert tfcluster("schedule", "update", "nightly", "--config", "none").code == 2
+
+
+def test_the_help_has_whole_sentences(tfcluster: Run) -> None:
+    """No line of the list of commands is cut off."""
+    told = tfcluster("schedule", "--help").out
+    assert "newest first" in told
+    assert "..." not in told.partition("Commands")[2]
 
 
 def test_every_problem_is_named_at_once(tfcluster: Run) -> None:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from support.command_line import Run, here, run
-from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 
@@ -87,10 +86,12 @@ def test_delete_says_which_runs_wait(run: Run) -> None:
     """Whoever deletes a run that others wait for is told, and asked."""
     run("launch", "sleep.py", "--workers", "1")
     launched = run("launch", "hello.py", "--workers", "1", "--after", "sleep")
-    assert "  Waiting for sleep-1 to succeed." in launched.out
     waits = "hello-1 Queued: Waiting for sleep-1 to succeed."
-    wait_until(lambda: run("status", "hello").out.startswith(waits), "its supervisor says so")
-    assert "\nafter: sleep-1\n" in run("status", "hello").out
+    assert launched.out.startswith(waits)
+    assert launched.out.count("Waiting") == 1
+    said = run("status", "hello").out
+    assert said.startswith(waits)
+    assert "\nafter: sleep-1\n" in said
     refused = run("delete", "sleep")
     assert "this would stop sleep-1, delete sleep-1, so end the wait of hello-1" in refused.err
     assert run("stop", "hello").code == 0

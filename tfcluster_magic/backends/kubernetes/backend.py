@@ -32,6 +32,7 @@ from ...kube.objects import custom_resource
 from ...kube.status import run_observer
 from ...launch import LaunchRequest
 from ...launch_checks import kubernetes as checks
+from ...lifecycle.messages import with_first_reason
 from ...quota.ledger import HoursAccount
 from ...spec import Annotations, Spec, Stop, TFCluster, names
 from .. import log_files, run_names
@@ -56,10 +57,12 @@ from .namespace_access import OperatorStatus
 
 def read_record(found: Object) -> TFCluster | None:
     """Return the record of an object; if its spec is invalid, with the problems as its message.
-    Return None if its name is invalid.
+    Return None if its name is invalid. Before the operator has seen it, it says for which runs it
+    waits.
     """
     try:
-        return custom_resource.read(found)
+        cluster = custom_resource.read(found)
+        return replace(cluster, status=with_first_reason(cluster.spec, cluster.status))
     except InvalidRequest as error:
         if not custom_resource.split_name(str(found["metadata"]["name"]))[0]:
             return None
@@ -420,7 +423,8 @@ class KubernetesBackend(Backend):
                     continue  # another launch was faster: the name may be taken now
                 read = custom_resource.read(made)
                 told = (*read.status.warnings, *verdict.passing)
-                return replace(read, status=replace(read.status, warnings=told))
+                status = with_first_reason(read.spec, replace(read.status, warnings=told))
+                return replace(read, status=status)
         raise Conflict(
             _("other launches of {name} come at the same time: try again").format(
                 name=request.cluster

@@ -24,6 +24,7 @@ from ... import paths, state_files
 from ...errors import BackendUnavailable, Problem, SetupRefused, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
+from ...lifecycle.messages import with_first_reason
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
 from ...spec.task_file import guard_path
@@ -193,15 +194,14 @@ class Launch:
                 scheduled=request.scheduled,
             )
             self._fill(folder, metadata, request.spec, free_gpus)
-            folder.write_status(
-                Status(
-                    phase=Phase.QUEUED,
-                    reason=Reason.QUEUED,
-                    paths={"output": str(self._output(folder)), "logs": str(folder.tasks)},
-                    warnings=(*request.warnings, *warnings),
-                    inferred=request.inferred,
-                )
+            status = Status(
+                phase=Phase.QUEUED,
+                reason=Reason.QUEUED,
+                paths={"output": str(self._output(folder)), "logs": str(folder.tasks)},
+                warnings=(*request.warnings, *warnings),
+                inferred=request.inferred,
             )
+            folder.write_status(with_first_reason(request.spec, status))
             self.store.commit(folder, metadata, request.spec)
         except BaseException as error:
             if folder is not None:
