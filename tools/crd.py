@@ -1,6 +1,6 @@
-"""Write k8s/crds/, the custom resource that an administrator applies: `python tools/crd.py`.
+"""Write k8s/crds/, the custom resources that an administrator applies: `python tools/crd.py`.
 
-It is generated from the models, as are the variables of the admission policy for records
+They are generated from the models, as are the variables of the admission policy for records
 (k8s/base/admission.yaml). A test checks that both are current.
 """
 
@@ -13,19 +13,28 @@ from pathlib import Path
 import yaml
 
 from tfcluster_magic.kube.objects.crd import crd_object, policy_variables
+from tfcluster_magic.kube.objects.schedule_crd import schedule_crd
 
 K8S = Path(__file__).resolve().parent.parent / "k8s"
-FILE, POLICY = K8S / "crds" / "tfclusters.tfcluster.dev.yaml", K8S / "base" / "admission.yaml"
+FILES = {
+    K8S / "crds" / "tfclusters.tfcluster.dev.yaml": crd_object,
+    K8S / "crds" / "tfclusterschedules.tfcluster.dev.yaml": schedule_crd,
+}
+POLICY = K8S / "base" / "admission.yaml"
 MADE = re.compile(
     r"(?<=, down to the next empty comment\.\n).*?(?=^    #$)", re.MULTILINE | re.DOTALL
 )
-HEAD = "# Made by `make docs` from tfcluster_magic/spec: change the models, not this file.\n"
+HEAD = "# Made by `make docs` from {of}: change the models, not this file.\n"
 
 
-def text() -> str:
-    """Return the generated custom resource definition."""
-    made: str = yaml.safe_dump(crd_object(), sort_keys=False, width=100, allow_unicode=True)
-    return HEAD + made
+def texts() -> dict[Path, str]:
+    """Return the generated custom resource definitions, by their files."""
+    found = {}
+    for file, made in FILES.items():
+        of = "tfcluster_magic/spec" if made is crd_object else "tfcluster_magic/schedules"
+        content: str = yaml.safe_dump(made(), sort_keys=False, width=100, allow_unicode=True)
+        found[file] = HEAD.format(of=of) + content
+    return found
 
 
 def policy() -> str:
@@ -44,5 +53,6 @@ def _folded(words: str) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(), "utf-8")
+    for path, content in texts().items():
+        path.write_text(content, "utf-8")
     POLICY.write_text(policy(), "utf-8")

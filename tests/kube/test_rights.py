@@ -14,6 +14,7 @@ from tfcluster_magic.kube.api.client import Api
 USER = "alice"
 ALLOWED = {
     "tfclusters.tfcluster.dev": {"get", "list", "watch", "create", "delete", "patch"},
+    "tfclusterschedules.tfcluster.dev": {"get", "list", "watch", "create", "delete", "patch"},
     "pods": {"get", "list", "watch"},
     "pods/log": {"get", "list", "watch"},
     "events": {"get", "list", "watch"},

@@ -203,18 +203,9 @@ class Backend(abc.ABC):
     def keep_time(self) -> None:  # noqa: B027 - of some backends
         """See that somebody launches what schedules say, if there are any. Never raises."""
 
+    @abc.abstractmethod
     def schedules(self) -> Schedules:
-        """Return the schedules of the user.
-
-        Raises:
-            Conflict: this backend has none.
-        """
-        raise Conflict(
-            _(
-                "schedules run on one machine only, and clusters are on Kubernetes here: use a "
-                "CronJob of `tfcluster launch`, or `--backend local`"
-            )
-        )
+        """Return the schedules of the user. Raises BackendUnavailable."""
 
     @abc.abstractmethod
     def options(self) -> Options:

@@ -19,6 +19,7 @@ from ..kube.controller.process import ControllerProcess, metrics_text
 from ..kube.objects.policy import Policy, parse_policy
 from .metrics import StateCollector
 from .reconcile.controller import Controller
+from .reconcile.schedules import ScheduleClock
 
 log = logging.getLogger("tfcluster")
 
@@ -36,19 +37,21 @@ def parse_options(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main(words: list[str]) -> int:
-    """Run until a signal ends the process; return the exit code."""
+def main(words: list[str], clock: ScheduleClock | None = None) -> int:
+    """Run until a signal ends the process; return the exit code. `clock` is that of schedules."""
     asked = parse_options(words)
     process.apply_options(asked)
     try:
         policy = parse_policy(Path(asked.policy).read_text()) if asked.policy else Policy()
-        return connect_service(asked, policy).work()
+        return connect_service(asked, policy, clock).work()
     except (TFClusterError, OSError) as error:
         log.error("%s", error)
         return process.FAILURE
 
 
-def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProcess:
+def connect_service(
+    asked: argparse.Namespace, policy: Policy, clock: ScheduleClock | None = None
+) -> ControllerProcess:
     """Connect to the API server and build the operator.
 
     Raises:
@@ -61,7 +64,7 @@ def connect_service(asked: argparse.Namespace, policy: Policy) -> ControllerProc
     )
     lease = Leader(api, home, process.lease_identity(asked), process.exit_without_lease)
     controller = Controller(
-        api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched
+        api, asked.namespace, home, lease.leads, policy, lambda: lease.unwatched, clock
     )
     return ControllerProcess(
         api, lease, controller, asked.health_port, lambda: controller_metrics(controller, lease)
@@ -78,6 +81,8 @@ def controller_metrics(controller: Controller, lease: Leader) -> str:
         "status_writes_total": recorded.status_writes,
         "waiting_turns": len(turns.work),
         "records": len(caches.runs.every()),
+        "schedules": len(controller.schedules.cache.every()),
+        "scheduled_launches_total": controller.schedules.launches,
         "pods": len(caches.pods.every()),
         "leads": lease.leads(),
         "options_writes_total": scheduler.publisher.writes,

@@ -109,6 +109,12 @@ class Accountant(BackgroundThread):
         days = ledger.add_runs(book.kept.days, list(book.open.values()), now)
         return budgets.problems(cluster.spec, cores(cluster), most, ledger.daily_sums(days), now)
 
+    def last_number(self, namespace: str, cluster: str) -> int:
+        """Return the highest number of a deleted run of this name, as far as it is known."""
+        kept = self._books[namespace].kept.numbers if namespace in self._books else {}
+        told = self._numbers.get(namespace, {})
+        return max(kept.get(cluster, 0), told.get(cluster, 0))
+
     def published_text(self, namespace: str) -> str:
         """Return, as JSON, the hours of finished runs and the budget of a namespace."""
         marks = self._cluster_state.tenant_annotations(namespace)

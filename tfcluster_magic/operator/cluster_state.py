@@ -48,6 +48,8 @@ class ClusterCaches(InformerGroup):
         self._lost_nodes: frozenset[str] = frozenset()
         self.gone: Callable[[Object], None] = lambda _found: None
         """Called with the last state of each run whose record was deleted."""
+        self.run_changed: Callable[[CacheUpdate], None] = lambda _update: None
+        """Called with each change of a run."""
 
         def of_runs(update: CacheUpdate) -> None:
             wake(run_key(update.object))
@@ -105,6 +107,7 @@ class ClusterCaches(InformerGroup):
         head, old = update.object["metadata"], update.old
         if old is not None and (update.new is None or old["metadata"]["uid"] != head["uid"]):
             self.gone(old)
+        self.run_changed(update)
         self._wake((head["namespace"], head["name"]))
 
     def _node_changed(self, update: CacheUpdate) -> None:

@@ -39,6 +39,8 @@ NUMBERS = {
     "options_writes_total": "Writes of a namespace's published options.",
     "waiting_turns": "Runs that wait for a turn.",
     "records": "TFClusters that the operator keeps in memory.",
+    "schedules": "TFClusterSchedules that the operator keeps in memory.",
+    "scheduled_launches_total": "Runs that schedules launched.",
     "pods": "Pods that the operator keeps in memory.",
     "leads": "1 for the operator that holds the Lease.",
     "network_policies_enforced": "1 where NetworkPolicies were found to be enforced.",

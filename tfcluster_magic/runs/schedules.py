@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -227,7 +227,16 @@ class ScheduleVerbs:
         )
         tracks = old.launch.track if track is None else track
         moved = (rules.cron, rules.time_zone) != (old.rules.cron, old.rules.time_zone)
-        with self._launch_of(old.launch.cluster, asked, tracks) as launch:
+        by_hand = not before.folder and not fresh
+        if by_hand and (words or arguments is not None):
+            allowed = _("it was written by hand: change its manifest, or name the program, too")
+            raise _refused([Problem("program", None, allowed)])
+        launches = (
+            nullcontext(old.launch)
+            if by_hand
+            else self._launch_of(old.launch.cluster, asked, tracks)
+        )
+        with launches as launch:
 
             def change(now: Schedule) -> Schedule:
                 # Due times of the new expression in the past were never due.

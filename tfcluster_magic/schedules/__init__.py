@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from ..spec import NAME_PATTERN, Message, Model, PositiveSeconds, Spec
+from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form, time_form
 
 MOST_OCCURRENCES = 500
 """Settled occurrences that a status keeps, the newest ones."""
@@ -44,6 +45,11 @@ class CatchUp(str, enum.Enum):
 
 class ScheduleRules(Model, frozen=True, kw_only=True):
     """When a schedule is due, and what happens when runs overlap, are missed, or fail."""
+
+    resource_forms: ClassVar[Mapping[str, Form]] = {
+        "deadline": seconds_form("deadlineSeconds"),
+        "retryDelays": many_seconds_form("retryDelaySeconds"),
+    }
 
     cron: Annotated[
         str,
@@ -133,6 +139,11 @@ _SETTLED = (
 class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
     """One due time of a schedule, and what became of it."""
 
+    resource_forms: ClassVar[Mapping[str, Form]] = {
+        "due": time_form("dueTime"),
+        "notBefore": time_form("notBeforeTime"),
+    }
+
     due: Annotated[float, Meta(description="the due time")]
     kind: Annotated[OccurrenceKind, Meta(description="why it is due")] = OccurrenceKind.SCHEDULED
     state: Annotated[OccurrenceState, Meta(description="what became of it")] = (
@@ -162,6 +173,10 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
 class Pause(Model, frozen=True, kw_only=True):
     """Why and since when a schedule does nothing."""
 
+    resource_forms: ClassVar[Mapping[str, Form]] = {
+        "reason": any_form("reason", "Why; a message if the schedule paused by itself."),
+    }
+
     at: Annotated[float, Meta(description="since when")]
     by: Annotated[str, Meta(max_length=300, description="who paused it; empty: its owner")] = ""
     reason: Annotated[
@@ -171,6 +186,12 @@ class Pause(Model, frozen=True, kw_only=True):
 
 class Backfill(Model, frozen=True, kw_only=True):
     """A request to run past due times."""
+
+    resource_forms: ClassVar[Mapping[str, Form]] = {
+        "start": time_form("startTime"),
+        "end": time_form("endTime"),
+        "cursor": time_form("cursorTime"),
+    }
 
     number: Annotated[int, Meta(ge=1)]
     start: Annotated[float, Meta(description="the first due time is not before")]
@@ -187,6 +208,11 @@ class Backfill(Model, frozen=True, kw_only=True):
 
 class ScheduleStatus(Model, frozen=True, kw_only=True):
     """How a schedule stands: which due times were taken, and what became of them."""
+
+    resource_forms: ClassVar[Mapping[str, Form]] = {
+        "cursor": time_form("cursorTime"),
+        "previousSuccess": time_form("previousSuccessTime"),
+    }
 
     cursor: Annotated[float, Meta(description="every due time up to here was taken")]
     occurrences: Annotated[

@@ -11,7 +11,7 @@ whatever the rules and however long nobody looked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -115,7 +115,7 @@ def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTur
         _take_backfills(work)
         _give_up_late(work)
         _launch_waiting(work)
-    found = tuple(_kept(work.occurrences, now))
+    found = tuple(kept(work.occurrences, now))
     return ScheduleTurn(
         replace(
             status, cursor=work.cursor, occurrences=found, backfills=tuple(work.backfills[-20:])
@@ -310,12 +310,17 @@ def _obstacle(work: _Work, new: Occurrence) -> Message | None:
     return None
 
 
-def _kept(occurrences: list[Occurrence], now: float) -> list[Occurrence]:
-    """Return what a status keeps, by due time. Due times to come keep the clock from repeating."""
+def kept(
+    occurrences: Iterable[Occurrence], now: float, most: int = MOST_OCCURRENCES
+) -> list[Occurrence]:
+    """Return what a status keeps, by due time: of the settled ones, the newest. Due times to come
+    keep the clock from repeating.
+    """
+    occurrences = list(occurrences)
     settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
-    newest = sorted(settled, key=lambda o: o.changed_at)[-MOST_OCCURRENCES:]
-    kept = {id(each) for each in newest}
-    found = [o for o in occurrences if not o.state.is_settled or o.due > now or id(o) in kept]
+    newest = sorted(settled, key=lambda o: o.changed_at)[-most:]
+    newest_ids = {id(each) for each in newest}
+    found = [o for o in occurrences if not o.state.is_settled or o.due > now or id(o) in newest_ids]
     return sorted(found, key=lambda o: (o.due, o.backfill))
 
 

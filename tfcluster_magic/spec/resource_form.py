@@ -413,9 +413,44 @@ def forms(kind: type[Model]) -> Mapping[str, Form]:
     return found
 
 
+FORMS = "resource_forms"
+"""Class variable of a model with forms of its fields, where names do not tell them."""
+
+
+def time_form(name: str) -> Form:
+    """Return the form of a time that is called `name` in the resource."""
+    return Form(name, format_time, parse_time, _time_schema)
+
+
+def seconds_form(name: str) -> Form:
+    """Return the form of a duration that is called `name` in the resource."""
+    return Form(name, _write_seconds, _same, _seconds_schema)
+
+
+def many_seconds_form(name: str) -> Form:
+    """Return the form of a list of durations that is called `name` in the resource."""
+
+    def schema(node: Schema) -> Schema:
+        item = _seconds_schema({"description": "One of them.", **node["items"]})
+        made = {**node, "items": item}
+        if "default" in node:
+            made["default"] = [math.ceil(each) for each in node["default"]]
+        return _told(made, "In seconds.")
+
+    return Form(name, lambda value: [_write_seconds(each) for each in value], _same, schema)
+
+
+def any_form(name: str, text: str) -> Form:
+    """Return the form of a field whose values have several types, which no schema tells."""
+    free = {"description": text, "x-kubernetes-preserve-unknown-fields": True}
+    return Form(name, _same, _same, lambda _node: dict(free))
+
+
 def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
     if (kind, name) in _OWN:
         return _OWN[kind, name]
+    if name in (own := getattr(kind, FORMS, {})):
+        return own[name]  # type: ignore[no-any-return]
     leaf = _leaf(annotation)
     if isinstance(leaf, type) and issubclass(leaf, enum.Enum):
         values = tuple(str(member.value) for member in leaf)
@@ -570,3 +605,11 @@ def _models(kind: type[Model], found: dict[str, type[Model]]) -> dict[str, type[
 
 MODELS: Mapping[str, type[Model]] = _models(Status, _models(Spec, {}))
 """The models of a spec and a status, by their names in a JSON Schema."""
+
+
+def models_of(*kinds: type[Model]) -> Mapping[str, type[Model]]:
+    """Return these models and those in them, by their names in a JSON Schema."""
+    found: dict[str, type[Model]] = {}
+    for kind in kinds:
+        _models(kind, found)
+    return found

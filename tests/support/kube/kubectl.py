@@ -37,6 +37,7 @@ READ = {
     "secret": "secrets",
     "service": "services",
     "tfcluster": "tfclusters",
+    "tfclusterschedule": "tfclusterschedules",
 }
 """Kinds that are read without kubectl, by either name."""
 READ |= {plural: plural for plural in READ.values()}

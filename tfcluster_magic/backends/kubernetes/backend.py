@@ -53,6 +53,7 @@ from ..run_names import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
+from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
@@ -387,6 +388,12 @@ class KubernetesBackend(Backend):
         bounded = kube_hours.has_budget(told)
         return kube_hours.read_account(told, self._all_runs(), time.time()) if bounded else None
 
+    def schedules(self) -> KubernetesSchedules:
+        """See `Backend.schedules`."""
+        return KubernetesSchedules(
+            self.api, self.namespace, lambda spec: checks.with_image(spec, self._facts(spec))
+        )
+
     def next_number(self, cluster: str) -> int:
         """See `Backend.next_number`. Raises the errors of `options`."""
         with self._explained():
@@ -416,7 +423,12 @@ class KubernetesBackend(Backend):
                     self.mounts, cluster, known, facts.options.log_dir, facts.numbers
                 )
                 body = custom_resource.write(
-                    cluster, number, spec, warnings=kept, inferred=request.inferred
+                    cluster,
+                    number,
+                    spec,
+                    warnings=kept,
+                    inferred=request.inferred,
+                    scheduled=request.scheduled,
                 )
                 made = self._post(body)
                 if made is None:

@@ -213,7 +213,8 @@ def _quotas(grant: Grant, place: TenantContext) -> list[Object]:
         own = (*grant.storage.claims.values(), quota.run_storage)
         shared = (each.size for each in grant.shared_data)
         claims["requests.storage"] = f"{sum(map(parse_quantity, (*own, *shared))):.0f}"
-    records = {labels.COUNTED_RECORDS: quota.records}
+    counted = (labels.COUNTED_RECORDS, labels.COUNTED_SCHEDULES)
+    records = dict.fromkeys(counted, quota.records)
     of_tasks = [TASKS, *(each for each in place.task_classes if each != TASKS)]
     hard: list[tuple[str, dict[str, Any], str, list[str]]] = [
         ("tasks", tasks, "In", of_tasks),

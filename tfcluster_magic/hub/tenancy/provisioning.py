@@ -381,6 +381,22 @@ def stop_runs(api: Api, namespace: str, reason: str) -> None:
             api.merge(f"{where}/{run['metadata']['name']}", {"spec": {"stop": stop}})
 
 
+def suspend_schedules(api: Api, namespace: str, reason: str) -> None:
+    """Suspend the schedules of a namespace, which then launch nothing. Raises ApiError."""
+    where = path("tfclusterschedules", namespace)
+    try:
+        found = api.every(where).items
+    except ApiError as error:
+        if error.gone:  # a cluster whose resources are older than this hub
+            return
+        raise
+    for each in found:
+        if not (each.get("spec") or {}).get("suspend"):
+            said = {"reason": reason, "by": "tfcluster-tenancy"}
+            change = {"spec": {"suspend": True, "suspension": said}}
+            api.merge(f"{where}/{each['metadata']['name']}", change)
+
+
 def discard_runs(api: Api, namespace: str) -> bool:
     """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 

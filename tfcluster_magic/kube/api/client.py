@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 API_PREFIXES = {
     "tfclusters": "/apis/tfcluster.dev/v1beta1",
+    "tfclusterschedules": "/apis/tfcluster.dev/v1beta1",
     "jobs": "/apis/batch/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "rolebindings": "/apis/rbac.authorization.k8s.io/v1",

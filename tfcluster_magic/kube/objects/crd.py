@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec.structs import fields
@@ -50,7 +50,13 @@ _KEPT = (
 VALIDATIONS = "x-kubernetes-validations"
 
 
-def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = True) -> Object:
+def structural_schema(
+    schema: Mapping[str, Any],
+    name: str,
+    *,
+    strict: bool = True,
+    models: Mapping[str, type[Model]] = resource_form.MODELS,
+) -> Object:
     """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
     If not `strict`, it has neither bounds nor defaults. That is for what only the operator writes,
@@ -58,12 +64,17 @@ def structural_schema(schema: Mapping[str, Any], name: str, *, strict: bool = Tr
     """
     definitions = schema["$defs"]
     with language("en"):
-        return _node({"$ref": f"#/$defs/{name}"}, definitions, strict)
+        return _node({"$ref": f"#/$defs/{name}"}, definitions, strict, models)
 
 
-def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool) -> Object:
+def _node(
+    node: Mapping[str, Any],
+    definitions: Mapping[str, Any],
+    strict: bool,
+    models: Mapping[str, type[Model]],
+) -> Object:
     """Return one structural schema: `type` is always set, and nothing is hidden in `anyOf`."""
-    told, model = _resolved(node, definitions)
+    told, model = _resolved(node, definitions, models)
     if "anyOf" in told:  # such as the values of a message, which may be messages
         return {"x-kubernetes-preserve-unknown-fields": True}
     made: Object = {}
@@ -77,15 +88,20 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
         rule = CelRule("", cel_matches("self", made.pop("pattern")), words)
         made[VALIDATIONS] = [rule.as_object()]
     if "properties" in told:
-        parts = {key: _node(each, definitions, strict) for key, each in told["properties"].items()}
+        parts = {
+            key: _node(each, definitions, strict, models)
+            for key, each in told["properties"].items()
+        }
         made["properties"] = resource_form.properties(model, parts) if model else parts
         if told.get("required"):
             other = resource_form.other_names(model) if model else {}
             made["required"] = [other.get(key, key) for key in told["required"]]
     elif isinstance(told.get("additionalProperties"), Mapping):
-        made["additionalProperties"] = _node(told["additionalProperties"], definitions, strict)
+        made["additionalProperties"] = _node(
+            told["additionalProperties"], definitions, strict, models
+        )
     if "items" in told:
-        made["items"] = _node(told["items"], definitions, strict)
+        made["items"] = _node(told["items"], definitions, strict, models)
     default = told.get("default")
     if strict and (default or (default == {} and "properties" in made)):
         made["default"] = default
@@ -97,7 +113,9 @@ def _node(node: Mapping[str, Any], definitions: Mapping[str, Any], strict: bool)
 
 
 def _resolved(
-    node: Mapping[str, Any], definitions: Mapping[str, Any]
+    node: Mapping[str, Any],
+    definitions: Mapping[str, Any],
+    models: Mapping[str, type[Model]],
 ) -> tuple[Object, type[Model] | None]:
     """Return a schema without references, and the model that it belongs to. `anyOf` stays where
     several types are possible.
@@ -111,7 +129,7 @@ def _resolved(
             del told["anyOf"]
         else:
             name = told.pop("$ref").rsplit("/", 1)[-1]
-            inner, model = definitions[name], resource_form.MODELS.get(name)
+            inner, model = definitions[name], models.get(name)
         told = {**inner, **told}
     return told, model
 
@@ -127,11 +145,12 @@ def _default_told(text: str, default: object) -> str:
     return f"{text} Default: {said}."
 
 
-def _tell_defaults(node: Object) -> None:
+def tell_defaults(node: Object) -> None:
+    """Add the defaults to the descriptions of a schema."""
     if default := node.get("default"):
         node["description"] = _default_told(node["description"], default)
     for below in (*node.get("properties", {}).values(), *filter(None, [node.get("items")])):
-        _tell_defaults(below)
+        tell_defaults(below)
 
 
 def _sentence(text: str) -> str:
@@ -233,15 +252,16 @@ cost too much in CEL here.
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They are the texts of the table, the contents of files, the sum of both, the overhead of base64,
-    and the size of labels and annotations before and after the change.
+    They are the texts of the table in the variable `spec`, the contents of files, the sum of both,
+    the overhead of base64, and the size of labels and annotations before and after the change.
     """
+    root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
     size, around = stored_bytes_in_cel("t"), f"{AROUND}"
     return {
-        "texts": _lists("object.spec", PAYLOAD),
+        "texts": _lists(root, PAYLOAD),
         "files": " + ".join(
-            f"({_is_there('object.spec', row)} ? {_values(f'object.spec.{row.path}')} : [])"
+            f"({_is_there(root, row)} ? {_values(f'{root}.{row.path}')} : [])"
             for row in PAYLOAD
             if row.kind is Texts.FILES
         ),
@@ -473,7 +493,9 @@ NAME_RULE = CelRule(
 
 
 PLURAL = "tfclusters"
-_COLUMNS = (
+Column = tuple[str, str, str, str, int]
+"""A column of `kubectl get`: name, type, path, description, priority (1: only with `-o wide`)."""
+_COLUMNS: Sequence[Column] = (
     ("Phase", "string", ".status.phase", "Where the run is.", 0),
     ("Ready", "string", ".status.ready", "Tasks that run or have succeeded, of all.", 0),
     ("Reason", "string", ".status.reason", "Why it is there.", 0),
@@ -484,32 +506,39 @@ _COLUMNS = (
 
 def crd_object() -> Object:
     """Return the CustomResourceDefinition that an administrator applies."""
+    return definition(KIND, PLURAL, "tfc", _COLUMNS, object_schema())
+
+
+def definition(
+    kind: str, plural: str, short_name: str, columns: Sequence[Column], schema: Object
+) -> Object:
+    """Return the CustomResourceDefinition of a kind of ours."""
     names = {
-        "kind": KIND,
-        "listKind": f"{KIND}List",
-        "plural": PLURAL,
-        "singular": KIND.lower(),
-        "shortNames": ["tfc"],
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        "shortNames": [short_name],
         "categories": ["all"],
     }
-    columns = [
+    shown = [
         {"name": name, "type": kind, "jsonPath": path, "description": text}
         | ({"priority": priority} if priority else {})
-        for name, kind, path, text, priority in _COLUMNS
+        for name, kind, path, text, priority in columns
     ]
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": object_schema()},
+        "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": columns,
+        "additionalPrinterColumns": shown,
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
+            "name": f"{plural}.{GROUP}",
             "labels": {"app.kubernetes.io/name": "tfcluster"},
         },
         "spec": {
@@ -522,15 +551,47 @@ def crd_object() -> Object:
     }
 
 
+def whole_object(kind: str, description: str, name: Object, spec: Object, status: Object) -> Object:
+    """Return the schema of an object of a kind of ours, without rules of its own."""
+    generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
+    return {
+        "description": description,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"description": f"{GROUP}/{VERSION}.", "type": "string"},
+            "kind": {"description": f"{kind}.", "type": "string"},
+            "metadata": {
+                "type": "object",
+                "properties": {"name": name, "generateName": generated},
+            },
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
+    """Add the rules between fields to the schema of a spec.
+
+    Args:
+        spec: the schema, which is changed.
+        is_template: whether runs are made of it. It may change, and is never one of an earlier
+            release that is above a limit.
+    """
+    for rule in (*SPEC_RULES, *QUANTITY_RULES):
+        made = replace(rule, is_for_new=False) if is_template else rule
+        at_path(spec, rule.at).setdefault(VALIDATIONS, []).append(made.as_object())
+    for where in TEXTS_WITHOUT_NUL:
+        at_path(spec, where)["pattern"] = r"^[^\x00]*$"
+
+
 def object_schema() -> Object:
     """Return the schema of a whole object."""
     whole = schema()
     spec = structural_schema(whole, "Spec")
-    _tell_defaults(spec)
-    for rule in (*SPEC_RULES, *QUANTITY_RULES):
-        _at(spec, rule.at).setdefault(VALIDATIONS, []).append(rule.as_object())
-    for where in TEXTS_WITHOUT_NUL:
-        _at(spec, where)["pattern"] = r"^[^\x00]*$"
+    tell_defaults(spec)
+    add_spec_rules(spec)
     status = structural_schema(whole, "Status", strict=False)
     del status["properties"]["addresses"]  # they follow from the name
     status["properties"] |= _STATUS_OF_THE_RESOURCE
@@ -540,75 +601,66 @@ def object_schema() -> Object:
         "maxLength": LONGEST_RUN_NAME,
         VALIDATIONS: [NAME_RULE.as_object()],
     }
-    generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
     for where in WHOLE:
-        found = _at({"properties": {"spec": spec, "status": status}}, where)
+        found = at_path({"properties": {"spec": spec, "status": status}}, where)
         found["x-kubernetes-map-type"] = "atomic"
+    about = "One run of a TensorFlow cluster, called <cluster>-<run>, as in digits-1."
+    return whole_object(KIND, about, name, spec, status) | {VALIDATIONS: _unchanging(spec)}
+
+
+def condition_schema(types: str) -> Object:
+    """Return the schema of conditions; `types` says what each type means."""
     return {
-        "description": "One run of a TensorFlow cluster, called <cluster>-<run>, as in digits-1.",
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"description": f"{GROUP}/{VERSION}.", "type": "string"},
-            "kind": {"description": f"{KIND}.", "type": "string"},
-            "metadata": {
-                "type": "object",
-                "properties": {"name": name, "generateName": generated},
-            },
-            "spec": spec,
-            "status": status,
-        },
-        VALIDATIONS: _unchanging(spec),
-    }
-
-
-_CONDITION_FIELDS: Mapping[str, Object] = {
-    "type": {
-        "description": "Admitted: it got what it asks for. Running: all of its tasks run. "
-        "Complete: it has succeeded. Failed: it has ended without success.",
-        "type": "string",
-    },
-    "status": {"description": "True, False or Unknown.", "type": "string"},
-    "observedGeneration": {
-        "description": "The metadata.generation that this is about.",
-        "type": "integer",
-        "format": "int64",
-    },
-    "lastTransitionTime": {
-        "description": "Since when the status is what it is. In RFC 3339.",
-        "type": "string",
-        "format": "date-time",
-    },
-    "reason": {"description": "Why it is so, in one word.", "type": "string"},
-    "message": {"description": "Why it is so, in English.", "type": "string"},
-}
-_STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
-    "ready": {
-        "description": "Tasks that run or have succeeded, of all, as in 2/3.",
-        "type": "string",
-    },
-    "observedGeneration": {
-        "description": "The metadata.generation of the spec that this status is about.",
-        "type": "integer",
-        "format": "int64",
-    },
-    "conditions": {
-        "description": "What other tools wait for: Admitted, Running, Complete, Failed.",
         "type": "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
         "items": {
             "description": "One condition, as metav1.Condition.",
             "type": "object",
-            "properties": dict(_CONDITION_FIELDS),
+            "properties": {
+                "type": {"description": types, "type": "string"},
+                "status": {"description": "True, False or Unknown.", "type": "string"},
+                "observedGeneration": {
+                    "description": "The metadata.generation that this is about.",
+                    "type": "integer",
+                    "format": "int64",
+                },
+                "lastTransitionTime": {
+                    "description": "Since when the status is what it is. In RFC 3339.",
+                    "type": "string",
+                    "format": "date-time",
+                },
+                "reason": {"description": "Why it is so, in one word.", "type": "string"},
+                "message": {"description": "Why it is so, in English.", "type": "string"},
+            },
             "required": ["type", "status", "lastTransitionTime", "reason", "message"],
         },
+    }
+
+
+GENERATION: Object = {
+    "description": "The metadata.generation of the spec that this status is about.",
+    "type": "integer",
+    "format": "int64",
+}
+_STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
+    "ready": {
+        "description": "Tasks that run or have succeeded, of all, as in 2/3.",
+        "type": "string",
+    },
+    "observedGeneration": GENERATION,
+    "conditions": {
+        "description": "What other tools wait for: Admitted, Running, Complete, Failed.",
+        **condition_schema(
+            "Admitted: it got what it asks for. Running: all of its tasks run. "
+            "Complete: it has succeeded. Failed: it has ended without success."
+        ),
     },
 }
 """Status fields that only the resource has; see `custom_resource.write_status`."""
 
 
-def _at(node: Object, where: str) -> Any:
+def at_path(node: Object, where: str) -> Any:
     """Return the schema at a path such as `pods.volumes[].path`; `[]` is each value of a list or
     map.
     """

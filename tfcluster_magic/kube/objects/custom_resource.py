@@ -39,6 +39,7 @@ from ...spec import (
     Phase,
     Program,
     Reason,
+    ScheduledRun,
     Spec,
     Status,
     Stop,
@@ -66,6 +67,8 @@ WARNINGS = f"{GROUP}/warnings"
 """Annotation with the warnings of the launch as a JSON list: only the operator writes status."""
 INFERRED = f"{GROUP}/inferred"
 """Annotation with what the launch inferred from the program, as a JSON list of messages."""
+SCHEDULED = f"{GROUP}/scheduled"
+"""Annotation with the schedule and the due time of a run, `ScheduledRun` as JSON."""
 
 
 def read(thing: Mapping[str, Any]) -> TFCluster:
@@ -103,6 +106,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
             uid=str(head.get("uid", "")),
             created_at=epoch_seconds(head.get("creationTimestamp")) or 0.0,
             owner=str(head.get("namespace", "")),
+            scheduled=read_scheduled(head),
             **asdict(read_annotations(head)),
         ),
         spec=_ending(spec, head),
@@ -137,6 +141,35 @@ def write_annotations(before: Annotations, now: Annotations) -> dict[str, str | 
     return {name: new or None for name, (old, new) in texts.items() if new != old}
 
 
+def read_scheduled(head: Mapping[str, Any]) -> ScheduledRun | None:
+    """Return the schedule and due time of a run; None if it has none that can be read."""
+    try:
+        said = str((head.get("annotations") or {})[SCHEDULED])
+        found = msgspec.json.decode(said, type=ScheduledRun)
+    except (KeyError, msgspec.MsgspecError, RecursionError):
+        return None
+    return found if "\0" not in found.local else None
+
+
+def read_launch_notes(head: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+    """Return the warnings and the inferences of a launch; anybody may have written them."""
+    return tuple(_warned(head)), _inferred(head)
+
+
+def read_spec(content: Mapping[str, Any]) -> Spec:
+    """Return the spec of a launch from the resource's form. Raises InvalidRequest, whose problems
+    name the fields as the resource does.
+    """
+    try:
+        return _spec(content, [], is_launch=True)
+    except InvalidRequest as error:
+        named = [
+            changed(each, field=resource_form.field_path(str(each.field)))
+            for each in error.problems
+        ]
+        raise InvalidRequest(named) from None
+
+
 def read_status(thing: Mapping[str, Any]) -> Status:
     """Return the status of a run, even if its spec is invalid."""
     return _status(thing.get("status") or {}, [])
@@ -149,14 +182,13 @@ def write(
     *,
     warnings: Sequence[str] = (),
     inferred: Sequence[Message] = (),
+    scheduled: ScheduledRun | None = None,
 ) -> Object:
     """Return the object that a launch creates, with the warnings and inferences of the launch."""
     head: Object = {"name": names.run_name(cluster, run)}
-    told: dict[str, str] = {}
-    if warnings:
-        told[WARNINGS] = json.dumps(list(warnings), ensure_ascii=False)
-    if inferred:
-        told[INFERRED] = msgspec.json.encode(inferred).decode()
+    told = write_launch_notes(warnings, inferred)
+    if scheduled is not None:
+        told[SCHEDULED] = msgspec.json.encode(scheduled).decode()
     if told:
         head["annotations"] = told
     return {
@@ -165,6 +197,16 @@ def write(
         "metadata": head,
         "spec": resource_form.write(Spec, msgspec.to_builtins(spec)),
     }
+
+
+def write_launch_notes(warnings: Sequence[str], inferred: Sequence[Message]) -> dict[str, str]:
+    """Return the annotations with the warnings and inferences of a launch."""
+    told: dict[str, str] = {}
+    if warnings:
+        told[WARNINGS] = json.dumps(list(warnings), ensure_ascii=False)
+    if inferred:
+        told[INFERRED] = msgspec.json.encode(inferred).decode()
+    return told
 
 
 def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:

@@ -27,6 +27,7 @@ from . import retention
 from .actions import ReconcileContext
 from .awaited_runs import AwaitedRuns
 from .run import RunReconciler, is_run_over
+from .schedules import ScheduleClock, ScheduleController
 from .status_writer import StatusConflict
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Controller:
         leads: Callable[[], bool],
         policy: Policy,
         unwatched: Callable[[], float],
+        clock: ScheduleClock | None = None,
     ) -> None:
         self.turns: KeyedWorkers[Key] = KeyedWorkers(
             self._reconcile,
@@ -71,6 +73,11 @@ class Controller:
             unwatched=unwatched,
             record_limit=self.scheduler.cluster_state.record_limit,
         )
+        last_number = self.scheduler.accountant.last_number
+        self.schedules = ScheduleController(
+            api, namespace, self.caches.runs, leads, last_number, clock or ScheduleClock()
+        )
+        self.caches.run_changed = self.schedules.run_changed
         self._runs: dict[Key, RunReconciler] = {}
         self._begun = False
 
@@ -78,6 +85,7 @@ class Controller:
         """Start the watches."""
         self.caches.start()
         self.scheduler.follow()
+        self.schedules.follow()
 
     def begin(self) -> None:
         """Start to act, and put every run into the queue once."""
@@ -85,12 +93,14 @@ class Controller:
             head = found["metadata"]
             self.turns.work.add((head["namespace"], head["name"]))
         self.turns.start()
+        self.schedules.begin()
         self._begun = True
         self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
         """Stop acting; turns in progress have this number of seconds to finish."""
         self.scheduler.end()
+        self.schedules.end(seconds)
         self.caches.stop()
         self.turns.stop(seconds)
 
@@ -102,8 +112,8 @@ class Controller:
     @property
     def alive(self) -> bool:
         """Whether no thread has died."""
-        turns = self.turns.alive or not self._begun
-        return turns and self.scheduler.alive and self.caches.alive
+        turns = (self.turns.alive and self.schedules.turns.alive) or not self._begun
+        return turns and self.schedules.cache.alive and self.scheduler.alive and self.caches.alive
 
     @property
     def problems(self) -> list[str]:

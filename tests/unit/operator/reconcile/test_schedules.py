@@ -1,0 +1,385 @@
+"""Schedules, in an operator on a server that stores objects."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.kube_server import Object, Refusal
+from support.operator_world import RUNS, World
+from support.polling import wait_until
+
+from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource, schedule_resource
+from tfcluster_magic.kube.objects.schedule_resource import KIND
+from tfcluster_magic.operator.reconcile.controller import Controller
+from tfcluster_magic.operator.reconcile.schedules import ScheduleClock
+
+SCHEDULES = path("tfclusterschedules", "a")
+START = 1_780_000_000.0 - 1_780_000_000.0 % 60
+"""A full minute."""
+
+
+class Clock(ScheduleClock):
+    """A clock that the test sets; who waits for a time is woken by setting it."""
+
+    def __init__(self) -> None:
+        self.at = START
+        self.speed = 0.0
+        self.began = time.time()
+
+    def now(self) -> float:
+        return self.at + self.speed * (time.time() - self.began)
+
+    def seconds_until(self, at: float) -> float:
+        return (at - self.now()) / self.speed if self.speed else 0.02 if at <= self.at else 3600.0
+
+
+class ScheduledWorld(World):
+    """A server, operators, and a kubelet that ends runs as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.others: list[Controller] = []
+
+    def operate(self) -> None:
+        """Start an operator, in place of the last one."""
+        self.rest()
+        self.controller = self.another()
+
+    def another(self) -> Controller:
+        """Start an operator beside those that there are."""
+        made = Controller(
+            self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: 0.0, self.clock
+        )
+        made.context.admission = self.admission
+        made.scheduler.begin = lambda: None  # type: ignore[method-assign]
+        made.follow()
+        wait_until(lambda: made.caches.synced and made.schedules.cache.synced.is_set())
+        made.begin()
+        return made
+
+    def create(self, name: str = "nightly", **spec: Any) -> None:
+        """POST a schedule, as kubectl does by hand."""
+        program = {"inline": "print('hello')", "arguments": ["--day", "{scheduled_for:%H:%M}"]}
+        template = {"spec": {"program": program, "env": {"AT": "{previous_success:%H:%M}"}}}
+        content = {"cron": "* * * * *", "template": template, **spec}
+        body = {"apiVersion": "tfcluster.dev/v1beta1", "kind": KIND, "spec": content}
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock.now()))
+        self.server.put(f"{SCHEDULES}/{name}", {**body, "metadata": {"creationTimestamp": at}})
+        self.wait_for(name, lambda status: status.get("conditions"))
+
+    def schedule(self, name: str = "nightly") -> Object:
+        """Return the current schedule."""
+        return self.server.objects[f"{SCHEDULES}/{name}"]
+
+    def change(self, name: str = "nightly", **spec: Any) -> None:
+        """Change a spec, as its owner does."""
+        with self.server.changed:
+            found = copy.deepcopy(self.schedule(name))
+            found["spec"] |= spec
+            self.server.put(f"{SCHEDULES}/{name}", found)
+
+    def wait_for(self, name: str, condition: Callable[[Object], object]) -> Object:
+        """Wait until a condition holds for a schedule's status."""
+        wait_until(lambda: condition(self.schedule(name).get("status") or {}))
+        return copy.deepcopy(self.schedule(name)["status"])
+
+    def pass_to(self, at: float) -> None:
+        """Set the clock, and wake who waits for it."""
+        self.clock.at = at
+        for each in (self.controller, *self.others):
+            if each is not None:
+                for found in each.schedules.cache.every():
+                    head = found["metadata"]
+                    each.schedules.turns.work.add((head["namespace"], head["name"]))
+
+    def runs(self) -> list[str]:
+        """Return the names of all runs."""
+        return self.server.names("tfclusters")
+
+    def end(self, name: str, phase: str = "Succeeded") -> None:
+        """End a run."""
+        times = dict.fromkeys(("startedAt", "finishedAt", "releasedAt"), time.time())
+        words = {"reason": "Completed", "message": "it ended", "messages": []}
+        self.say(name, phase=phase, **words, **times)
+
+    def states(self, name: str = "nightly") -> list[str]:
+        """Return the states of the due times."""
+        status = self.schedule(name).get("status") or {}
+        return [each["state"] for each in status.get("occurrences") or ()]
+
+
+@pytest.fixture
+def world() -> Iterator[ScheduledWorld]:
+    made = ScheduledWorld()
+    made.operate()
+    yield made
+    made.rest()
+    for each in made.others:
+        each.end()
+    made.server.close()
+
+
+def test_a_due_time_launches_one_run_that_knows_its_time(world: ScheduledWorld) -> None:
+    """The run has the schedule's name and labels; its placeholders are filled in, and what the
+    status says of it follows until it has ended.
+    """
+    world.create(timeZone="Asia/Shanghai")
+    assert world.schedule()["status"]["nextTime"].endswith(":00Z")
+    assert not world.runs()
+    world.pass_to(START + 60)
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    assert world.runs() == ["nightly-1"]
+    run = world.run("nightly-1")
+    due = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(START + 60))
+    assert run["metadata"]["labels"]["tfcluster.dev/schedule"] == "nightly"
+    assert run["metadata"]["labels"]["tfcluster.dev/due"] == due
+    assert run["spec"]["program"]["arguments"][1] == "04:27"
+    assert run["spec"]["env"] == {"AT": ""}
+    told = custom_resource.read(run).metadata.scheduled
+    assert told is not None and told.local.endswith("T04:27:00+08:00")
+    world.end("nightly-1")
+    world.wait_for("nightly", lambda s: world.states() == ["Succeeded"])
+    world.pass_to(START + 120)
+    world.wait_for("nightly", lambda s: world.states() == ["Succeeded", "Running"])
+    assert world.run("nightly-2")["spec"]["env"] == {"AT": "04:27"}
+    conditions = {c["type"]: c["status"] for c in world.schedule()["status"]["conditions"]}
+    assert conditions == {"Ready": "True", "Paused": "False"}
+
+
+def test_its_task_reads_the_due_time(world: ScheduledWorld) -> None:
+    """The configuration of the tasks has the due time, from which TFCLUSTER_SCHEDULED_FOR comes."""
+    world.create()
+    world.pass_to(START + 60)
+    wait_until(lambda: any("nightly-1" in name for name in world.server.names("configmaps")))
+    (files,) = (
+        found for where, found in world.server.objects.items() if "/configmaps/nightly-1" in where
+    )
+    assert '"scheduledFor":"2026-05-28T20:27:00+00:00"' in str(files["data"]).replace('": "', '":"')
+
+
+def test_overlap_rules_hold(world: ScheduledWorld) -> None:
+    """`Forbid` skips; `Replace` stops the run first, as its owner would, then launches."""
+    world.create("skips")
+    world.create("replaces", overlap="Replace")
+    world.pass_to(START + 60)
+    wait_until(lambda: world.states("skips") == world.states("replaces") == ["Running"])
+    world.pass_to(START + 120)
+    wait_until(lambda: world.states("skips") == ["Running", "Skipped"])
+    wait_until(lambda: world.run("replaces-1")["spec"].get("stop"))
+    assert world.run("replaces-1")["spec"]["stop"]["by"] == "schedule replaces"
+    assert world.states("replaces") == ["Running", "Waiting"]
+    assert "stop" not in world.run("skips-1")["spec"]
+    world.phase("replaces-1", "Stopped")
+    wait_until(lambda: world.states("replaces") == ["Stopped", "Running"])
+    assert world.runs() == ["replaces-1", "replaces-2", "skips-1"]
+
+
+@pytest.mark.parametrize("taken", ["foreign", "deleted"])
+def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, taken: str) -> None:
+    """Then the next number is: a run of that name by hand is left alone."""
+    world.launch("nightly-7")
+    if taken == "deleted":
+        wait_until(lambda: world.controller and world.controller.caches.runs.get("a", "nightly-7"))
+        world.server.remove(f"{RUNS}/nightly-7")
+        assert world.controller is not None
+        runs = world.controller.caches.runs
+        wait_until(lambda: not runs.get("a", "nightly-7"))
+    before = copy.deepcopy(world.server.objects.get(f"{RUNS}/nightly-7", {}).get("spec"))
+    world.create()
+    world.pass_to(START + 60)
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    assert "nightly-8" in world.runs()
+    assert world.server.objects.get(f"{RUNS}/nightly-7", {}).get("spec") == before
+
+
+def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld) -> None:
+    """The run that exists under the noted name with the labels of the due time is the launch."""
+    lost = []
+
+    def loses(method: str, where: str) -> bool:
+        is_it = method == "POST" and where == RUNS and not lost
+        lost.extend([where] if is_it else [])
+        return is_it
+
+    world.server.loses = loses
+    world.create()
+    world.pass_to(START + 60)
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    assert lost and world.runs() == ["nightly-1"]
+
+
+def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
+    world: ScheduledWorld,
+) -> None:
+    """The status named the run before it was created; the next operator creates it."""
+    world.create()
+
+    def refuses(method: str, where: str) -> Refusal | None:
+        return Refusal(500, "InternalError") if (method, where) == ("POST", RUNS) else None
+
+    world.server.refuses = refuses
+    world.pass_to(START + 60)
+    status = world.wait_for("nightly", lambda s: world.states() == ["Launching"])
+    assert status["occurrences"][0]["run"] == "nightly-1" and not world.runs()
+    world.rest()
+    world.server.refuses = lambda _method, _path: None
+    world.operate()
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    assert world.runs() == ["nightly-1"]
+
+
+@pytest.mark.parametrize("minutes", [40, pytest.param(300, marks=pytest.mark.long)])
+def test_two_operators_and_kills_launch_each_due_time_once(
+    world: ScheduledWorld, minutes: int
+) -> None:
+    """Two that both believe to lead, one of them replaced all the time, on a fast clock."""
+    world.others.append(world.another())
+    world.create(overlap="Allow", catchUp="All")
+    world.clock.began, world.clock.speed = time.time(), 300.0  # a due time each 0.2 s
+    enough = threading.Event()
+
+    def kubelet() -> None:
+        while not enough.wait(0.05):
+            for name in world.runs():
+                with world.server.changed:
+                    if world.status(name).get("phase") != "Succeeded":
+                        world.end(name)
+
+    thread = threading.Thread(target=kubelet)
+    thread.start()
+    try:
+        until = START + minutes * 60
+        while world.clock.now() < until:
+            time.sleep(0.5)  # a fast clock: what it is waited for is the time itself
+            world.operate()
+        world.change(suspend=True)
+        world.wait_for("nightly", lambda s: s.get("state") == "Paused")
+        wait_until(lambda: set(world.states()) == {"Succeeded"}, "all have ended", 60)
+    finally:
+        enough.set()
+        thread.join()
+    runs = [custom_resource.read(world.run(name)).metadata.scheduled for name in world.runs()]
+    dues = sorted(run.due for run in runs if run is not None)
+    assert len(dues) == len(runs) and len(set(dues)) == len(dues), "a due time ran twice"
+    assert len(dues) >= minutes - 1
+    assert dues == [dues[0] + 60 * number for number in range(len(dues))], "a due time is lost"
+
+
+def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
+    """A wrong cron expression, zone, or template is a sentence in Ready; when it is right, the
+    schedule begins then.
+    """
+    world.create("odd", cron="61 * * * *")
+    world.create("zone", timeZone="Mars/Base")
+    inline = {"inline": "print()", "arguments": ["{scheduled_for:%Q}"]}
+    world.create("format", template={"spec": {"program": inline}})
+    world.pass_to(START + 3600)
+    for name, words in (("odd", "spec.cron"), ("zone", "spec.timeZone"), ("format", "%Q")):
+        status = world.wait_for(name, lambda s: s.get("state") == "Invalid")
+        (ready,) = (each for each in status["conditions"] if each["type"] == "Ready")
+        assert ready["status"] == "False" and ready["reason"] == "InvalidSchedule"
+        assert words in ready["message"], ready
+    assert not world.runs()
+    world.change("odd", cron="* * * * *")
+    world.wait_for("odd", lambda s: s.get("state") == "Active")
+    assert not world.runs(), "due times of the past were never due"
+    world.pass_to(START + 3660)
+    wait_until(lambda: world.runs() == ["odd-1"])
+
+
+def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
+    """`suspend` with who and why; after it the next due time is the first. A schedule that paused
+    itself is resumed by `resumeTime`.
+    """
+    world.create(pauseAfter=1, catchUp="All")
+    said = {"by": "ida", "reason": "repairs"}
+    world.change(suspend=True, suspension=said)
+    status = world.wait_for("nightly", lambda s: s.get("state") == "Paused")
+    assert status["paused"]["by"] == "ida" and "nextTime" not in status
+    world.pass_to(START + 600)
+    world.change(suspend=False)
+    world.wait_for("nightly", lambda s: s.get("state") == "Active")
+    assert not world.runs()
+    world.pass_to(START + 660)
+    wait_until(lambda: world.states() == ["Running"])
+    world.end("nightly-1", "Failed")
+    status = world.wait_for("nightly", lambda s: s.get("state") == "Paused")
+    assert world.states() == ["Failed"]
+    assert "failed: it ended" in str(
+        schedule_resource.read(world.schedule(), world.clock.now()).status.occurrences[0].reason
+    )
+    world.change(resumeTime="2027-01-01T00:00:00Z")
+    world.wait_for("nightly", lambda s: s.get("state") == "Active" and not s.get("failures"))
+
+
+def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWorld) -> None:
+    """`runTimes` and `backfills` in the spec; an operator that restarts takes none again."""
+    world.create(cron="0 0 1 1 *", overlap="Allow")
+    asked = "2026-05-28T20:26:00Z"
+    world.change(runTimes=[asked])
+    wait_until(lambda: world.states() == ["Running"])
+    span = {"startTime": "2020-01-01T00:00:00Z", "endTime": "2023-01-01T00:00:00Z"}
+    world.change(backfills=[{"number": 1, "parallel": 2, **span}])
+    wait_until(lambda: len(world.runs()) == 3)
+    world.operate()
+    for name in ("nightly-1", "nightly-2", "nightly-3"):
+        world.end(name)
+    wait_until(lambda: len(world.runs()) == 5)
+    for name in ("nightly-4", "nightly-5"):
+        world.end(name)
+    status = world.wait_for("nightly", lambda s: s["backfills"][0].get("completionTime"))
+    assert status["backfills"][0]["done"] == 4
+    assert len(world.runs()) == 5
+
+
+def test_a_refused_run_is_a_failure_and_a_full_quota_is_none(world: ScheduledWorld) -> None:
+    """Policies of the cluster judge what a schedule launches; without room it waits."""
+    words = "ValidatingAdmissionPolicy 'tfcluster-limits' denied request: never starts"
+    answers = [Refusal(422, "Invalid", words), Refusal(403, "Forbidden", "exceeded quota: records")]
+
+    def refuses(method: str, where: str) -> Refusal | None:
+        return answers[0] if (method, where) == ("POST", RUNS) and answers else None
+
+    world.server.refuses = refuses
+    world.create()
+    world.pass_to(START + 60)
+    wait_until(lambda: world.states() == ["Failed"])
+    answers.pop(0)
+    world.pass_to(START + 120)
+    wait_until(lambda: world.states() == ["Failed", "Waiting"])
+    reason = schedule_resource.read(world.schedule(), 0.0).status.occurrences[1].reason
+    assert "exceeded quota" in str(reason)
+    answers.pop(0)
+    world.pass_to(START + 155)
+    wait_until(lambda: world.states() == ["Failed", "Running"])
+
+
+def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
+    """Between its due times nothing is written and nothing is asked."""
+    world.create(cron="0 0 1 1 *")
+    world.pass_to(START + 1)
+    before = len(world.server.calls)
+    for second in range(2, 20):
+        world.pass_to(START + second)
+    assert world.controller is not None
+    wait_until(lambda: world.controller and not len(world.controller.schedules.turns.work))
+    about = [call for call in world.server.calls[before:] if "schedules" in call[1]]
+    assert about == []
+
+
+def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
+    """They go on, as on one machine."""
+    world.create()
+    world.pass_to(START + 60)
+    wait_until(lambda: world.states() == ["Running"])
+    world.server.remove(f"{SCHEDULES}/nightly")
+    world.pass_to(START + 120)
+    assert world.runs() == ["nightly-1"]
+    assert "stop" not in world.run("nightly-1")["spec"]

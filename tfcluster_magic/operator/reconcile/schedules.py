@@ -1,0 +1,452 @@
+"""The control loop over TFClusterSchedules: launches what is due, once, and stops what it replaces.
+
+A status is written before what it says is done, and only if nobody else wrote meanwhile: it names
+the run of a due time, and then that run is created under this name. Whoever goes on after a crash
+creates it again, and an existing run with the labels of the due time is that launch. So two
+operators at once launch it once. A schedule takes a turn at its due times, when one of its runs
+ends, and when it changes; in between it costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+
+import msgspec
+
+from ...errors import one_line
+from ...kube.api import access, labels
+from ...kube.api.client import Api, ApiError, Object, find_object, is_deleted, path
+from ...kube.api.informer import CacheUpdate, Informer
+from ...kube.controller.work_queue import KeyedWorkers
+from ...kube.objects import custom_resource, schedule_resource
+from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, placeholders
+from ...schedules.cron import CronTimes
+from ...schedules.due import (
+    RunOutcome,
+    due,
+    failed,
+    launched,
+    no_room,
+    previous_success,
+    settle,
+)
+from ...spec import API_VERSION, KIND, Message, Phase, ScheduledRun, Stop, names
+from ..cluster_state import Key
+from ..scheduling.launch_queue import phase_of
+
+RESOURCE = "tfclusterschedules"
+LONGEST_SLEEP = 60.0
+"""Seconds after which it looks at the clock again, which somebody may have set."""
+AGAIN = 0.05
+"""Seconds until a turn is taken again after somebody else wrote the object."""
+NAME_TRIES = 5
+"""Names of runs that are tried in one turn, while others launch runs of the same name."""
+_REPLACED = "its schedule replaces it by the run of a later due time"
+_FINAL = {phase.value for phase in Phase if phase.is_final}
+
+log = logging.getLogger(__name__)
+
+
+class ScheduleConflict(Exception):
+    """Somebody else wrote the schedule; our copy is outdated."""
+
+
+class ScheduleClock:
+    """The time by which schedules are due; a test has one that is faster."""
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+        return time.time()
+
+    def seconds_until(self, at: float) -> float:
+        """Return the seconds to wait until a time."""
+        return at - self.now()
+
+
+class ScheduleController:
+    """The controller of all schedules of a Kubernetes cluster, or of one namespace.
+
+    Args:
+        api: the connection.
+        namespace: the namespace of the schedules; empty for all.
+        runs: the cache of all runs.
+        leads: whether this process may act.
+        last_number: returns the highest number of a deleted run, by namespace and name.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        runs: Informer,
+        leads: Callable[[], bool],
+        last_number: Callable[[str, str], int],
+        clock: ScheduleClock,
+    ) -> None:
+        self._api, self._runs, self._leads, self._clock = api, runs, leads, clock
+        self._last_number = last_number
+        self.turns: KeyedWorkers[Key] = KeyedWorkers(
+            self._take_turn, leads, self._log_failure, share=lambda key: key[0]
+        )
+        self.cache = Informer(
+            api,
+            path(RESOURCE, namespace),
+            optional=True,  # it may be newer than the resources of the cluster
+            trim=self._trim,
+            changed=self._changed,
+        )
+        self.launches = 0
+        self._lock = threading.Lock()
+        self._followed: dict[Key, Key] = {}
+        """By run that goes on: its schedule."""
+        self._runs_of: dict[Key, set[Key]] = {}
+        """By schedule: its runs that go on."""
+        self._ended: set[Key] = set()
+        """Schedules of which a run has ended since their last turn."""
+        self._idle: dict[Key, tuple[object, float]] = {}
+        """By schedule: the version at its last turn, and until when nothing is due."""
+        self._own: dict[Key, Object] = {}
+        """By schedule: its state after our last write, until the cache has it."""
+
+    def follow(self) -> None:
+        """Start the watch."""
+        self.cache.start()
+
+    def begin(self) -> None:
+        """Start to act."""
+        for found in self.cache.every():
+            self.turns.work.add((found["metadata"]["namespace"], found["metadata"]["name"]))
+        self.turns.start()
+
+    def end(self, seconds: float) -> None:
+        """Stop acting; turns in progress have this number of seconds to finish."""
+        self.cache.stop()
+        self.turns.stop(seconds)
+
+    def run_changed(self, update: CacheUpdate) -> None:
+        """Note a change of a run; the end of one is a turn of its schedule."""
+        if update.new is not None and phase_of(update.new) not in _FINAL:
+            return
+        head = update.object["metadata"]
+        with self._lock:
+            schedule = self._followed.get((head["namespace"], head["name"]))
+            if schedule is not None:
+                self._ended.add(schedule)
+        if schedule is not None:
+            self.turns.work.add(schedule)
+
+    # -- the cache ---------------------------------------------------------------------------------
+
+    def _trim(self, found: Object) -> Object:
+        head = found["metadata"]
+        return schedule_resource.trim(found, self.cache.get(head["namespace"], head["name"]))
+
+    def _changed(self, update: CacheUpdate) -> None:
+        head = update.object["metadata"]
+        self.turns.work.add((head["namespace"], head["name"]))
+
+    def _newest(self, key: Key) -> Object | None:
+        """Return the newest known state, which may be our own write."""
+        cached, own = self.cache.get(*key), self._own.get(key)
+        if own is not None and cached is not None:
+            of, and_of = own["metadata"], cached["metadata"]
+            newer = int(of["resourceVersion"]) > int(and_of["resourceVersion"])
+            if of["uid"] == and_of["uid"] and newer:
+                return own
+        self._own.pop(key, None)
+        return cached
+
+    def _forget(self, key: Key) -> None:
+        self._follow_runs(key, ())
+        self._idle.pop(key, None)
+        self._own.pop(key, None)
+        with self._lock:
+            self._ended.discard(key)
+
+    def _follow_runs(self, key: Key, runs: Iterable[Key]) -> None:
+        with self._lock:
+            for each in self._runs_of.pop(key, ()):
+                self._followed.pop(each, None)
+            if now := set(runs):
+                self._runs_of[key] = now
+                self._followed.update(dict.fromkeys(now, key))
+
+    # -- a turn ------------------------------------------------------------------------------------
+
+    def _take_turn(self, key: Key) -> float | None:
+        try:
+            return self._turn(key)
+        except ScheduleConflict:
+            log.info("%s/%s: somebody else wrote the schedule; reading it again", *key)
+            found = find_object(self._api, path(RESOURCE, *key))
+            if found is not None:
+                self._own[key] = self._trim(found)
+            return AGAIN
+
+    def _log_failure(self, key: Key, error: Exception) -> None:
+        if isinstance(error, ApiError):
+            words = access.explain_api_error(error, "/".join(key), server=self._api.server)
+            log.warning("schedule %s/%s: %s", *key, words)
+        else:
+            log.error("schedule %s/%s: the turn failed", *key, exc_info=error)
+
+    def _turn(self, key: Key) -> float | None:
+        """Take one turn; return the seconds until the next is due.
+
+        Raises:
+            ApiError: the API did not answer; repeat the turn.
+            ScheduleConflict: the status is not the one that was last written here.
+        """
+        cached = self._newest(key)
+        if cached is None or is_deleted(cached):
+            self._forget(key)
+            return None
+        with self._lock:
+            has_ended = key in self._ended
+            self._ended.discard(key)
+        now, version = self._clock.now(), cached["metadata"]["resourceVersion"]
+        idle = self._idle.get(key)
+        if idle is not None and idle[0] == version and now < idle[1] and not has_ended:
+            return self._rest(idle[1])
+        found = schedule_resource.whole(cached)
+        schedule = schedule_resource.read(found, now)
+        if schedule.status.problem:
+            found = self._write(key, found, schedule, now)
+            self._idle[key] = found["metadata"]["resourceVersion"], math.inf
+            return None
+        return self._follow(key, found, schedule, now)
+
+    def _follow(self, key: Key, found: Object, schedule: Schedule, now: float) -> float | None:
+        """Take a turn of a valid schedule."""
+        rules, status = schedule.rules, schedule.status
+        running = [o.run for o in status.occurrences if o.state is OccurrenceState.RUNNING]
+        self._follow_runs(key, ((key[0], run) for run in running))
+        outcomes = {run: self._outcome(key[0], run) for run in running}
+        status = settle(rules, status, outcomes, now)
+        turn = due(rules, status, now)
+        status = self._with_names(key, turn.status)
+        found = self._write(key, found, schedule_resource.with_status(schedule, status), now)
+        for run in turn.stop:
+            self._stop(key, run)
+        launching = [o for o in status.occurrences if o.state is OccurrenceState.LAUNCHING]
+        if launching:
+            self._launch_all(key, found, schedule, launching)
+            return 0.0  # whatever ended meanwhile was not followed yet
+        wake_at = math.inf if turn.wake_at is None else turn.wake_at
+        self._idle[key] = found["metadata"]["resourceVersion"], wake_at
+        return self._rest(wake_at)
+
+    def _rest(self, wake_at: float) -> float | None:
+        if wake_at == math.inf:
+            return None
+        return max(0.0, min(LONGEST_SLEEP, self._clock.seconds_until(wake_at)))
+
+    def _outcome(self, namespace: str, run: str) -> RunOutcome:
+        """Return how a run stands. Raises ApiError."""
+        found = self._runs.get(namespace, run)
+        phase = None if found is None else phase_of(found)
+        if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:
+            # Caches lack what was launched just now, and why a run that is over has ended.
+            found = find_object(self._api, path("tfclusters", namespace, run))
+        if found is None:
+            return RunOutcome(None)
+        status = custom_resource.read_status(found)
+        if not status.phase.is_final or status.phase is Phase.SUCCEEDED:
+            return RunOutcome(status.phase)
+        told = status.messages or (Message("Clauses", {"parts": [status.message]}),)
+        why = Message("ScheduleRunFailed", {"name": run, "why": [*told]})
+        return RunOutcome(status.phase, why)
+
+    def _write(self, key: Key, found: Object, schedule: Schedule, now: float) -> Object:
+        """Write the status if it differs; return the object as it is then, without its template.
+
+        Raises:
+            ApiError: the API refuses.
+            ScheduleConflict: somebody else wrote meanwhile.
+        """
+        wanted = schedule_resource.write_status(found, schedule, now)
+        if wanted == (found.get("status") or {}):
+            return found
+        version = found["metadata"]["resourceVersion"]
+        operations: list[Object] = [
+            {"op": "add", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/status", "value": wanted},
+        ]
+        try:
+            answer = self._api.patch(path(RESOURCE, *key, "status"), operations)
+        except ApiError as error:
+            if error.status == 409:
+                raise ScheduleConflict from None
+            if error.gone:
+                raise ScheduleConflict from None  # it was deleted
+            raise
+        self._own[key] = cached = self._trim(answer)
+        return schedule_resource.whole(cached)
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def _with_names(self, key: Key, status: ScheduleStatus) -> ScheduleStatus:
+        """Return the status with a name for each run that is about to be launched."""
+        for each in status.occurrences:
+            if each.state is OccurrenceState.LAUNCHING and not each.run:
+                run = names.run_name(key[1], self._next_number(key, status))
+                status = launched(status, each, run, self._clock.now(), created=False)
+        return status
+
+    def _next_number(self, key: Key, status: ScheduleStatus) -> int:
+        """Return the number of the next run, which none has or had."""
+        found = [each["metadata"]["name"] for each in self._runs.of(key[0])]
+        found += [run for o in status.occurrences for run in (o.run, *o.earlier)]
+        split = map(names.parse_ref, found)
+        numbers = (number for cluster, number in split if cluster == key[1] and number)
+        return 1 + max((self._last_number(*key), *numbers))
+
+    def _stop(self, key: Key, run: str) -> None:
+        """Stop a run, as its owner would."""
+        cached = self._runs.get(key[0], run)
+        if cached is not None and (cached.get("spec") or {}).get("stop"):
+            return
+        stop = Stop(reason=_REPLACED, by=f"schedule {key[1]}", at=time.time())
+        try:
+            self._api.merge(
+                path("tfclusters", key[0], run), {"spec": custom_resource.write_stop(stop)}
+            )
+        except ApiError as error:
+            if error.unanswered:
+                raise
+            if not error.gone:  # stopped by somebody else, or no run of ours any more
+                log.warning("%s/%s: it is not stopped: %s", key[0], run, error.message)
+
+    def _launch_all(
+        self, key: Key, found: Object, schedule: Schedule, launching: Iterable[Occurrence]
+    ) -> None:
+        """Create the runs that the status names, and note what became of each.
+
+        Raises:
+            ApiError: the API did not answer; repeat the turn.
+            ScheduleConflict: somebody else wrote meanwhile.
+        """
+        whole = find_object(self._api, path(RESOURCE, *key))
+        if whole is None or whole["metadata"]["uid"] != schedule.uid or is_deleted(whole):
+            raise ScheduleConflict
+        for each in launching:
+            for _try in range(NAME_TRIES):
+                status = schedule_resource.read(found, self._clock.now()).status
+                current = next(o for o in status.occurrences if o.key == each.key)
+                if not self._leads():
+                    raise ScheduleConflict
+                after, ours = self._launch(key, whole, schedule, status, current)
+                now = self._clock.now()
+                told = schedule_resource.with_status(schedule, after)
+                found = self._write(key, found, told, now)
+                if ours:
+                    break
+
+    def _launch(
+        self,
+        key: Key,
+        whole: Object,
+        schedule: Schedule,
+        status: ScheduleStatus,
+        occurrence: Occurrence,
+    ) -> tuple[ScheduleStatus, bool]:
+        """Create the run of a due time; return the status after it, and False if its name is
+        another run's. Raises ApiError if the API did not answer.
+        """
+        body = self._run_of(whole, schedule, status, occurrence)
+        try:
+            self._api.create(path("tfclusters", key[0]), body)
+        except ApiError as error:
+            now = self._clock.now()
+            if error.reason == "AlreadyExists":
+                there = find_object(self._api, path("tfclusters", key[0], occurrence.run))
+                if there is None or not _is_launch(there, body):
+                    run = names.run_name(key[1], 1 + _number_of(occurrence.run))
+                    number = max(_number_of(run), self._next_number(key, status))
+                    run = names.run_name(key[1], number)
+                    return launched(status, occurrence, run, now, created=False), False
+            elif error.unanswered:
+                raise
+            else:
+                why = self._refusal(key, error)
+                log.warning("%s/%s: not launched: %s", key[0], occurrence.run, why)
+                told = Message("ScheduleNotLaunched", {"why": why})
+                if error.status in (401, 403, 404):  # a quota, or a right, that may come
+                    return no_room(status, occurrence, told, now), True
+                return failed(schedule.rules, status, occurrence, told, now), True
+        now = self._clock.now()
+        self.launches += 1
+        late = now - max(occurrence.due, occurrence.not_before or 0.0)
+        log.info("%s/%s: launched %.3f s after its due time", key[0], occurrence.run, late)
+        return launched(status, occurrence, occurrence.run, now, created=True), True
+
+    def _refusal(self, key: Key, error: ApiError) -> str:
+        """Return why the API refuses a run, on one line."""
+        if error.status == 422:
+            return one_line(error.message)
+        return one_line(str(access.explain_api_error(error, "/".join(key))))
+
+    def _run_of(
+        self, whole: Object, schedule: Schedule, status: ScheduleStatus, occurrence: Occurrence
+    ) -> Object:
+        """Return the run of a due time."""
+        local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
+        before = previous_success(status, occurrence.due)
+        due_at = local(occurrence.due)
+        times = {
+            "scheduled_for": due_at,
+            "previous_success": None if before is None else local(before),
+        }
+        scheduled = ScheduledRun(
+            schedule=schedule.name,
+            uid=schedule.uid,
+            due=occurrence.due,
+            attempt=occurrence.attempt,
+            local=placeholders.iso_text(due_at),
+        )
+        notes = {
+            name: text
+            for name, text in (whole["metadata"].get("annotations") or {}).items()
+            if name in (custom_resource.WARNINGS, custom_resource.INFERRED)
+        }
+        notes[custom_resource.SCHEDULED] = msgspec.json.encode(scheduled).decode()
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": occurrence.run,
+                "labels": _marks(schedule, occurrence),
+                "annotations": notes,
+            },
+            "spec": schedule_resource.run_spec(whole, times),
+        }
+
+
+def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
+    """Return the labels of a run."""
+    at = datetime.fromtimestamp(occurrence.due, timezone.utc)
+    return {
+        labels.SCHEDULE: schedule.name,
+        labels.SCHEDULE_UID: schedule.uid,
+        labels.DUE: f"{at:%Y%m%dT%H%M%SZ}",
+    }
+
+
+def _is_launch(there: Object, body: Object) -> bool:
+    """Return whether an existing run is the one that was about to be created."""
+    marks, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
+    is_ours = all(marks.get(key) == value for key, value in wanted.items())
+    return is_ours and (
+        custom_resource.read_scheduled(there["metadata"])
+        == custom_resource.read_scheduled(body["metadata"])
+    )
+
+
+def _number_of(run: str) -> int:
+    return names.parse_ref(run)[1] or 0
