@@ -25,7 +25,7 @@ from tfcluster_magic.kube.api.labels import OPERATOR, OPERATOR_ROLE
 from tfcluster_magic.kube.objects import custom_resource, network_policy, run_objects
 from tfcluster_magic.kube.objects.network_policy import DEFAULT_DNS, DnsResolver
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.spec import Pods, Spec, Volume
+from tfcluster_magic.spec import Pods, Program, Spec, Volume
 
 pytestmark = pytest.mark.needs("node-inside", "rwx")
 
@@ -146,6 +146,14 @@ def test_nothing_foreign_is_read_or_touched(
     assert done(thief, alices.name, "delete", "tfcluster", RUN, "--dry-run=server") == ""
     over = "delete the record when it is over"
     assert over in done(thief, alices.name, "delete", "tfcluster", "waits-1", "--wait=false")
+    stop = ("patch", "tfcluster", "waits-1", "--type=merge", "-p", '{"spec": {"stop": {}}}')
+    assert "and stop a run of a schedule" in done(thief, alices.name, *stop)
+    made = custom_resource.write("sneaky", 1, Spec(program=Program(inline="print()")))
+    marks = {"tfcluster.dev/schedule": "other", "tfcluster.dev/schedule-uid": "x"}
+    for labels in ({}, marks):
+        made["metadata"]["labels"] = labels
+        with pytest.raises(ApiError, match="may only create runs of schedules"):
+            thief.api.create(path("tfclusters", alices.name), made)
 
 
 def _pod(job: Object) -> Any:

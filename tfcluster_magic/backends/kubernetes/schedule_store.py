@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ...errors import Conflict, InvalidRequest, NameTaken, NotFound, Problem
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, NameTaken, NotFound, Problem
 from ...i18n import _
 from ...kube.api import access
 from ...kube.api.client import Api, ApiError, Object, path
@@ -129,4 +129,11 @@ class KubernetesSchedules(Schedules):
         return NotFound(text.format(name=name))
 
     def _explained(self, error: ApiError, name: str = "") -> Exception:
+        if error.gone and error.details.get("kind") != "namespaces":
+            return BackendUnavailable(
+                _(
+                    "this cluster has no TFClusterSchedule: its administrator installs it with "
+                    "`kubectl apply -k k8s/crds`, and the operator of this version"
+                )
+            )
         return access.explain_api_error(error, name, server=self._api.server)

@@ -239,10 +239,10 @@ class Tenancy:
         self._mark(found, None if removed else digest, problems, self._of_group(user))
         if removed:
             policy = self.accepted.policy
-            if provisioning.loses_data(found, by_default=policy.on_removal == "delete"):
-                return provisioning.delete_tenant(self._api, found)
             reason = _("user {user} was removed from the hub").format(user=user)
             provisioning.suspend_schedules(self._api, name, reason)
+            if provisioning.loses_data(found, by_default=policy.on_removal == "delete"):
+                return provisioning.delete_tenant(self._api, found)
             provisioning.stop_runs(self._api, name, reason)
         if problems or waits:
             return SOON if problems else 2.0

@@ -12,7 +12,9 @@ __all__ = ["world"]  # a fixture used by the tests below
 
 
 def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -> None:
-    """A removal stops the runs with a reason; a returning user gets the rights back."""
+    """A removal stops runs and suspends schedules with a reason; a returning user gets the rights
+    back.
+    """
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -20,6 +22,8 @@ def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -
     world.server.put(run, {"spec": {}, "status": {"phase": "Running"}})
     over = path("tfclusters", ALICE, "digits-2")
     world.server.put(over, {"spec": {}, "status": {"phase": "Succeeded"}})
+    nightly = path("tfclusterschedules", ALICE, "nightly")
+    world.server.put(nightly, {"spec": {"cron": "@daily"}})
     world.annotate(ALICE, removed="2026-01-01T00:00:00Z")
     wait_until(lambda: world.get("rolebindings", ALICE, "tfcluster-user") is None)
     wait_until(lambda: world.server.objects[run]["spec"].get("stop"))
@@ -27,6 +31,8 @@ def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -
         "user alice was removed from the hub"
     )
     assert world.server.objects[over]["spec"] == {}
+    schedule = world.server.objects[nightly]["spec"]
+    assert schedule["suspend"] and schedule["suspension"]["by"] == "tfcluster-tenancy"
     assert world.get("persistentvolumeclaims", ALICE, "workspace")
     wait_until(lambda: PROVISIONED not in world.marks(ALICE))
     world.annotate(ALICE, removed=None)
