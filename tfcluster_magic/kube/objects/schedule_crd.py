@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ...i18n import _
 from ...schedules import ScheduleStatus
 from ...spec import NAME_PATTERN, Mode, Spec, resource_form
 from ...spec.names import MAX_NAME, NAME_RULE
@@ -53,27 +52,27 @@ TEMPLATE_RULES = (
     CelRule(
         "",
         f"self.mode != '{_IN_GRAPH}'",
-        _("a schedule runs a program: in-graph, a notebook is the client"),
+        "a schedule runs a program: in-graph, a notebook is the client",
         "mode",
     ),
     CelRule(
         "",
         "!has(self.after) || size(self.after) == 0",
-        _("a template has none: leave it out"),
+        "a template has none: leave it out",
         "after",
     ),
-    CelRule("", "!has(self.stop)", _("a template has none: leave it out"), "stop"),
+    CelRule("", "!has(self.stop)", "a template has none: leave it out", "stop"),
 )
 """Rules below `spec.template.spec` that hold for templates alone."""
 SPEC_RULES = (
-    CelRule("cron", "self.trim() != ''", _("say when, such as `0 2 * * *`")),
+    CelRule("cron", "self.trim() != ''", "say when, such as `0 2 * * *`"),
     CelRule(
         "backfills",
         "self.all(b, self.exists_one(c, c.number == b.number))",
-        _("two backfills have the same number"),
+        "two backfills have the same number",
     ),
     CelRule(
-        "backfills[]", "self.startTime <= self.endTime", _("use a time before endTime"), "startTime"
+        "backfills[]", "self.startTime <= self.endTime", "use a time before endTime", "startTime"
     ),
 )
 """Rules below `spec`."""
