@@ -12,7 +12,6 @@ from support.fast_clock import scheduler
 from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.backends.base import Backend
 from tfcluster_magic.cli.grammar import complete_schedules
 
 __all__ = ["scheduler"]  # a fixture, as if written here
@@ -150,10 +149,3 @@ def test_names_are_completed(tfcluster: Run) -> None:
         "nightly"
     ]
     assert complete_schedules(context, click.Option(["-x"]), "z") == []
-
-
-def test_a_backend_without_schedules_says_so() -> None:
-    """On Kubernetes the verbs refuse plainly."""
-    with pytest.raises(Exception, match="on one machine only") as refused:
-        Backend.schedules(None)  # type: ignore[arg-type]
-    assert "--backend local" in str(refused.value)
