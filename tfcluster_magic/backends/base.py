@@ -20,6 +20,7 @@ from .. import paths, state_files
 from ..errors import Conflict
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..notifications import Delivery, NotificationPolicy, NotificationRule
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..schedules import Schedule
@@ -33,6 +34,7 @@ __all__ = [
     "KubectlPlace",
     "Limit",
     "LogLine",
+    "Notifications",
     "Options",
     "Preflight",
     "Removed",
@@ -158,6 +160,39 @@ class Schedules(abc.ABC):
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
 
+class Notifications(abc.ABC):
+    """The rules of one user's notifications, and what became of messages."""
+
+    @abc.abstractmethod
+    def rules(self) -> list[NotificationRule]:
+        """Return all rules, by age, with their secrets."""
+
+    @abc.abstractmethod
+    def get(self, name: str) -> NotificationRule:
+        """Return a rule. Raises NotFound, which suggests similar names."""
+
+    @abc.abstractmethod
+    def add(self, rule: NotificationRule) -> None:
+        """Store a rule; from now on it is followed.
+
+        Raises:
+            NameTaken: there is one of this name.
+            Conflict: there are as many as there may be.
+        """
+
+    @abc.abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a rule; what it has not sent is never sent. Raises NotFound."""
+
+    @abc.abstractmethod
+    def policy(self) -> NotificationPolicy:
+        """Return where messages may go. Raises TFClusterError if that cannot be read."""
+
+    @abc.abstractmethod
+    def history(self, run: str | None = None) -> list[Delivery]:
+        """Return the messages that were seen to be due, newest first; of one run if it is given."""
+
+
 @dataclass(frozen=True)
 class Removed:
     """A run whose record was deleted; yielded while all runs are watched."""
@@ -206,6 +241,19 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
+
+    def notifications(self) -> Notifications:
+        """Return the notifications of the user.
+
+        Raises:
+            Conflict: this backend has none.
+        """
+        raise Conflict(
+            _(
+                "notifications are sent on one machine only, and clusters are on Kubernetes here: "
+                "use `--backend local`"
+            )
+        )
 
     @abc.abstractmethod
     def options(self) -> Options:

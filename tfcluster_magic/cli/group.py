@@ -175,6 +175,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "tfcluster_magic.cli.schedules",
         mark("launch again and again, at times of a cron expression"),
     ),
+    "notify": (
+        "tfcluster_magic.cli.notifications",
+        mark("get a message by mail or webhook when a run fails, ends or waits"),
+    ),
     "connect": ("tfcluster_magic.cli.runs", mark("show how to use an in-graph cluster")),
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
     "render": (

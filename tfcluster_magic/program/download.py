@@ -123,7 +123,7 @@ def fetch(
     Raises:
         InvalidRequest: for any failure, with the URL and the server's status.
     """
-    deadline = _Deadline(timeout)
+    deadline = Deadline(timeout)
     try:
         content, final = _read(url, limit_bytes, deadline, silence)
     except urllib.error.HTTPError as error:
@@ -149,7 +149,7 @@ def fetch(
     return Download(content, final)
 
 
-def _read(url: str, limit_bytes: int, deadline: _Deadline, silence: float) -> tuple[bytes, str]:
+def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tuple[bytes, str]:
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -255,7 +255,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-class _Deadline:
+class Deadline:
     """A deadline that shuts the sockets of a download, so that no read can outlast it."""
 
     def __init__(self, seconds: float) -> None:
@@ -284,7 +284,7 @@ class _Deadline:
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, deadline: _Deadline) -> None:
+    def __init__(self, deadline: Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
@@ -300,7 +300,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, deadline: _Deadline) -> None:
+    def __init__(self, deadline: Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 

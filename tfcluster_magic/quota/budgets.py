@@ -124,6 +124,14 @@ def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
     return ", ".join(found)
 
 
+def used_hours(
+    budget: Budget | None, spent: DailyHours, now: float
+) -> dict[str, tuple[float, float]]:
+    """Return the used hours and the allowed ones, by unit; a budget of 0 is left out."""
+    uses = _budget_uses(budget, spent, now)
+    return {part.unit: (part.used, part.most) for part in uses if part.most}
+
+
 def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
     """Return warnings about a budget of which most is used."""
     found = []

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from .notifications import NotificationVerbs
     from .schedules import ScheduleVerbs
 
 MOST_COMPARED = 50
@@ -630,6 +631,13 @@ class ClusterManager(LoggingConfigurable):
         from ..tensorboard.views import TensorBoards
 
         return TensorBoards(self.backend, self.state_dir or None)
+
+    @cached_property
+    def notifications(self) -> NotificationVerbs:
+        """The verbs of notifications: `add`, `list`, `remove`, `test` and `history`."""
+        from .notifications import NotificationVerbs
+
+        return NotificationVerbs(self.backend)
 
     @cached_property
     def schedules(self) -> ScheduleVerbs:

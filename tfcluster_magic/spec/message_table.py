@@ -952,6 +952,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "BudgetUsed": mark("{used} of {most} {unit} {when} are used, and nothing new starts"),
         "BudgetNone": mark("you have no {unit} at all"),
+        "BudgetNearlyUsed": mark("With none left, nothing new starts."),
         "BudgetComesBack": mark("{amount} {unit} come back on {day} (0:00 UTC)"),
         "AskHubAdministrator": mark("for more, ask an administrator of the hub"),
         "ThisWeek": mark("this week"),

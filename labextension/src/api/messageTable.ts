@@ -408,6 +408,7 @@ export const TEXTS: Readonly<
   PoliciesNotEnforced: "NetworkPolicies are not enforced on this cluster, so everybody on it could use the tasks: install a network plugin that enforces them, or accept it in the operator's policy (requireNetworkPolicy: false)",
   BudgetUsed: "{used} of {most} {unit} {when} are used, and nothing new starts",
   BudgetNone: "you have no {unit} at all",
+  BudgetNearlyUsed: "With none left, nothing new starts.",
   BudgetComesBack: "{amount} {unit} come back on {day} (0:00 UTC)",
   AskHubAdministrator: "for more, ask an administrator of the hub",
   ThisWeek: "this week",

@@ -60,6 +60,7 @@ from . import capacity, launch_facts, lost_supervisor, processes, quota
 from .store import RunFolder, Store
 
 if TYPE_CHECKING:
+    from .notification_store import LocalNotifications
     from .schedule_store import LocalSchedules
 
 WATCH_INTERVAL = 0.2
@@ -188,7 +189,7 @@ class LocalBackend(Backend):
 
     def keep_time(self) -> None:
         """See `Backend.keep_time`: start the clock process again after the machine was off."""
-        if (self.state_dir / "schedules").is_dir():
+        if any((self.state_dir / name).is_dir() for name in ("schedules", "notifications")):
             from .schedule_store import keep_time
 
             with contextlib.suppress(TFClusterError, OSError):
@@ -199,6 +200,12 @@ class LocalBackend(Backend):
         from .schedule_store import LocalSchedules  # with cronsim, which other verbs do not need
 
         return LocalSchedules(self.state_dir)
+
+    def notifications(self) -> LocalNotifications:
+        """See `Backend.notifications`."""
+        from .notification_store import LocalNotifications
+
+        return LocalNotifications(self.state_dir, self.keep_time)
 
     def options(self) -> Options:
         """See `Backend.options`."""
@@ -271,7 +278,9 @@ class LocalBackend(Backend):
             verdict.check()
             gpus = None if request.spec.after else facts.free_gpus  # assigned when it starts
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
-        return launch.hand_over(folder, lock_fd)
+        made = launch.hand_over(folder, lock_fd)
+        self.keep_time()  # it follows active runs, of which somebody may want to be told
+        return made
 
     def _made_before(self, request: LaunchRequest, run: int) -> TFCluster | None:
         """Return the run of this number if it is that of the request; None if the number is free.

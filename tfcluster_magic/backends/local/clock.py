@@ -1,6 +1,7 @@
 """The clock process: one for each account, launches what is due, and sleeps in between.
 
-It is single by a lock, survives the shell that started it, and ends with the last schedule. What it
+It is single by a lock, survives the shell that started it, and ends with the last schedule and the
+last rule of notifications, for which it sends messages (`notification_work`). What it
 is about to do is in a schedule's status before it is done: the due time and the name of its run.
 Another clock process that finds an unfinished launch there goes on with it, and a run that exists
 with that name and due time is that launch. Launches happen in forked children, one at a time for
@@ -45,7 +46,8 @@ from ...schedules.due import (
     settle,
 )
 from ...spec import Message, ScheduledRun, Stop, names
-from . import lost_supervisor, schedule_store, supervisor_events
+from . import lost_supervisor, notification_work, schedule_store, supervisor_events
+from .notification_store import has_rules
 from .schedule_store import LocalSchedules, with_status
 from .store import RunFolder, Store
 from .supervisor_events import SupervisorEvents
@@ -82,11 +84,12 @@ class Clock:
         self._children: dict[int, str] = {}
         self._seen: dict[str, tuple[object, float, RunOutcome]] = {}
         self._events = SupervisorEvents(schedule_store.control_file(state_dir))
+        self._notices = notification_work.NotificationWatch(state_dir, now)
         self.lock_fd = -1
         self.was_ended = False
 
     def run(self) -> None:
-        """Work until there is no schedule, or SIGTERM comes."""
+        """Work until there is no schedule and no rule, or SIGTERM comes."""
         while True:
             wake_at = self.look()
             if wake_at is None and not self._children:
@@ -104,18 +107,31 @@ class Clock:
             self._events.renew()
 
     def look(self) -> float | None:
-        """Let each schedule take its turn; return when to look again, None without any schedule."""
-        wakes = []
+        """Let each schedule take its turn; return when to look again, None without a task."""
+        wakes, schedules = [], []
         for folder in self._schedules.folders():
             schedule = folder.load()
             if schedule is None:
                 continue
             wakes.append(float("inf"))
+            schedules.append(schedule)
             if schedule.status.problem and schedule.status.cursor > self._now() + 1e9:
                 continue
             with contextlib.suppress(NotFound):
                 wakes.append(self._turn(schedule))
+        rules, notice_at = self._notices.look(schedules)
+        for rule in rules:
+            self._send(rule)
+        wakes += [] if notice_at is None else [notice_at]
         return min(wakes, default=None)
+
+    def _send(self, rule: str) -> None:
+        """Send what is due of a rule, unless a child does so already."""
+        label = f"notify {rule}"
+        if label not in self._children.values():
+            self._notices.begins(rule)
+            state_dir, now = self._state_dir, self._now
+            self._fork(label, lambda: notification_work.send_due(state_dir, rule, now))
 
     def _turn(self, schedule: Schedule) -> float:
         """Let one schedule take its turn; return when to look at it again."""
@@ -142,7 +158,8 @@ class Clock:
             return float("inf")
         (turn,) = turns
         if (turn.launch or turn.stop) and not busy:
-            self._fork(schedule.name, turn)
+            name, stop = schedule.name, turn.stop
+            self._fork(name, lambda: carry_out(self._schedules, name, stop, self._now))
         wakes = [turn.wake_at] if turn.wake_at is not None else []
         if any(each.state is OccurrenceState.RUNNING for each in schedule.status.occurrences):
             wakes.append(self._now() + LOOK_INTERVAL)
@@ -171,15 +188,15 @@ class Clock:
         self._seen[occurrence.run] = (stamp, at, outcome)
         return outcome
 
-    def _fork(self, name: str, turn: ScheduleTurn) -> None:
+    def _fork(self, label: str, work: Callable[[], None]) -> None:
         pid = os.fork()
         if pid:
-            self._children[pid] = name
+            self._children[pid] = label
             return
         code = 1
         try:
             self._become_child()
-            carry_out(self._schedules, name, turn.stop, self._now)
+            work()
             code = 0
         except BaseException:  # noqa: BLE001 - it must not go on as a second clock
             with contextlib.suppress(OSError):
@@ -337,7 +354,8 @@ def main(path: str, now: Now = time.time) -> None:
             clock.run()
             os.close(fd)
             # A schedule that was made while the last one went has found the lock taken.
-            if clock.was_ended or not LocalSchedules(state_dir, knocks=False).list():
+            left = LocalSchedules(state_dir, knocks=False).list() or has_rules(state_dir)
+            if clock.was_ended or not left:
                 break
     except BaseException:  # noqa: BLE001 - the last words stand in clock.log
         with contextlib.suppress(OSError):

@@ -25,6 +25,7 @@ from ...i18n import _
 from ...schedules import Schedule, ScheduledLaunch, ScheduleRules, ScheduleStatus
 from ...spec import Model, names, to_json
 from ..base import Schedules
+from .notification_store import has_rules
 from .task_processes import scrubbed
 
 NO_CLOCK = "TFCLUSTER_NO_CLOCK"
@@ -230,15 +231,19 @@ def take_clock_lock(state_dir: Path) -> int | None:
 
 
 def keep_time(state_dir: Path) -> None:
-    """Wake the clock process of a state folder with schedules; start it if it does not run.
+    """Wake the clock process of a state folder with schedules or rules of notifications; start it
+    if it does not run.
 
     Raises:
         BackendUnavailable: it cannot be started.
     """
     schedules = LocalSchedules(state_dir, knocks=False)
-    if not any(folder.record_file.exists() for folder in schedules.folders()):
+    rules = has_rules(state_dir)
+    if not rules and not any(folder.record_file.exists() for folder in schedules.folders()):
         _knock(state_dir)  # it ends when there is none left
         return
+    if rules:
+        paths.private(schedules.path)
     try:
         fd = take_clock_lock(state_dir)
     except OSError:

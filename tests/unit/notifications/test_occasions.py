@@ -1,0 +1,127 @@
+"""What is to be told follows from records alone, and is told once for each rule."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tfcluster_magic.notifications import (
+    MOST_KEPT,
+    Deliveries,
+    DeliveryState,
+    NotificationRule,
+    Occasion,
+    Webhook,
+    occasions,
+)
+from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluster
+from tfcluster_magic.spec.status import Event
+
+HEAD = Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=0.0)
+
+
+def rule(*on: Occasion, **more: object) -> NotificationRule:
+    words = {"name": "team", "uid": "r", "created_at": 10.0, "on": on, **more}
+    return NotificationRule(**words)  # type: ignore[arg-type]
+
+
+def run(phase: Phase, reason: Reason = Reason.RUNNING, **more: object) -> TFCluster:
+    status = Status(phase=phase, reason=reason, message="why", **more)  # type: ignore[arg-type]
+    return TFCluster(metadata=HEAD, spec=Spec(), status=status)
+
+
+def told(cluster: TFCluster, *rules: NotificationRule, now: float = 100.0) -> list[str]:
+    events = occasions.run_events(cluster, rules, now)
+    return [e.event for e in occasions.note(Deliveries(), rules, events, now).deliveries]
+
+
+def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
+    """A failure by memory of which a rule asks in three words is one message."""
+    ended = run(Phase.FAILED, Reason.OOM_KILLED, finished_at=50.0)
+    assert told(ended, rule(Occasion.FAILED, Occasion.FINISHED, Occasion.OUT_OF_MEMORY)) == ["end"]
+    assert told(ended, rule(Occasion.STALLED)) == []
+    assert told(run(Phase.SUCCEEDED, finished_at=50.0), rule(Occasion.FAILED)) == []
+
+
+def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
+    """A new rule says nothing of the past, and `--only` nothing of other runs."""
+    every = rule(Occasion.FINISHED)
+    assert told(run(Phase.FAILED, finished_at=9.0), every) == []
+    ended = run(Phase.FAILED, finished_at=50.0)
+    assert told(ended, replace(every, clusters=("other",))) == []
+    assert told(ended, replace(every, clusters=("digits",))) == ["end"]
+
+
+def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
+    """A run is told as queued after the time of the rule, and each stall once."""
+    waits = rule(Occasion.QUEUED, queued_longer_than=60.0)
+    queued = run(Phase.QUEUED, Reason.QUEUED, queued_at=20.0)
+    assert told(queued, waits, now=79.0) == []
+    assert told(queued, waits, now=80.0) == ["queued-60"]
+    stalls = tuple(Event(at=at, reason="Stalled", message="m") for at in (30.0, 60.0))
+    assert told(run(Phase.RUNNING, events=stalls), rule(Occasion.STALLED)) == [
+        "stalled-30",
+        "stalled-60",
+    ]
+
+
+def test_noting_again_changes_nothing() -> None:
+    """The same record seen again, before or after sending, gives no second message."""
+    rules = [rule(Occasion.FAILED)]
+    events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
+    kept = occasions.note(Deliveries(), rules, events, 100.0)
+    assert occasions.note(kept, rules, events, 200.0) is kept
+    sent = occasions.sent(occasions.begin(kept, ("r", "end"), 100.0), ("r", "end"), 101.0)
+    assert occasions.note(sent, rules, events, 200.0) is sent
+    assert occasions.pending(sent) == []
+
+
+def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
+    """Attempts come ever more rarely, and the last one is a day after the first."""
+    rules, key = [rule(Occasion.FAILED)], ("r", "end")
+    events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
+    kept, now = occasions.note(Deliveries(), rules, events, 100.0), 100.0
+    while left := occasions.pending(kept):
+        now = left[0].next_at
+        kept = occasions.failed(occasions.begin(kept, key, now), key, "down", now)
+    (last,) = kept.deliveries
+    assert (last.state, last.problem) == (DeliveryState.GIVEN_UP, "down")
+    assert 23 * 3600 < now - 100.0 <= 24 * 3600
+    assert last.attempts < 40
+
+
+def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
+    """Only the newest messages are kept, and an old event is not told again."""
+    rules, kept = [rule(Occasion.STALLED)], Deliveries()
+    for number in range(MOST_KEPT + 20):
+        stall = (Event(at=100.0 + number, reason="Stalled", message="m"),)
+        events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
+        kept = occasions.note(kept, rules, events, 1000.0)
+        kept = occasions.sent(kept, ("r", f"stalled-{100 + number}"), 1000.0)
+    assert len(kept.deliveries) == MOST_KEPT
+    stall = (Event(at=100.0, reason="Stalled", message="m"),)
+    events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
+    assert occasions.note(kept, rules, events, 1000.0) is kept
+
+
+def test_a_budget_is_told_when_it_is_crossed() -> None:
+    """80 % of a budget is told once, and again only after less was used."""
+    rules, kept = [rule(Occasion.BUDGET)], Deliveries()
+
+    def look(used: float, now: float) -> int:
+        nonlocal kept
+        after, events = occasions.budget_events(kept, {"CPU·h": (used, 10.0)}, now)
+        kept = occasions.note(after, rules, events, now)
+        return len(kept.deliveries)
+
+    assert [look(*each) for each in ((7.9, 20.0), (8.0, 30.0), (9.0, 40.0))] == [0, 1, 1]
+    assert [look(*each) for each in ((7.0, 50.0), (8.5, 60.0))] == [1, 2]
+    assert kept.deliveries[0].title == "8 of 10 CPU·h are used"
+
+
+def test_a_rule_shows_no_secret() -> None:
+    """Neither the text of a rule nor its public form has its URL or its secret."""
+    hook = Webhook(url="https://hooks.slack.com/services/T0/B0/abcdefgh", secret="s3cr3t-word")
+    found = rule(Occasion.FAILED, webhook=hook)
+    for text in (repr(found), str(found.public), repr(hook)):
+        assert "abcdefgh" not in text
+        assert "s3cr3t" not in text

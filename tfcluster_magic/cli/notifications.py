@@ -1,0 +1,181 @@
+"""`notify`: mail and webhooks about runs. Each command calls one method of
+`manager.notifications`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..errors import TFClusterError, UsageError
+from ..i18n import _
+from ..notifications import Occasion, WebhookFormat
+from ..output import notifications as report
+from ..output.documents import document
+from . import grammar
+from .group import Command, VerbGroup
+from .terminal import Terminal
+
+FORMS = ("table", "json", "yaml")
+
+
+def complete_rules(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Names of rules, with their receivers; none when the backend does not answer."""
+    terminal = ctx.find_object(Terminal) or Terminal()
+    try:
+        found = terminal.manager.notifications.list()
+    except TFClusterError:
+        return []
+    return [
+        CompletionItem(each.name, help=each.receiver)
+        for each in found
+        if each.name.startswith(incomplete)
+    ]
+
+
+rule_argument = click.argument("name", metavar="NAME", shell_complete=complete_rules)
+
+
+@click.group("notify", cls=VerbGroup)
+def notify_command() -> None:
+    """Get a message by webhook or mail when a run fails, ends or waits.
+
+    The clock process sends messages, also when every shell and notebook is closed. It tries each
+    one for a day.
+    """
+
+
+@notify_command.command("add", cls=Command)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--on",
+    multiple=True,
+    type=click.Choice([each.value for each in Occasion]),
+    help="of what to tell; repeatable [failed]",
+)
+@click.option("--webhook", metavar="URL", help="URL to post to; @FILE or - reads it from there")
+@click.option("--mail", metavar="ADDRESS", help="address to write to, by the policy's mail server")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([each.value for each in WebhookFormat]),
+    help="what the receiver expects [by its host, else json]",
+)
+@click.option("--secret", metavar="SECRET", help="signs messages; @FILE or - reads it from there")
+@click.option("--only", "clusters", multiple=True, metavar="NAME", help="only runs of this name")
+@click.option("--queued-longer-than", metavar="TIME", help="tell of runs queued for so long")
+@click.option("--lab", metavar="URL", help="address of JupyterLab, for links [the hub's]")
+@click.option("--output/--no-output", "output", default=True, help="send the last printed lines")
+@click.option("-o", "form", type=click.Choice(FORMS), default="table", help="output format [table]")
+@grammar.backend_option
+@click.pass_obj
+def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any) -> None:
+    """Add the rule NAME: of what to tell, and where.
+
+    \b
+    Examples:
+      tfcluster notify add team --webhook @hook.txt
+      tfcluster notify add me --mail me@example.com --on failed --on finished --only digits
+      tfcluster notify add ops --webhook - --on stalled --queued-longer-than 30m
+    """  # noqa: D301 - click reads \b
+    for option in ("webhook", "secret"):
+        words[option] = _secret(terminal, option, words[option])
+    said = {key: value for key, value in words.items() if value not in (None, ())}
+    if kind is not None:
+        said["format"] = kind
+    if "on" not in said and "queued_longer_than" in said:
+        said["on"] = (Occasion.QUEUED.value,)
+    made = terminal.manager.notifications.add(**said)
+    if form != "table":
+        terminal.emit(document(made, form))
+    else:
+        terminal.say(report.rules([made], terminal.paint, terminal.columns))
+    if made.format is not None and kind is None:
+        text = _("the receiver is taken to expect {format}; --format says otherwise")
+        terminal.note(text.format(format=made.format.value))
+    if not made.lab:
+        terminal.note(_("messages have no link into JupyterLab; --lab URL adds one"))
+    terminal.note(
+        terminal.words(_("`tfcluster notify test {name}` tries it").format(name=made.name))
+    )
+
+
+def _secret(terminal: Terminal, option: str, said: str | None) -> str | None:
+    """Return a secret: as it was said, from the first line of a file, or asked for without echo."""
+    if said is None or not (said == "-" or said.startswith("@")):
+        return said
+    if said != "-":
+        try:
+            text = Path(said[1:]).expanduser().read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(
+                _("--{option}: {file} cannot be read: {why}").format(
+                    option=option, file=said[1:], why=why
+                )
+            ) from None
+    elif terminal.can_ask:
+        text = click.prompt(f"--{option}", hide_input=True, err=True)
+    else:
+        text = sys.stdin.readline()
+    return text.strip().partition("\n")[0].strip()
+
+
+@notify_command.command("list", cls=Command)
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def list_command(terminal: Terminal, form: str) -> None:
+    """List the rules, without their secrets."""
+    found = terminal.manager.notifications.list()
+    if form != "table":
+        terminal.emit(document(found, form))
+    elif found:
+        terminal.say(report.rules(found, terminal.paint, terminal.columns))
+    else:
+        terminal.say(_("No rules yet. `tfcluster notify add --help` says how to make one."))
+
+
+@notify_command.command("remove", cls=Command)
+@rule_argument
+@grammar.backend_option
+@click.pass_obj
+def remove_command(terminal: Terminal, name: str) -> None:
+    """Remove the rule NAME; what it has not sent is never sent."""
+    terminal.manager.notifications.remove(name)
+    terminal.say(_("The rule {name} is removed.").format(name=name))
+
+
+@notify_command.command("test", cls=Command)
+@rule_argument
+@grammar.backend_option
+@click.pass_obj
+def test_command(terminal: Terminal, name: str) -> None:
+    """Send a message to the receiver of NAME now, and say whether it was taken."""
+    rule = terminal.manager.notifications.test(name)
+    terminal.say(_("{receiver} took the message.").format(receiver=report.receiver(rule)))
+
+
+@notify_command.command("history", cls=Command)
+@grammar.ref_argument(required=False)
+@grammar.output_option(FORMS)
+@grammar.backend_option
+@click.pass_obj
+def history_command(terminal: Terminal, ref: str | None, form: str) -> None:
+    """List messages and what became of them, newest first; of one run if REF is given."""
+    found = terminal.manager.notifications.history(ref)
+    if form != "table":
+        terminal.emit(document(found, form))
+    elif found:
+        terminal.say(report.history(found, time.time(), terminal.paint, terminal.columns))
+    else:
+        terminal.say(_("No messages yet."))

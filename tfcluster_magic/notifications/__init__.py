@@ -1,0 +1,257 @@
+"""The shapes of notifications: rules of users, the policy, and what became of each message.
+
+A rule says of which occasions a user is told, and where. `occasions` decides what is to be said,
+`wording` writes the message, `delivery` sends it. A record of a delivery never holds a secret.
+"""
+
+from __future__ import annotations
+
+import enum
+import urllib.parse
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from ..spec import NAME_PATTERN, Model, PositiveSeconds
+
+MOST_RULES = 20
+"""Rules of one user."""
+MOST_KEPT = 200
+"""Deliveries that are kept of one run, and of everything else together; the newest ones."""
+TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH = 200, 2000, 300
+
+
+class Occasion(str, enum.Enum):
+    """What a user may be told of."""
+
+    FAILED = "failed"
+    """A run failed."""
+    FINISHED = "finished"
+    """A run ended, with success or without."""
+    QUEUED = "queued"
+    """A run has been queued for longer than the rule says."""
+    STALLED = "stalled"
+    """No task of a run shows a sign of work."""
+    OUT_OF_MEMORY = "out-of-memory"
+    """A task of a run used more memory than it may."""
+    SCHEDULE_PAUSED = "schedule-paused"
+    """A schedule paused by itself, or somebody else paused it."""
+    BUDGET = "budget"
+    """Of a budget of hours, 80 % are used."""
+
+
+class WebhookFormat(str, enum.Enum):
+    """What a receiver of webhooks expects as JSON."""
+
+    JSON = "json"
+    SLACK = "slack"
+    FEISHU = "feishu"
+    DINGTALK = "dingtalk"
+    WECOM = "wecom"
+
+
+SIGNED_FORMATS = (WebhookFormat.FEISHU, WebhookFormat.DINGTALK)
+"""Formats that may be signed with a secret."""
+KNOWN_HOSTS = {
+    "hooks.slack.com": WebhookFormat.SLACK,
+    "open.feishu.cn": WebhookFormat.FEISHU,
+    "open.larksuite.com": WebhookFormat.FEISHU,
+    "oapi.dingtalk.com": WebhookFormat.DINGTALK,
+    "qyapi.weixin.qq.com": WebhookFormat.WECOM,
+}
+"""Hosts whose format is known."""
+
+
+class Webhook(Model, frozen=True, kw_only=True):
+    """A URL that takes messages. Both fields are secret; its text shows neither."""
+
+    url: Annotated[str, Meta(max_length=2000)]
+    format: WebhookFormat = WebhookFormat.JSON
+    secret: Annotated[str, Meta(max_length=200)] = ""
+
+    @property
+    def host(self) -> str:
+        """The host of the URL, which is no secret."""
+        return urllib.parse.urlsplit(self.url).hostname or ""
+
+    @property
+    def shown(self) -> str:
+        """The URL as far as it may be shown: without path and token."""
+        parts = urllib.parse.urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{self.host}{port}/…"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every text that must not be shown, the longest first."""
+        parts = urllib.parse.urlsplit(self.url)
+        words = {self.url, parts.path, parts.query, self.secret, *parts.path.split("/")[2:]}
+        words |= {value for _key, value in urllib.parse.parse_qsl(parts.query)}
+        return tuple(sorted((word for word in words if len(word) > 5), key=len, reverse=True))
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.shown})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return what a rich console shows."""
+        return [("url", self.shown)]
+
+
+class NotificationRule(Model, frozen=True, kw_only=True):
+    """Of which occasions a user is told, and where: by a webhook or by mail."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    uid: str
+    created_at: float
+    on: tuple[Occasion, ...]
+    clusters: Annotated[
+        tuple[str, ...], Meta(description="only of runs of these names; empty: of all")
+    ] = ()
+    queued_longer_than: PositiveSeconds = 3600.0
+    webhook: Webhook | None = None
+    mail_to: Annotated[str, Meta(max_length=254)] = ""
+    language: str = "en"
+    lab: Annotated[str, Meta(description="address of JupyterLab, for links; empty: no link")] = ""
+    output: Annotated[bool, Meta(description="whether messages have the last printed lines")] = True
+
+    @property
+    def receiver(self) -> str:
+        """The receiver, without secrets."""
+        return self.webhook.shown if self.webhook else self.mail_to
+
+    @property
+    def public(self) -> PublicRule:
+        """The rule without secrets."""
+        return PublicRule(
+            name=self.name,
+            created_at=self.created_at,
+            on=self.on,
+            clusters=self.clusters,
+            queued_longer_than=self.queued_longer_than if Occasion.QUEUED in self.on else None,
+            receiver=self.receiver,
+            format=self.webhook.format if self.webhook else None,
+            signed=bool(self.webhook and self.webhook.secret),
+            language=self.language,
+            lab=self.lab,
+            output=self.output,
+        )
+
+
+class PublicRule(Model, frozen=True, kw_only=True, omit_defaults=False):
+    """A rule without its secrets, as `notify list -o json` shows it."""
+
+    name: str
+    created_at: float
+    on: tuple[Occasion, ...]
+    clusters: tuple[str, ...]
+    queued_longer_than: float | None
+    receiver: str
+    format: WebhookFormat | None
+    signed: bool
+    language: str
+    lab: str
+    output: bool
+
+
+class NotificationRules(Model, frozen=True):
+    """All rules of a user."""
+
+    rules: Annotated[tuple[NotificationRule, ...], Meta(max_length=MOST_RULES)] = ()
+
+
+# What administrators allow.
+
+
+class SmtpServer(Model, frozen=True, kw_only=True):
+    """The mail server of a site."""
+
+    host: Annotated[str, Meta(min_length=1, max_length=253)]
+    """The name or address of the server."""
+    port: Annotated[int, Meta(ge=1, le=65535)] = 587
+    """Its port: usually 587 with starttls, 465 with tls."""
+    security: Annotated[
+        str, Meta(pattern="^(starttls|tls|none)$", description="use starttls, tls or none")
+    ] = "starttls"
+    """How the connection is encrypted: `starttls`, `tls` or `none`."""
+    sender: Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$", description="a mail address")]
+    """The address from which mail comes."""
+    username: str = ""
+    """The account on the server. Empty: none."""
+    password_file: str = ""
+    """A file with the account's password on its first line."""
+    recipients: tuple[str, ...] = ()
+    """Domains to which mail may go, such as `example.com`. Empty: any."""
+
+
+class NotificationPolicy(Model, frozen=True, kw_only=True):
+    """Where notifications may go."""
+
+    hosts: tuple[str, ...] = ("*",)
+    """Hosts of webhooks: names such as `hooks.slack.com` or `*.example.com`; `*`: any."""
+    private_networks: tuple[str, ...] = ()
+    """Networks that are not public and may be reached, such as `10.1.2.0/24`; there also by plain
+    http."""
+    smtp: SmtpServer | None = None
+    """The mail server. Without it there is no mail."""
+
+    def allows_host(self, host: str) -> bool:
+        """Return whether a webhook may go to this host, whatever its address is."""
+        for allowed in map(str.lower, self.hosts):
+            suffix = allowed.removeprefix("*")
+            if allowed == host or (allowed != suffix and host.endswith(suffix)):
+                return True
+        return False
+
+    def allows_recipient(self, address: str) -> bool:
+        """Return whether mail may go to this address."""
+        if self.smtp is None:
+            return False
+        domain = address.rpartition("@")[2].lower()
+        return not self.smtp.recipients or domain in map(str.lower, self.smtp.recipients)
+
+
+# What became of messages.
+
+
+class DeliveryState(str, enum.Enum):
+    """What became of a message."""
+
+    PENDING = "Pending"
+    SENT = "Sent"
+    GIVEN_UP = "GivenUp"
+
+
+class Delivery(Model, frozen=True, kw_only=True):
+    """One message of one rule: what it says, and what became of it."""
+
+    rule: Annotated[str, Meta(description="the rule's name")]
+    rule_uid: Annotated[str, Meta(description="the rule's uid")]
+    event: Annotated[str, Meta(description="what happened; the same event is sent once")]
+    about: Annotated[str, Meta(description="the run, the schedule, or the kind of hours")]
+    occasion: Occasion
+    title: str
+    sentence: str
+    at: Annotated[float, Meta(description="when it happened")]
+    noted_at: Annotated[float, Meta(description="when it was seen")]
+    state: DeliveryState = DeliveryState.PENDING
+    attempts: Annotated[int, Meta(ge=0, description="how often it was sent or tried")] = 0
+    next_at: Annotated[float, Meta(description="when it is tried next")] = 0.0
+    settled_at: Annotated[float, Meta(description="when it was sent or given up")] | None = None
+    problem: Annotated[str, Meta(description="why the last attempt failed")] = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies it."""
+        return self.rule_uid, self.event
+
+
+class Deliveries(Model, frozen=True, kw_only=True):
+    """The deliveries about one run, or about everything that is no run."""
+
+    deliveries: tuple[Delivery, ...] = ()
+    forgotten_until: Annotated[
+        float, Meta(description="events up to then are settled and not kept any more")
+    ] = 0.0
+    high: Annotated[
+        dict[str, float], Meta(description="kinds of hours of which most are used, since when")
+    ] = field(default_factory=dict)

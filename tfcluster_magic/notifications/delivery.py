@@ -1,0 +1,334 @@
+"""Sending a message: one POST or one mail, to an address that the policy allows.
+
+The address is checked at which the connection really ends, so a name that resolves to something
+else a moment later does not matter. No redirect is followed, no proxy is used, nothing of an answer
+is kept but its status and the receiver's own reason. An attempt ends within `TIMEOUT`, whatever the
+receiver does. An error never has a secret in its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import json
+import smtplib
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+from .. import state_files
+from ..errors import TFClusterError, one_line, strip_controls
+from ..i18n import _
+from ..program.download import Deadline
+from . import NotificationPolicy, NotificationRule, SmtpServer, Webhook, WebhookFormat
+from .wording import Notification, mail, refusal, webhook_request
+
+TIMEOUT = 20.0
+"""Seconds for one attempt."""
+_MOST_ANSWER = 64 * 1024
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_CLOSED = (
+    *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
+    *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
+)
+"""Networks that no policy opens: link-local addresses with the metadata of clouds, multicast."""
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class NotDelivered(TFClusterError):
+    """A message was not taken; the text says why, without secrets."""
+
+    http_status = 502
+
+
+def network_mistake(text: str) -> str:
+    """Return why a policy cannot name this network; empty if it can."""
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        return str(error)
+    for closed in _CLOSED:
+        if network.version == closed.version and network.overlaps(closed):
+            return _("{network} is never opened: {closed} lies in it or around it").format(
+                network=text, closed=closed
+            )
+    return ""
+
+
+def address_mistake(text: str, policy: NotificationPolicy) -> str:
+    """Return why no connection may end at this address; empty if one may."""
+    found = ipaddress.ip_address(text.partition("%")[0])
+    for address in _meant(found):
+        closed = any(address.version == net.version and address in net for net in _CLOSED)
+        if closed or not (address.is_global or is_private_allowed(address, policy)):
+            said = _("{address} is not a public address, and the policy does not name its network")
+            return said.format(address=found)
+    return ""
+
+
+def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
+    """Return whether the policy names a network with this address."""
+    for text in policy.private_networks:
+        with contextlib.suppress(ValueError):
+            network = ipaddress.ip_network(text)
+            if network.version == address.version and address in network:
+                return True
+    return False
+
+
+def _meant(address: Address) -> Iterator[Address]:
+    """Yield the address, and the IPv4 address that an IPv6 address stands for."""
+    embedded = None
+    if isinstance(address, ipaddress.IPv6Address):
+        embedded = address.ipv4_mapped or address.sixtofour
+        if embedded is None and address in _NAT64:
+            embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is None and address.teredo:
+            embedded = address.teredo[1]
+    if embedded is None:
+        yield address
+    else:
+        yield embedded
+
+
+def deliver(
+    message: Notification,
+    rule: NotificationRule,
+    policy: NotificationPolicy,
+    now: float,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Send a message to the receiver of a rule.
+
+    Raises:
+        NotDelivered: it was not taken, or the policy does not allow the receiver.
+    """
+    if rule.webhook is not None:
+        post(message, rule.webhook, policy, now, timeout)
+    else:
+        send_mail(message, rule.mail_to, policy, timeout)
+
+
+# -- webhooks --------------------------------------------------------------------------------------
+
+
+def post(
+    message: Notification,
+    webhook: Webhook,
+    policy: NotificationPolicy,
+    now: float,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Post a message to a webhook. Raises NotDelivered."""
+    with _told(webhook.shown, webhook.secrets, timeout) as deadline:
+        if not policy.allows_host(webhook.host):
+            raise NotDelivered(
+                _("the policy does not allow the host {host}").format(host=webhook.host)
+            )
+        request = webhook_request(message, webhook, now)
+        parts = urllib.parse.urlsplit(request.url)
+        secure = parts.scheme == "https"
+        sock = _connect(webhook.host, parts.port or (443 if secure else 80), policy, timeout)
+        with contextlib.closing(sock):
+            deadline.watch(sock)
+            if secure:
+                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=webhook.host)
+                deadline.watch(sock)
+            elif not is_private_allowed(_peer(sock), policy):
+                raise NotDelivered(
+                    _("http:// sends the URL readable for everybody on the way: use https://")
+                )
+            status, body = _exchange(sock, parts, request.body, message.key)
+        _check_answer(status, body, webhook.format)
+
+
+def _exchange(
+    sock: socket.socket, parts: urllib.parse.SplitResult, body: bytes, key: str
+) -> tuple[int, bytes]:
+    """Send one request over a connection; return the status and the begin of the answer."""
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+    connection.sock = sock
+    target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    connection.putrequest("POST", target, skip_host=True, skip_accept_encoding=True)
+    connection.putheader("Host", f"{host}:{parts.port}" if parts.port else f"{host}")
+    connection.putheader("User-Agent", "tfcluster")
+    connection.putheader("Content-Type", "application/json; charset=utf-8")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.putheader("Idempotency-Key", key)
+    connection.putheader("Connection", "close")
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    return answer.status, answer.read(_MOST_ANSWER)
+
+
+def _check_answer(status: int, body: bytes, kind: WebhookFormat) -> None:
+    if status in range(300, 400):
+        raise NotDelivered(
+            _("it answered {status} and redirects; redirects are not followed").format(
+                status=status
+            )
+        )
+    said = ""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if isinstance(answer, dict):
+        said = refusal(answer, kind)
+    elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
+        said = _("the answer is no JSON object")
+    if status not in range(200, 300):
+        said = said or body[:100].decode("utf-8", "replace")
+        raise NotDelivered(
+            _("it answered {status}: {said}").format(status=status, said=said)
+            if said.strip()
+            else _("it answered {status}").format(status=status)
+        )
+    if said:
+        raise NotDelivered(_("it did not take the message: {said}").format(said=said))
+
+
+# -- mail ------------------------------------------------------------------------------------------
+
+
+def send_mail(
+    message: Notification, recipient: str, policy: NotificationPolicy, timeout: float = TIMEOUT
+) -> None:
+    """Send a message by the mail server of the policy. Raises NotDelivered."""
+    server = policy.smtp
+    if server is None or not policy.allows_recipient(recipient):
+        raise NotDelivered(mail_mistake(recipient, policy))
+    password = _password(server)
+    with _told(f"{server.host}:{server.port}", (password,), timeout) as deadline:
+        context = ssl.create_default_context()
+        with contextlib.closing(_MailClient(server, deadline, timeout, context)) as client:
+            if server.security == "starttls":
+                client.starttls(context=context)
+                deadline.watch(cast("socket.socket", client.sock))
+            client.ehlo_or_helo_if_needed()
+            if server.username:
+                client.login(server.username, password)
+            client.send_message(mail(message, server.sender, recipient))
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                client.quit()  # the mail is taken; a second one would be worse than no farewell
+
+
+def mail_mistake(recipient: str, policy: NotificationPolicy) -> str:
+    """Return why mail cannot go to this address; empty if it can."""
+    if policy.smtp is None:
+        return _("the policy names no mail server")
+    if not policy.allows_recipient(recipient):
+        allowed = ", ".join(policy.smtp.recipients)
+        return _("the policy allows mail to {domains} only").format(domains=allowed)
+    return ""
+
+
+def _password(server: SmtpServer) -> str:
+    if not server.username or not server.password_file:
+        return ""
+    if server.security == "none":
+        raise NotDelivered(
+            _("the policy names a password for a mail server without encryption; use starttls")
+        )
+    try:
+        text = state_files.read_bytes(Path(server.password_file), 4096).decode()
+    except (FileNotFoundError, state_files.Unreadable, UnicodeDecodeError):
+        raise NotDelivered(_("the password file of the mail server cannot be read")) from None
+    return text.partition("\n")[0].rstrip("\r")
+
+
+class _MailClient(smtplib.SMTP):
+    """A mail client that is connected, and whose connection ends at the deadline."""
+
+    def __init__(
+        self, server: SmtpServer, deadline: Deadline, timeout: float, context: ssl.SSLContext
+    ) -> None:
+        self._deadline = deadline
+        self._tls = context if server.security == "tls" else None
+        # The default looks the machine's own name up, which may take long.
+        own_name = socket.gethostname()
+        super().__init__(server.host, server.port, local_hostname=own_name, timeout=timeout)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        sock = socket.create_connection((host, port), timeout)
+        self._deadline.watch(sock)
+        if self._tls is not None:
+            sock = self._tls.wrap_socket(sock, server_hostname=host)
+            self._deadline.watch(sock)
+        return sock
+
+
+# -- connections and errors ------------------------------------------------------------------------
+
+
+def _connect(host: str, port: int, policy: NotificationPolicy, timeout: float) -> socket.socket:
+    """Connect to the first allowed address of a host. Raises NotDelivered, OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    problem: Exception = NotDelivered(_("{host} has no address").format(host=host))
+    for family, kind, protocol, _name, address in found:
+        if why := address_mistake(str(address[0]), policy):
+            problem = NotDelivered(why)
+            continue
+        sock = socket.socket(family, kind, protocol)
+        sock.settimeout(timeout)
+        try:
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            problem = error
+            continue
+        return sock
+    raise problem
+
+
+def _peer(sock: socket.socket) -> Address:
+    found = ipaddress.ip_address(str(sock.getpeername()[0]).partition("%")[0])
+    return next(_meant(found))
+
+
+@contextlib.contextmanager
+def _told(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Deadline]:
+    """Yield the deadline of an attempt, and turn what goes wrong into NotDelivered."""
+    deadline = Deadline(timeout)
+    try:
+        yield deadline
+    except NotDelivered as error:
+        why = str(error)
+    except ssl.SSLCertVerificationError as error:
+        why = _("its certificate is not trusted: {why}").format(why=error.verify_message)
+    except smtplib.SMTPResponseException as error:
+        said = error.smtp_error
+        words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        why = _("it answered {status}: {said}").format(status=error.smtp_code, said=words[:200])
+    except smtplib.SMTPRecipientsRefused as error:
+        code, said = next(iter(error.recipients.values()))
+        words = said.decode("utf-8", "replace")
+        why = _("it answered {status}: {said}").format(status=code, said=words[:200])
+    except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as error:
+        if deadline.passed or isinstance(error, TimeoutError):
+            why = _("it did not answer within {seconds:g} seconds").format(seconds=timeout)
+        else:
+            text = str(getattr(error, "strerror", None) or "")
+            if isinstance(error, smtplib.SMTPNotSupportedError):
+                text = str(error)
+            why = _("it cannot be reached: {why}").format(why=text or type(error).__name__)
+    else:
+        why = ""
+    finally:
+        deadline.cancel()
+    if why:
+        raise NotDelivered(f"{receiver}: {scrubbed(why, secrets)}")
+
+
+def scrubbed(text: str, secrets: Sequence[str]) -> str:
+    """Return text from elsewhere on one line and without secrets."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "…")
+            text = text.replace(urllib.parse.quote(secret, safe=""), "…")
+    return one_line(strip_controls(text))

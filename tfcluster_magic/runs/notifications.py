@@ -1,0 +1,239 @@
+"""The verbs of notifications: `manager.notifications`. A verb is a method here and a command.
+
+manager.notifications.add("team", on=["failed"], webhook="https://hooks.slack.com/services/…")
+manager.notifications.test("team")
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import urllib.parse
+import uuid
+from collections.abc import Sequence
+
+from ..backends.base import Backend
+from ..errors import InvalidRequest, Problem
+from ..i18n import _, current_language, language
+from ..notifications import (
+    KNOWN_HOSTS,
+    SIGNED_FORMATS,
+    Delivery,
+    NotificationPolicy,
+    NotificationRule,
+    Occasion,
+    PublicRule,
+    Webhook,
+    WebhookFormat,
+)
+from ..spec import names
+from ..spec.quantities import DURATION_RULE, parse_duration
+
+_ADDRESS = re.compile(r"[^@\s<>,;\"()]{1,64}@[^@\s<>,;\"()]{1,189}")
+
+
+class NotificationVerbs:
+    """What one can do with notifications.
+
+    Args:
+        backend: where the runs are.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def add(
+        self,
+        name: str,
+        *,
+        on: Sequence[str] = (Occasion.FAILED.value,),
+        webhook: str | None = None,
+        mail: str | None = None,
+        format: str | None = None,  # noqa: A002 - the option's word
+        secret: str = "",
+        clusters: Sequence[str] = (),
+        queued_longer_than: float | str | None = None,
+        lab: str | None = None,
+        output: bool = True,
+    ) -> PublicRule:
+        """Add a rule, which is followed from now on.
+
+        Args:
+            name: name of the rule.
+            on: of what to tell; see `Occasion`.
+            webhook: the URL to post to. Give this or `mail`.
+            mail: the address to write to.
+            format: what the receiver expects; by default what its host is known for, else `json`.
+            secret: the secret with which Feishu or DingTalk wants messages to be signed.
+            clusters: names of runs; by default all.
+            queued_longer_than: seconds, or such as `30m`; with it `queued` is one of `on`.
+            lab: address of JupyterLab for links; by default the hub's, if it says its own.
+            output: whether messages have the last printed lines.
+
+        Raises:
+            InvalidRequest: with every problem; none shows a secret.
+            NameTaken: there is a rule of this name.
+            Conflict: this backend has no notifications.
+        """
+        store, problems = self._backend.notifications(), list[Problem]()
+        if not names.is_valid(name):
+            problems.append(Problem("name", name, names.NAME_RULE))
+        occasions = _occasions(on, problems)
+        after = 3600.0
+        if queued_longer_than is not None:
+            occasions.add(Occasion.QUEUED)
+            after = _seconds(queued_longer_than, problems)
+        problems += [
+            Problem("--only", each, names.NAME_RULE)
+            for each in clusters
+            if not names.is_valid(each)
+        ]
+        if bool(webhook) == bool(mail):
+            problems.append(Problem("--webhook", None, _("give either --webhook or --mail")))
+        policy = store.policy()
+        hook = _webhook(webhook, format, secret, policy, problems) if webhook else None
+        if mail and (why := _mail_problem(mail, policy)):
+            problems.append(Problem("--mail", mail, why))
+        if problems:
+            raise InvalidRequest(problems, _("the rule was refused"))
+        rule = NotificationRule(
+            name=name,
+            uid=str(uuid.uuid4()),
+            created_at=time.time(),
+            on=tuple(each for each in Occasion if each in occasions),
+            clusters=tuple(clusters),
+            queued_longer_than=after,
+            webhook=hook,
+            mail_to=mail or "",
+            language=current_language(),
+            lab=_lab(lab),
+            output=output,
+        )
+        store.add(rule)
+        return rule.public
+
+    def list(self) -> list[PublicRule]:
+        """Return all rules, without secrets."""
+        return [rule.public for rule in self._backend.notifications().rules()]
+
+    def remove(self, name: str) -> None:
+        """Remove a rule; what it has not sent is never sent. Raises NotFound."""
+        self._backend.notifications().remove(name)
+
+    def test(self, name: str) -> PublicRule:
+        """Send a message to the receiver of a rule now, once.
+
+        Raises:
+            NotFound: there is no such rule.
+            NotDelivered: it was not taken; the text says why.
+        """
+        from ..notifications.delivery import deliver
+        from ..notifications.wording import compose
+
+        store = self._backend.notifications()
+        rule, now = store.get(name), time.time()
+        with language(rule.language):
+            title = _("a test of the rule {name}").format(name=name)
+            sentence = _("Messages of TFCluster arrive here.")
+        delivery = Delivery(
+            rule=name,
+            rule_uid=rule.uid,
+            event=f"test-{uuid.uuid4()}",
+            about="",
+            occasion=rule.on[0],
+            title=title,
+            sentence=sentence,
+            at=now,
+            noted_at=now,
+        )
+        deliver(compose(delivery, rule), rule, store.policy(), now)
+        return rule.public
+
+    def history(self, run: str | None = None) -> Sequence[Delivery]:
+        """Return what became of messages, newest first; of one run if it is given. Raises
+        NotFound.
+        """
+        ref = None if run is None else self._backend.get(run).metadata.name
+        return self._backend.notifications().history(ref)
+
+
+def _occasions(on: Sequence[str], problems: list[Problem]) -> set[Occasion]:
+    found = set[Occasion]()
+    for word in on:
+        try:
+            found.add(Occasion(word))
+        except ValueError:  # noqa: PERF203 - each has its own problem
+            allowed = _("use {words}").format(words=", ".join(each.value for each in Occasion))
+            problems.append(Problem("--on", word, allowed))
+    return found or {Occasion.FAILED}
+
+
+def _seconds(said: float | str, problems: list[Problem]) -> float:
+    try:
+        found = float(parse_duration(said) if isinstance(said, str) else said)
+    except ValueError:
+        found = 0.0
+    if found <= 0:
+        problems.append(Problem("--queued-longer-than", said, DURATION_RULE))
+    return found
+
+
+def _mail_problem(address: str, policy: NotificationPolicy) -> str:
+    from ..notifications.delivery import mail_mistake
+
+    if not _ADDRESS.fullmatch(address):
+        return _("write one address, name@example.com")
+    return mail_mistake(address, policy)
+
+
+def _webhook(
+    url: str,
+    kind: str | None,
+    secret: str,
+    policy: NotificationPolicy,
+    problems: list[Problem],
+) -> Webhook | None:
+    """Return the webhook; its URL is in no problem, for it is a secret."""
+    rule = _("write a URL such as https://example.com/hook, without a name, password or fragment")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        problems.append(Problem("--webhook", "…", rule))
+        return None
+    odd = not url.isascii() or any(char <= " " for char in url) or len(url) > 2000
+    if (
+        parts.scheme not in ("http", "https")
+        or not host
+        or "@" in parts.netloc
+        or parts.fragment
+        or odd
+    ):
+        problems.append(Problem("--webhook", "…", rule))
+        return None
+    try:
+        form = WebhookFormat(kind) if kind else KNOWN_HOSTS.get(host, WebhookFormat.JSON)
+    except ValueError:
+        allowed = _("use {words}").format(words=", ".join(each.value for each in WebhookFormat))
+        problems.append(Problem("--format", kind, allowed))
+        return None
+    if secret and form not in SIGNED_FORMATS:
+        allowed = _("only {words} take a secret").format(
+            words=", ".join(each.value for each in SIGNED_FORMATS)
+        )
+        problems.append(Problem("--secret", "…", allowed))
+    hook = Webhook(url=url, format=form, secret=secret[:200])
+    if not policy.allows_host(hook.host):
+        allowed = _("the policy allows {hosts} only").format(hosts=", ".join(policy.hosts))
+        problems.append(Problem("--webhook", hook.shown, allowed))
+    return hook
+
+
+def _lab(said: str | None) -> str:
+    """Return the address of JupyterLab: as it was said, or as the hub says it of this server."""
+    found = os.environ.get("JUPYTERHUB_PUBLIC_URL", "") if said is None else said
+    if not found.startswith(("http://", "https://")):
+        return ""
+    base = found.split("?")[0].split("#")[0].rstrip("/")
+    return base if base.endswith("/lab") else f"{base}/lab"
