@@ -212,6 +212,7 @@ describe('what stands against a launch', () => {
   const state = (problems: IPlan['problems'], change = {}) => ({
     draft: EMPTY,
     origin: null,
+    planned: null,
     launchOptions: LAUNCH_OPTIONS,
     plan: { ...PLAN, problems },
     current: true,
@@ -259,6 +260,57 @@ describe('what stands against a launch', () => {
   it('is nothing once a plan of what is typed has no problem', () => {
     expect(hindrance(state([]), trans)).toBeNull();
     expect(hindrance(state([], { current: false }), trans)).not.toBeNull();
+  });
+});
+
+describe('a form whose program is a project', () => {
+  const project = { config: null, configurations: ['big'], values: {} };
+
+  it('asks once more if a default means a change there, and says what differs', async () => {
+    const asked: unknown[] = [];
+    const { clusters, json } = serve(body => {
+      asked.push(body);
+      // a server that says something else each time does not make the form ask without end
+      const workers = String(3 + asked.length);
+      return Promise.resolve(
+        json({ ...PLAN, project: { ...project, values: { workers } } })
+      );
+    });
+    const model = new LaunchModel(clusters, null);
+    await model.start();
+    await vi.waitFor(() => expect(model.state.current).toBe(true));
+    asked.length = 0;
+    model.edit({ program: 'digits', values: { workers: '2' } });
+    await vi.waitFor(() => expect(model.state.current).toBe(true));
+    expect(asked).toEqual([
+      { program: 'digits', options: {} },
+      { program: 'digits', options: { workers: '2' } }
+    ]);
+    await new Promise(resolve => setTimeout(resolve, 600));
+    expect(asked).toHaveLength(2);
+    model.dispose();
+  });
+
+  it('does not take the values of the program before for those of the next', async () => {
+    const sent: unknown[] = [];
+    const { clusters, json } = serve(
+      () =>
+        Promise.resolve(
+          json({ ...PLAN, project: { ...project, values: { memory: '2Gi' } } })
+        ),
+      body => {
+        sent.push(body);
+        return json(aRun('train'), 201);
+      }
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start();
+    model.edit({ program: 'digits', config: 'big' });
+    await vi.waitFor(() => expect(model.state.current).toBe(true));
+    model.edit({ program: 'train.py', values: { memory: '2Gi' } });
+    await model.launch();
+    expect(sent).toEqual([{ program: 'train.py', options: { memory: '2Gi' } }]);
+    model.dispose();
   });
 });
 

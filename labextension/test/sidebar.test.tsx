@@ -13,9 +13,10 @@ import {
 } from '../src/api/clusters';
 import type { IProgress } from '../src/api/types';
 import { RunProgress } from '../src/run/parts';
+import { Projects } from '../src/sidebar/Projects';
 import { Sidebar } from '../src/sidebar/Sidebar';
 import { Away } from '../src/sidebar/states';
-import { aRun, trans } from './runs';
+import { aRun, FakeServer, trans } from './runs';
 
 declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
@@ -146,3 +147,60 @@ it.each([
     act(() => root.unmount());
   }
 );
+
+it('lists projects with their last run, and says how to make the first', async () => {
+  const server = new FakeServer();
+  const host = document.body.appendChild(document.createElement('div'));
+  const root = createRoot(host);
+  const commands = new CommandRegistry();
+  const launched = vi.fn();
+  commands.addCommand('tfcluster:launch', { execute: launched });
+  const onReveal = vi.fn();
+  const draw = (refreshed: number): Promise<void> =>
+    act(async () =>
+      root.render(
+        <Projects
+          model={server.model}
+          runs={[aRun('digits', 2, 'Failed')]}
+          commands={commands}
+          trans={trans}
+          refreshed={refreshed}
+          onReveal={onReveal}
+        />
+      )
+    );
+  const shows = (text: string): Promise<void> =>
+    vi.waitFor(async () => {
+      await act(() => Promise.resolve());
+      expect(host.textContent).toContain(text);
+    });
+  server.answers['GET /projects'] = { projects: [], complete: true };
+  await draw(0);
+  await shows('%tfcluster project init .');
+  expect(host.querySelector('details')?.open).toBe(false);
+
+  const project = {
+    path: 'work/digits',
+    configurations: ['big'],
+    problems: ['workers is x'],
+    lastRun: 'digits-2'
+  };
+  server.answers['GET /projects'] = { projects: [project], complete: false };
+  await draw(1);
+  await shows('work/digits');
+  expect(host.querySelector('details')?.open).toBe(true);
+  expect(host.textContent).toContain('1 problem');
+  expect(host.textContent).toContain('Failed');
+  const press = (text: string): void =>
+    [...host.querySelectorAll('button')]
+      .find(({ textContent }) => textContent === text)
+      ?.click();
+  act(() => press('big'));
+  expect(launched).toHaveBeenCalledWith({
+    program: 'work/digits',
+    config: 'big'
+  });
+  act(() => press('digits-2'));
+  expect(onReveal).toHaveBeenCalledWith('digits-2');
+  act(() => root.unmount());
+});

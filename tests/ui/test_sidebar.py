@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 from pathlib import Path
 
@@ -48,11 +49,45 @@ def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
     """A run launched by code appears in the list without a request by the page."""
     expect(lab.sidebar).to_contain_text("No clusters yet")
     requests: list[str] = []
-    lab.page.on("request", lambda r: requests.append(r.url) if "tfcluster/api" in r.url else None)
+    runs = "tfcluster/api/clusters"
+    lab.page.on("request", lambda r: requests.append(r.url) if runs in r.url else None)
     for name in ("first", "second"):
         lab.server.launch("sleep.py", workers=1, ps=0, name=name)
         row(lab, f"{name}-1").wait_for()
     assert requests == []
+
+
+def test_a_project_is_launched_from_the_sidebar(lab: LabPage) -> None:
+    """The sidebar says how to make a project, lists it with its last run, and fills the form in."""
+    projects = lab.sidebar.locator(".tfc-Fold", has_text="Projects")
+    projects.locator("summary").click()
+    expect(projects).to_contain_text("%tfcluster project init .")
+    found = Findings(lab)
+    found.look("#tfcluster-sidebar", "projects-empty")
+    folder = lab.server.root / "digits"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('trained')\n")
+    (folder / "tfcluster.yaml").write_text(
+        "program: train.py\nworkers: 1\nconfigurations:\n  big: {workers: 2, memory: 64Mi}\n"
+    )
+    try:
+        lab.server.launch("digits", name="digits")
+        expect(row(lab, "digits-1")).to_contain_text("Succeeded", timeout=60_000)
+        lab.sidebar.get_by_role("button", name="Refresh").click()
+        expect(projects.get_by_role("button", name="digits-1")).to_be_visible()
+        expect(projects.locator(".tfc-Phase")).to_have_text("Succeeded")
+        found.look("#tfcluster-sidebar", "projects")
+        projects.get_by_role("button", name="big", exact=True).click()
+        form = lab.page.get_by_role("form")
+        expect(form.get_by_label("Configuration")).to_have_value("big")
+        expect(form.get_by_label("Workers", exact=True)).to_have_attribute("placeholder", "2")
+        expect(form.locator(".tfc-Line code")).to_contain_text("--config big")
+        lab.screenshot("project-form")
+        form.get_by_label("Configuration").select_option("")
+        expect(form.get_by_label("Workers", exact=True)).to_have_attribute("placeholder", "1")
+    finally:
+        shutil.rmtree(folder)
+    assert not found.all, "\n".join(found.all)
 
 
 @pytest.mark.same_page

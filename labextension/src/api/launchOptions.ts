@@ -97,4 +97,13 @@ export interface IPlan {
   /** The equivalent line for a notebook in `folder`. */
   readonly line: string;
   readonly folder: string;
+  /** What comes from the file of a project; null for another program. */
+  readonly project?: IPlanProject | null;
+}
+
+/** The configurations of a project, and what its file says where nothing is typed, by the keys of fields. */
+export interface IPlanProject {
+  readonly config: string | null;
+  readonly configurations: ReadonlyArray<string>;
+  readonly values: Readonly<Record<string, string | boolean>>;
 }

@@ -19,6 +19,7 @@ import type {
   IBoard,
   IComparison,
   ILaunch,
+  IProjectList,
   IRerun,
   IRun,
   IRunAsLaunch,
@@ -154,6 +155,19 @@ export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
 /** Return the launch options and the free resources. */
 export const getLaunchOptions = (caller: ICaller): Promise<ILaunchOptions> =>
   call(caller, 'options');
+
+/** Return the projects below the folder of the file browser; `refresh` searches again. */
+export const listProjects = (
+  caller: ICaller,
+  refresh: boolean
+): Promise<IProjectList> =>
+  call(
+    caller,
+    refresh ? 'projects?refresh=1' : 'projects',
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
 
 /** Return what a launch would create, and its problems; creates nothing. */
 export const planLaunch = (

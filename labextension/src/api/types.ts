@@ -119,7 +119,26 @@ export interface ILaunch {
   readonly arguments?: ReadonlyArray<string>;
   readonly sha256?: string;
   readonly kernelspec?: string;
+  /** A configuration of the project that `program` is. */
+  readonly config?: string;
   readonly options?: Readonly<Record<string, unknown>>;
+}
+
+/** A folder with `tfcluster.yaml`. */
+export interface IProject {
+  /** As the file browser names it. */
+  readonly path: string;
+  readonly configurations: ReadonlyArray<string>;
+  /** What is wrong with its file; sentences. */
+  readonly problems: ReadonlyArray<string>;
+  /** The name of its newest run. */
+  readonly lastRun: string | null;
+}
+
+/** `GET projects`; not complete if the search ended at one of its limits. */
+export interface IProjectList {
+  readonly projects: ReadonlyArray<IProject>;
+  readonly complete: boolean;
 }
 
 /** The launch that would make a run again, and notes on what it lacks. */

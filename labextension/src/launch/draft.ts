@@ -11,7 +11,8 @@ import type {
   FieldKind,
   IField,
   ILaunchOptions,
-  IPlan
+  IPlan,
+  IPlanProject
 } from '../api/launchOptions';
 import { splitArguments } from './commandLine';
 
@@ -27,6 +28,8 @@ export interface IDraft {
   readonly mode: Mode;
   readonly source: ProgramSource;
   readonly program: string;
+  /** A configuration of the project that the program is; '' for none. */
+  readonly config: string;
   readonly url: string;
   readonly sha256: string;
   readonly cell: ICellProgram | null;
@@ -43,6 +46,7 @@ export const EMPTY: IDraft = {
   mode: 'between-graph',
   source: 'file',
   program: '',
+  config: '',
   url: '',
   sha256: '',
   cell: null,
@@ -67,6 +71,8 @@ export interface ILaunchState {
   /** The available choices; null until the server has answered. */
   readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
+  /** The place of the program that the plan is for, from `placeOf`. */
+  readonly planned: string | null;
   /** Whether the plan is for the current input. */
   readonly current: boolean;
   /** Why the server does not answer; the input stays. */
@@ -85,6 +91,7 @@ export const INITIAL: ILaunchState = {
   origin: null,
   launchOptions: null,
   plan: null,
+  planned: null,
   current: false,
   away: null,
   launching: false,
@@ -125,10 +132,39 @@ export const kernelOf = (
 export const defaultOf = (field: IField, mode: Mode): string =>
   field.default[mode] ?? '';
 
+/** Return the part of a draft that says where its project is. */
+export const placeOf = (draft: IDraft): string =>
+  JSON.stringify([
+    draft.mode,
+    draft.source,
+    draft.program.trim(),
+    draft.config,
+    draft.folder
+  ]);
+
+/** Return the project that the program is; undefined until a plan for this program has arrived. */
+export const projectOf = ({
+  draft,
+  plan,
+  planned
+}: ILaunchState): IPlanProject | null | undefined =>
+  plan && planned === placeOf(draft) ? (plan.project ?? null) : undefined;
+
+/** Return what applies where nothing is typed: the value of the project, else the default. */
+export const baseOf = (
+  field: IField,
+  mode: Mode,
+  project?: IPlanProject | null
+): string => {
+  const said = field.key === 'mode' ? undefined : project?.values[field.key];
+  return typeof said === 'string' ? said : defaultOf(field, mode);
+};
+
 /** Return the launch request of a draft: only values that differ from the defaults. */
 export function launchOf(
   draft: IDraft,
-  launchOptions: ILaunchOptions
+  launchOptions: ILaunchOptions,
+  project?: IPlanProject | null
 ): ILaunch {
   const { mode } = draft;
   const options: Record<string, unknown> = {};
@@ -140,7 +176,7 @@ export function launchOf(
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
       options[field.key] = false; // cleared on purpose: the program may ask for it
-    } else if (said && said !== defaultOf(field, mode)) {
+    } else if (said && said !== baseOf(field, mode, project)) {
       options[field.key] = valueOf(field, said);
     }
   }
@@ -169,6 +205,7 @@ function programOf(draft: IDraft): ILaunch {
   const sha256 = draft.source === 'url' ? draft.sha256.trim() : '';
   return {
     ...(program && { program }),
+    ...(draft.source === 'file' && draft.config && { config: draft.config }),
     ...(draft.folder !== null && { folder: draft.folder }),
     ...(sha256 && { sha256 }),
     ...told

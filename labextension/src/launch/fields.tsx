@@ -5,7 +5,7 @@ import type { IField } from '../api/launchOptions';
 import { isActive, nameOf } from '../api/runs';
 import type { IRun } from '../api/types';
 import { Sentence } from '../run/parts';
-import { defaultOf, hasLines } from './draft';
+import { baseOf, hasLines } from './draft';
 import type { LaunchModel } from './model';
 import type { ILaunchState } from './draft';
 import type { IMark } from './problems';
@@ -122,6 +122,7 @@ interface IInputProps extends IFormProps {
 export function Input(props: IInputProps): React.JSX.Element {
   const { field, state, model, name, trans } = props;
   const { mode, values } = state.draft;
+  const project = state.plan?.project;
   const value = values[field.key] ?? '';
   const shared = {
     ...attributes(props, field.key),
@@ -139,7 +140,9 @@ export function Input(props: IInputProps): React.JSX.Element {
         {...shared}
         rows={2}
         spellCheck={false}
-        placeholder={field.example ?? 'NAME=VALUE'}
+        placeholder={
+          baseOf(field, mode, project) || (field.example ?? 'NAME=VALUE')
+        }
         value={String(value)}
         onChange={change}
       />
@@ -151,7 +154,7 @@ export function Input(props: IInputProps): React.JSX.Element {
         <input
           {...shared}
           type="checkbox"
-          checked={value === true}
+          checked={(values[field.key] ?? project?.values[field.key]) === true}
           onChange={event => model.setValue(field.key, event.target.checked)}
         />
       );
@@ -159,7 +162,7 @@ export function Input(props: IInputProps): React.JSX.Element {
       return (
         <select {...shared} value={String(value)} onChange={change}>
           {field.words.map(word => {
-            const isDefault = word === defaultOf(field, mode);
+            const isDefault = word === baseOf(field, mode, project);
             return (
               <option key={word} value={isDefault ? '' : word}>
                 {word}
@@ -197,7 +200,8 @@ export function Input(props: IInputProps): React.JSX.Element {
             spellCheck={false}
             autoComplete="off"
             placeholder={
-              (isImage ? images[0] : undefined) ?? field.example ?? undefined
+              baseOf(field, mode, project) ||
+              ((isImage ? images[0] : undefined) ?? field.example ?? undefined)
             }
             value={String(value)}
             onChange={change}
@@ -243,14 +247,16 @@ export function awaitable(
 /** Return what applies if nothing is typed; for a path, an example. */
 function placeholderOf(
   field: IField,
-  { draft: { mode, values }, launchOptions }: ILaunchState,
+  { draft: { mode, values }, launchOptions, plan }: ILaunchState,
   trans: TranslationBundle
 ): string {
-  if (field.default[mode]) {
-    return defaultOf(field, mode);
+  const base = baseOf(field, mode, plan?.project);
+  if (base) {
+    return base;
   }
   const size = field.path[field.path.length - 1];
-  const ofEach = field.path[0] === '*' ? '' : values[size];
+  const ofEach =
+    field.path[0] === '*' ? '' : values[size] || plan?.project?.values[size];
   switch (field.kind) {
     case 'file':
       return field.example ?? '/usr/bin/python3';

@@ -12,8 +12,16 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
-import type { IRun } from '../api/types';
-import { folderOf, IDraft, ILaunchState, INITIAL, launchOf } from './draft';
+import type { ILaunch, IRun } from '../api/types';
+import {
+  folderOf,
+  IDraft,
+  ILaunchState,
+  INITIAL,
+  launchOf,
+  placeOf,
+  projectOf
+} from './draft';
 import { draftOfLaunch, IPrefill, opened, restored } from './prefill';
 import { isRefused } from './problems';
 
@@ -118,7 +126,7 @@ export class LaunchModel implements IDisposable {
     this._set({
       draft: {
         ...draft,
-        ...(isOther && { folder: null }),
+        ...(isOther && { folder: null, config: '' }),
         ...change
       },
       current: false,
@@ -175,7 +183,9 @@ export class LaunchModel implements IDisposable {
     }
     this._set({ launching: true, refusal: null, launched: null });
     try {
-      const run = await this.clusters.launch(launchOf(draft, launchOptions));
+      const run = await this.clusters.launch(
+        launchOf(draft, launchOptions, projectOf(this._state))
+      );
       this._set({ launching: false, launched: run, tried: false });
       this._remember();
       return run;
@@ -196,7 +206,7 @@ export class LaunchModel implements IDisposable {
     if (!launchOptions) {
       throw new Error('no launch options'); // without options no line can be requested
     }
-    const launch = launchOf(draft, launchOptions);
+    const launch = launchOf(draft, launchOptions, projectOf(this._state));
     const known = plan && current && notebook === undefined;
     const { line } = known
       ? plan
@@ -243,21 +253,33 @@ export class LaunchModel implements IDisposable {
     const abort = (this._abort = new AbortController());
     const asked = this._number;
     try {
+      const known = projectOf(this._state);
+      const launch = launchOf(draft, launchOptions, known);
       const plan = await rest.planLaunch(
         this.clusters.caller,
-        launchOf(draft, launchOptions),
+        launch,
         abort.signal
       );
       if (!abort.signal.aborted) {
         const { refusal, plan: before } = this._state;
         // keep a refusal that did not come from a plan: this plan does not know it either
         const isOver = before?.problems.length && !plan.problems.length;
+        // A default was left out above, but the file of a project that is new here may say
+        // otherwise. Once: the next request knows the project.
+        const isWhole =
+          known !== undefined ||
+          isSame(launch, launchOf(draft, launchOptions, plan.project));
+        const isNewest = asked === this._number;
         this._set({
           plan,
+          planned: placeOf(draft),
           away: null,
-          current: asked === this._number,
+          current: isNewest && isWhole,
           refusal: isOver ? null : refusal
         });
+        if (isNewest && !isWhole) {
+          void this._ask.invoke();
+        }
       }
     } catch (error) {
       if (!abort.signal.aborted) {
@@ -310,6 +332,9 @@ export class LaunchModel implements IDisposable {
   private readonly _look: Debouncer;
   private readonly _changed = new Signal<LaunchModel, ILaunchState>(this);
 }
+
+const isSame = (one: ILaunch, other: ILaunch): boolean =>
+  JSON.stringify(one) === JSON.stringify(other);
 
 function problemIn(error: unknown): ServerProblem {
   if (error instanceof ServerProblem) {

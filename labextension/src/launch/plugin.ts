@@ -154,6 +154,10 @@ const ARGUMENTS = {
       type: 'string',
       description: 'A path of the file browser, or a URL'
     },
+    config: {
+      type: 'string',
+      description: 'A configuration of the project in that folder'
+    },
     cell: { type: 'string', description: 'The text of a program' },
     notebook: { type: 'string', description: 'The notebook of that cell' },
     mode: { type: 'string', enum: ['in-graph', 'between-graph'] },
@@ -164,7 +168,7 @@ const ARGUMENTS = {
 
 /** Return the arguments of a command that the form uses. */
 function prefillOf(args: ReadonlyPartialJSONObject): IPrefill {
-  const known = ['program', 'cell', 'notebook', 'mode', 'from'];
+  const known = ['program', 'config', 'cell', 'notebook', 'mode', 'from'];
   const said = Object.entries(args).filter(
     ([key, value]) => known.includes(key) && typeof value === 'string'
   );

@@ -10,6 +10,8 @@ import { EMPTY, IDraft } from './draft';
 /** The arguments with which a form may be opened. */
 export interface IPrefill {
   readonly program?: string;
+  /** A configuration of the project that the program is. */
+  readonly config?: string;
   readonly cell?: string;
   readonly notebook?: string;
   readonly mode?: IDraft['mode'];
@@ -21,7 +23,7 @@ const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
 
 /** Return the changes to `draft` when a form is opened with these arguments. */
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
-  const { program, cell, mode, notebook = '' } = wanted;
+  const { program, config = '', cell, mode, notebook = '' } = wanted;
   const chosen = mode === undefined ? {} : { mode };
   // arguments, counts and name belong to a program
   const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
@@ -33,6 +35,7 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
       mode: 'between-graph',
       source: place,
       [key]: program,
+      config,
       ...chosen
     };
   }
@@ -85,6 +88,7 @@ export function draftOfLaunch(
     mode: options.mode === 'in-graph' ? 'in-graph' : 'between-graph',
     source: cell !== undefined ? 'cell' : isUrl ? 'url' : 'file',
     program: isUrl ? '' : (program ?? ''),
+    config: launch.config ?? '',
     url: isUrl ? program : '',
     sha256: launch.sha256 ?? '',
     cell: cell === undefined ? null : { text: cell, notebook: '' },

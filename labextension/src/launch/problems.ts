@@ -14,6 +14,7 @@ export interface IMark {
 
 const BESIDE = [
   'program',
+  'config',
   'arguments',
   'name',
   'sha256',

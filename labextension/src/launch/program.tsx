@@ -80,6 +80,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
           />
         </Row>
       )}
+      {draft.source === 'file' && <Configuration {...props} />}
       <Row
         {...props}
         option="arguments"
@@ -90,12 +91,45 @@ export function Program(props: IProgramProps): React.JSX.Element {
           {...attributes(props, 'arguments')}
           type="text"
           spellCheck={false}
-          placeholder="--epochs 3"
+          placeholder={
+            String(state.plan?.project?.values.arguments ?? '') || '--epochs 3'
+          }
           value={draft.arguments}
           onChange={event => model.edit({ arguments: event.target.value })}
         />
       </Row>
     </>
+  );
+}
+
+/** The configurations of the project that the program is. */
+function Configuration(props: IProgramProps): React.JSX.Element | null {
+  const { state, model, trans } = props;
+  const { config } = state.draft;
+  const names = state.plan?.project?.configurations ?? [];
+  if (!names.length && !config) {
+    return null;
+  }
+  return (
+    <Row
+      {...props}
+      option="config"
+      label={trans.__('Configuration')}
+      help={trans.__('Which options of tfcluster.yaml the launch begins with')}
+    >
+      <select
+        {...attributes(props, 'config')}
+        value={config}
+        onChange={event => model.edit({ config: event.target.value })}
+      >
+        <option value="">{trans.__('none')}</option>
+        {[...new Set([...names, ...(config ? [config] : [])])].map(name => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </Row>
   );
 }
 

@@ -51,6 +51,9 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
   const { state, model, launchOptions, trans } = props;
   const chosen = kernelOf(state.draft, launchOptions);
   const field = launchOptions.form.find(({ key }) => key === 'python');
+  const said =
+    state.draft.kernelspec === null && state.plan?.project?.values.python;
+  const ofProject = typeof said === 'string' && said;
   if (!launchOptions.kernelspecs.length) {
     return null; // tasks use the Python of their image
   }
@@ -61,6 +64,9 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
         option="kernelspec"
         label={trans.__('Python of kernel')}
         help={trans.__('Tasks run with the Python of this kernel')}
+        below={
+          ofProject && trans.__('The project chooses another: %1', ofProject)
+        }
       >
         <select
           {...attributes(props, 'kernelspec')}

@@ -107,7 +107,9 @@ export class LaunchContent extends ReactWidget {
     const { button, value } = await FileDialog.getOpenFiles({
       manager: documents,
       title: trans.__('Choose a program'),
-      label: trans.__('A .py or .sh file, or a folder with run.sh'),
+      label: trans.__(
+        'A .py or .sh file, or a folder with run.sh or tfcluster.yaml'
+      ),
       filter: item =>
         item.type === 'directory' || /\.(py|sh)$/i.test(item.name) ? {} : null,
       translator

@@ -12,6 +12,7 @@ import { useClusters } from '../run/hooks';
 import { CommandIDs } from '../tokens';
 import { Announcer } from './Announcer';
 import { filtered, isFiltering, NO_FILTER, toggled } from './filter';
+import { Projects } from './Projects';
 import { RunList } from './RunList';
 import { Selection } from './Selection';
 import { Away, Empty, Trouble } from './states';
@@ -47,6 +48,7 @@ export function Sidebar({
   const state = useClusters(model);
   const [filter, setFilter] = React.useState(NO_FILTER);
   const [selected, setSelected] = React.useState(NONE);
+  const [refreshed, setRefreshed] = React.useState(0);
   // The response to a launch may arrive before its run; the row is opened when it appears.
   const [wanted, setWanted] = React.useState<string | null>(null);
   React.useEffect(() => {
@@ -77,6 +79,11 @@ export function Sidebar({
       ?.querySelector<HTMLElement>('.tfc-RunRow[tabindex="0"]')
       ?.focus();
   const isEmpty = state.runs.length === 0;
+  const onReveal = (name: string): void => {
+    setFilter(NO_FILTER);
+    setWanted(name);
+    void model.ensure(name).catch(() => setWanted(null)); // its record may be deleted
+  };
 
   return (
     <>
@@ -87,7 +94,10 @@ export function Sidebar({
         trans={trans}
         filterRef={filterRef}
         onLaunch={onLaunch}
-        onRefresh={() => void model.refresh()}
+        onRefresh={() => {
+          setRefreshed(count => count + 1);
+          void model.refresh();
+        }}
         onAll={all => void model.showAll(all)}
         onFilter={setFilter}
         onLeave={toRows}
@@ -154,6 +164,16 @@ export function Sidebar({
             findExamples={findExamples}
           />
         )}
+      </div>
+      <div className="tfc-Folds">
+        <Projects
+          model={model}
+          runs={state.runs}
+          commands={commands}
+          trans={trans}
+          refreshed={refreshed}
+          onReveal={onReveal}
+        />
       </div>
       <Announcer model={model} trans={trans} />
     </>
