@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from .. import paths, state_files
 from ..errors import Conflict
@@ -126,6 +126,15 @@ class KubectlPlace:
     namespace: str
     policy: Policy
     missing: tuple[str, ...] = ()
+
+
+class ClockService(NamedTuple):
+    """The service that starts the clock of schedules on this machine."""
+
+    file: Path
+    """Its unit file."""
+    lingers: bool
+    """Whether it starts with the machine; otherwise when its user logs in."""
 
 
 class Schedules(abc.ABC):
@@ -241,6 +250,23 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
+
+    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - of some
+        """Let the system's service manager start the clock of schedules, or no longer.
+
+        Returns:
+            What was written or deleted; None if there was nothing to delete.
+
+        Raises:
+            Conflict: this backend needs none, or no service manager is here.
+            BackendUnavailable: the service manager refused.
+        """
+        raise Conflict(
+            _(
+                "on Kubernetes the operator launches what is due: nothing needs to be installed. "
+                "For schedules on this machine use `--backend local`"
+            )
+        )
 
     def notifications(self) -> Notifications:
         """Return the notifications of the user.

@@ -299,5 +299,32 @@ def backfill_command(
     _show(terminal, terminal.manager.schedules.backfill(name, start, end, parallel), form)
 
 
+@schedule_command.command("install", cls=Command)
+@click.option("--remove", is_flag=True, help="undo it; a clock that runs goes on")
+@grammar.backend_option
+@click.pass_obj
+def install_command(terminal: Terminal, remove: bool) -> None:
+    """Let systemd start your clock, so that schedules go on after the machine was off.
+
+    It writes a user unit for this Python and enables it. Do it again after Python has moved.
+    """
+    service = terminal.manager.schedules.install(remove=remove)
+    if remove:
+        done = _("{path} is deleted. The next `tfcluster` command starts the clock again.")
+        nothing = _("Nothing was installed.")
+        terminal.say(done.format(path=service.file) if service else nothing)
+    elif service:
+        terminal.say(_("{path} is enabled.").format(path=service.file))
+        if service.lingers:
+            terminal.say(_("systemd starts the clock with the machine."))
+        else:
+            terminal.say(
+                _(
+                    "systemd starts the clock when you log in; `loginctl enable-linger` lets it "
+                    "start with the machine."
+                )
+            )
+
+
 def _headline(terminal: Terminal, schedule: Schedule) -> None:
     terminal.say(report.headline(schedule, time.time(), terminal.paint))

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ..backends.base import Backend
+from ..backends.base import Backend, ClockService
 from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem, SetupRefused, one_line
 from ..i18n import _
 from ..launch import LaunchRequest
@@ -248,6 +248,15 @@ class ScheduleVerbs:
     def delete(self, name: str) -> None:
         """Remove a schedule with its history. Its runs stay, and go on. Raises NotFound."""
         self._backend.schedules().delete(name)
+
+    def install(self, *, remove: bool = False) -> ClockService | None:
+        """Let systemd start the clock at login, or no longer; see `Backend.install_clock`.
+
+        Raises:
+            Conflict: there is no systemd here, or clusters are on Kubernetes.
+            BackendUnavailable: systemd refused.
+        """
+        return self._backend.install_clock(remove)
 
     def history(self, name: str, most: int = MOST_OCCURRENCES) -> tuple[Occurrence, ...]:
         """Return the occurrences of a schedule, newest first. Raises NotFound."""

@@ -45,6 +45,7 @@ from ...spec import (
 from .. import log_files, run_names
 from ..base import (
     Backend,
+    ClockService,
     Counts,
     LogLine,
     Options,
@@ -200,6 +201,13 @@ class LocalBackend(Backend):
         from .schedule_store import LocalSchedules  # with cronsim, which other verbs do not need
 
         return LocalSchedules(self.state_dir)
+
+    def install_clock(self, remove: bool = False) -> ClockService | None:
+        """See `Backend.install_clock`."""
+        from . import clock_service
+
+        file = clock_service.remove() if remove else clock_service.install(self.state_dir)
+        return None if file is None else ClockService(file, clock_service.lingers())
 
     def notifications(self) -> LocalNotifications:
         """See `Backend.notifications`."""

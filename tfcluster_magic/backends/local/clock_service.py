@@ -1,0 +1,136 @@
+"""The systemd user unit of the clock process: it then starts at login, or with the machine.
+
+The unit only starts the clock: the same single process that a shell would start. It ends with
+the last schedule. See systemd.service(5) and systemd.unit(5).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from ... import state_files
+from ...errors import BackendUnavailable, Conflict
+from ...i18n import _
+from .schedule_store import clock_command
+
+UNIT = "tfcluster-clock.service"
+_PATIENCE = 30.0
+"""Seconds for one call of systemctl."""
+
+
+def unit_file() -> Path:
+    """Return the path of the user's unit."""
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(config) if os.path.isabs(config) else Path.home() / ".config"
+    return home / "systemd" / "user" / UNIT
+
+
+def unit_text(state_dir: Path) -> str:
+    """Return the unit of the clock of a state folder, with this Python and this PATH.
+
+    Raises:
+        BackendUnavailable: this Python does not know its own executable.
+    """
+    command = clock_command(state_dir)
+    return f"""\
+# Written by `tfcluster schedule install`; `tfcluster schedule install --remove` deletes it.
+[Unit]
+Description=Clock of TFCluster: launches what is due in {_escaped(str(state_dir))}
+# Without this Python, systemd skips the unit and says so.
+ConditionFileIsExecutable={_escaped(command[0])}
+
+[Service]
+Type=forking
+ExecStart={" ".join(map(_quoted, command))}
+Environment={_quoted("PATH=" + os.environ.get("PATH", os.defpath), is_command=False)}
+WorkingDirectory=/
+# Runs go on when the clock is stopped.
+KillMode=process
+Restart=on-failure
+RestartSec=30
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def install(state_dir: Path) -> Path:
+    """Write the unit and enable it; return its path. A unit of before is replaced.
+
+    Raises:
+        Conflict: no systemd manages this account's services.
+        BackendUnavailable: systemd refused, or the file cannot be written.
+    """
+    _check_systemd()
+    file = unit_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        state_files.write(file, unit_text(state_dir).encode(), mode=0o644)
+    except OSError as error:
+        text = _("{path} cannot be written: {why}")
+        raise BackendUnavailable(text.format(path=file, why=error.strerror)) from None
+    _systemctl("daemon-reload")
+    _systemctl("enable", UNIT)
+    return file
+
+
+def remove() -> Path | None:
+    """Disable the unit and delete it; return its path, None if there was none. A clock that runs
+    goes on.
+
+    Raises:
+        Conflict: no systemd manages this account's services.
+        BackendUnavailable: systemd refused, or the file cannot be deleted.
+    """
+    _check_systemd()
+    file = unit_file()
+    if not file.exists():
+        return None
+    _systemctl("disable", UNIT)
+    try:
+        file.unlink()
+    except OSError as error:
+        text = _("{path} cannot be deleted: {why}")
+        raise BackendUnavailable(text.format(path=file, why=error.strerror)) from None
+    _systemctl("daemon-reload")
+    return file
+
+
+def lingers() -> bool:
+    """Return whether the account's services start with the machine, before anybody logs in."""
+    return Path("/var/lib/systemd/linger", Path.home().owner()).exists()
+
+
+def _check_systemd() -> None:
+    try:
+        _systemctl("show", "--property=Version")
+    except BackendUnavailable as error:
+        text = _(
+            "no systemd manages your services here ({why}). `tfcluster schedule list` in a crontab "
+            "line that begins with @reboot starts the clock, too"
+        )
+        raise Conflict(text.format(why=error)) from None
+
+
+def _systemctl(*words: str) -> None:
+    command = ["systemctl", "--user", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)  # noqa: PLW1510 - read below
+        why = (done.stderr or done.stdout).strip() if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        done = None
+    if done is None or done.returncode:
+        raise BackendUnavailable(f"{' '.join(command)}: {why.splitlines()[0] if why else '?'}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str, *, is_command: bool = True) -> str:
+    """Quote a word of a unit: systemd replaces specifiers, and variables in commands."""
+    text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + (text.replace("$", "$$") if is_command else text) + '"'
