@@ -43,6 +43,8 @@ export const sessionIcon = icon(
 
 export const stopRunIcon = icon('stop', '<path d="M6 6h12v12H6z"/>');
 
+export const pauseIcon = icon('pause', '<path d="M6 5h4v14H6zm8 0h4v14h-4z"/>');
+
 export const logsIcon = icon(
   'logs',
   '<path d="M3 4h18v16H3zm2 2v12h14V6zm1.5 2.5L8 7l3.5 3.5L8 14l-1.5-1.5 2-2zM12 13h5v2h-5z"/>'

@@ -14,6 +14,7 @@ import {
 import type { IProgress } from '../src/api/types';
 import { RunProgress } from '../src/run/parts';
 import { Projects } from '../src/sidebar/Projects';
+import { Schedules } from '../src/sidebar/Schedules';
 import { Sidebar } from '../src/sidebar/Sidebar';
 import { Away } from '../src/sidebar/states';
 import { aRun, FakeServer, trans } from './runs';
@@ -202,5 +203,99 @@ it('lists projects with their last run, and says how to make the first', async (
   });
   act(() => press('digits-2'));
   expect(onReveal).toHaveBeenCalledWith('digits-2');
+  act(() => root.unmount());
+});
+
+it('lists schedules with their last due times, and pauses, resumes and runs them', async () => {
+  const server = new FakeServer();
+  const host = document.body.appendChild(document.createElement('div'));
+  const root = createRoot(host);
+  const onReveal = vi.fn();
+  const due = Date.UTC(2026, 0, 2, 2) / 1000;
+  const occurrence = {
+    due,
+    kind: 'scheduled',
+    state: 'Failed',
+    run: 'nightly-1',
+    reason: { code: 'ScheduleNotLaunched', params: { why: 'no program' } }
+  };
+  const view = (paused: object | null): object => ({
+    schedule: {
+      name: 'nightly',
+      uid: 'u',
+      rules: { cron: '0 2 * * *', timeZone: 'Asia/Shanghai' },
+      status: { occurrences: [occurrence], paused }
+    },
+    next: paused ? [] : [due + 86_400]
+  });
+  const lists = (paused: object | null): void => {
+    server.answers['GET /schedules'] = { schedules: [view(paused)] };
+  };
+  const settled = (condition: () => void): Promise<void> =>
+    vi.waitFor(async () => {
+      await act(() => new Promise(resolve => setTimeout(resolve, 20)));
+      condition();
+    });
+  const shows = (text: string): Promise<void> =>
+    settled(() => expect(host.textContent).toContain(text));
+  const press = (label: string): void =>
+    act(() =>
+      [...host.querySelectorAll('button')]
+        .find(
+          button =>
+            button.textContent === label ||
+            button.getAttribute('aria-label') === label
+        )
+        ?.click()
+    );
+  server.answers['GET /schedules'] = { schedules: [] };
+  const draw = (refreshed: number): void =>
+    act(() =>
+      root.render(
+        <Schedules
+          model={server.model}
+          runs={[]}
+          trans={trans}
+          refreshed={refreshed}
+          onReveal={onReveal}
+        />
+      )
+    );
+  draw(0);
+  await shows('%tfcluster schedule create nightly');
+
+  lists(null);
+  draw(1);
+  await shows('2026');
+  expect(host.textContent).toContain('(Asia/Shanghai)');
+  expect(host.querySelector('[role="img"]')?.getAttribute('aria-label')).toBe(
+    'Last due times: Failed'
+  );
+  server.answers['GET /schedules/nightly/history'] = {
+    occurrences: [occurrence]
+  };
+  press('nightly');
+  await shows('no program');
+  press('nightly-1');
+  expect(onReveal).toHaveBeenCalledWith('nightly-1');
+
+  server.answers['POST /schedules/nightly/pause'] = {};
+  lists({ reason: 'the data is repaired' });
+  press('Pause nightly');
+  await shows('paused: the data is repaired');
+  press('Run nightly now'); // off while it is paused
+  server.answers['POST /schedules/nightly/resume'] = {};
+  lists(null);
+  press('Resume nightly');
+  await shows('next');
+  server.answers['POST /schedules/nightly/run-now'] = {};
+  press('Run nightly now');
+  await settled(() =>
+    expect(server.requests.filter(each => each.includes('POST'))).toEqual([
+      expect.stringContaining('/schedules/nightly/pause'),
+      expect.stringContaining('/schedules/nightly/resume'),
+      expect.stringContaining('/schedules/nightly/run-now')
+    ])
+  );
   act(() => root.unmount());
 });

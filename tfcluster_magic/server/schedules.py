@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from ..errors import InvalidRequest
-from ..schedules import Occurrence, Schedule, ScheduleRules
+from ..schedules import MOST_OCCURRENCES, Occurrence, Schedule, ScheduleRules
 from ..schedules.cron import CronTimes
 from ..spec import Model
 from .base import guarded
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NEXT = 10
 """Due times to come that a schedule is shown with."""
+LISTED = 10
+"""Newest past due times that a list shows of each schedule; a thousand may have 500 each."""
 
 
 class ScheduleBody(Model, frozen=True, kw_only=True):
@@ -66,8 +69,12 @@ SCHEDULE_MODELS = (
 )
 
 
-def schedule_view(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule for a page: without the files of its program, with its next due times."""
+def schedule_view(schedule: Schedule, most: int = MOST_OCCURRENCES) -> dict[str, Any]:
+    """Return a schedule for a page: without the files of its program, with its next due times, and
+    with at most `most` past ones, the newest.
+    """
+    status = replace(schedule.status, occurrences=schedule.status.occurrences[-most:])
+    schedule = replace(schedule, status=status)
     told: dict[str, Any] = msgspec.to_builtins(schedule)
     (told["launch"]["spec"].get("program") or {}).pop("files", None)
     coming: list[float] = []
@@ -107,9 +114,9 @@ class SchedulesHandler(ScheduleRoute):
 
     @guarded
     async def get(self) -> None:
-        """All schedules, by name."""
+        """All schedules, by name, each with its newest due times."""
         found = await self.call((await self.verbs()).list)
-        self.reply({"schedules": [schedule_view(each) for each in found]})
+        self.reply({"schedules": [schedule_view(each, LISTED) for each in found]})
 
     @guarded
     async def post(self) -> None:

@@ -19,10 +19,12 @@ import type {
   IBoard,
   IComparison,
   ILaunch,
+  IOccurrence,
   IProjectList,
   IRerun,
   IRun,
   IRunAsLaunch,
+  IScheduleView,
   IRunDetails,
   IRunList,
   ITaskList
@@ -168,6 +170,39 @@ export const listProjects = (
     undefined,
     AbortSignal.timeout(PATIENCE)
   );
+
+/** Return the user's schedules, by name. */
+export const listSchedules = (
+  caller: ICaller
+): Promise<{ readonly schedules: ReadonlyArray<IScheduleView> }> =>
+  call(caller, 'schedules', 'GET', undefined, AbortSignal.timeout(PATIENCE));
+
+const ofSchedule = (name: string): string =>
+  `schedules/${encodeURIComponent(name)}`;
+
+/** Return what became of a schedule's due times, newest first. */
+export const scheduleHistory = (
+  caller: ICaller,
+  name: string
+): Promise<{ readonly occurrences: ReadonlyArray<IOccurrence> }> =>
+  call(
+    caller,
+    `${ofSchedule(name)}/history`,
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
+
+export const doScheduleVerb = (
+  caller: ICaller,
+  name: string,
+  verb: 'pause' | 'resume' | 'run-now'
+): Promise<IScheduleView> =>
+  call(caller, `${ofSchedule(name)}/${verb}`, 'POST', {});
+
+/** Remove a schedule with its history; its runs stay. */
+export const deleteSchedule = (caller: ICaller, name: string): Promise<void> =>
+  call(caller, ofSchedule(name), 'DELETE');
 
 /** Return what a launch would create, and its problems; creates nothing. */
 export const planLaunch = (

@@ -141,6 +141,42 @@ export interface IProjectList {
   readonly complete: boolean;
 }
 
+/** One due time of a schedule, and what became of it. */
+export interface IOccurrence {
+  /** In seconds since 1970. */
+  readonly due: number;
+  readonly kind: string;
+  readonly state:
+    | 'Waiting'
+    | 'Launching'
+    | 'Running'
+    | 'Retrying'
+    | 'Succeeded'
+    | 'Failed'
+    | 'Stopped'
+    | 'Skipped'
+    | 'Missed';
+  /** The name of its newest run, or empty. */
+  readonly run: string;
+  readonly reason: Message | null;
+}
+
+/** A schedule with its newest ten due times, and when it is due next, in seconds since 1970. */
+export interface IScheduleView {
+  readonly schedule: {
+    readonly name: string;
+    readonly uid: string;
+    readonly rules: { readonly cron: string; readonly timeZone?: string };
+    readonly status: {
+      /** Oldest first. */
+      readonly occurrences?: ReadonlyArray<IOccurrence>;
+      readonly paused?: { readonly reason?: Message | string } | null;
+      readonly problem?: string;
+    };
+  };
+  readonly next: ReadonlyArray<number>;
+}
+
 /** The launch that would make a run again, and notes on what it lacks. */
 export interface IRunAsLaunch {
   readonly name: string;

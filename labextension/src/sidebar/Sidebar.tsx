@@ -14,6 +14,7 @@ import { Announcer } from './Announcer';
 import { filtered, isFiltering, NO_FILTER, toggled } from './filter';
 import { Projects } from './Projects';
 import { RunList } from './RunList';
+import { Schedules } from './Schedules';
 import { Selection } from './Selection';
 import { Away, Empty, Trouble } from './states';
 import { Toolbar } from './Toolbar';
@@ -166,6 +167,13 @@ export function Sidebar({
         )}
       </div>
       <div className="tfc-Folds">
+        <Schedules
+          model={model}
+          runs={state.runs}
+          trans={trans}
+          refreshed={refreshed}
+          onReveal={onReveal}
+        />
         <Projects
           model={model}
           runs={state.runs}
