@@ -85,7 +85,7 @@ class Webhook(Model, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """Every text that must not be shown, the longest first."""
         parts = urllib.parse.urlsplit(self.url)
-        words = {self.url, parts.path, parts.query, self.secret, *parts.path.split("/")[2:]}
+        words = {self.url, parts.path, parts.query, self.secret, *parts.path.split("/")[1:]}
         words |= {value for _key, value in urllib.parse.parse_qsl(parts.query)}
         return tuple(sorted((word for word in words if len(word) > 5), key=len, reverse=True))
 

@@ -15,6 +15,7 @@ import json
 import smtplib
 import socket
 import ssl
+import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,7 +37,17 @@ _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
 """Networks that no policy opens: link-local addresses with the metadata of clouds, multicast."""
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_METADATA = frozenset(
+    ipaddress.ip_address(each)
+    for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
+)
+"""Metadata of further clouds: no policy opens them, though it may name a network around them."""
+_EMBEDDED = tuple(
+    ipaddress.IPv6Network(each)
+    for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
+)
+"""IPv6 networks whose last 32 bits are an IPv4 address."""
+_PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
 
 class NotDelivered(TFClusterError):
@@ -63,8 +74,11 @@ def address_mistake(text: str, policy: NotificationPolicy) -> str:
     """Return why no connection may end at this address; empty if one may."""
     found = ipaddress.ip_address(text.partition("%")[0])
     for address in _meant(found):
-        closed = any(address.version == net.version and address in net for net in _CLOSED)
-        if closed or not (address.is_global or is_private_allowed(address, policy)):
+        closed = address in _METADATA or any(
+            address.version == net.version and address in net for net in _CLOSED
+        )
+        public = address.is_global and (address.version == 4 or address in _PUBLIC_6)
+        if closed or not (public or is_private_allowed(address, policy)):
             said = _("{address} is not a public address, and the policy does not name its network")
             return said.format(address=found)
     return ""
@@ -85,7 +99,7 @@ def _meant(address: Address) -> Iterator[Address]:
     embedded = None
     if isinstance(address, ipaddress.IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour
-        if embedded is None and address in _NAT64:
+        if embedded is None and any(address in network for network in _EMBEDDED):
             embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if embedded is None and address.teredo:
             embedded = address.teredo[1]
@@ -143,7 +157,7 @@ def post(
                     _("http:// sends the URL readable for everybody on the way: use https://")
                 )
             status, body = _exchange(sock, parts, request.body, message.key)
-        _check_answer(status, body, webhook.format)
+        _check_answer(status, body, webhook)
 
 
 def _exchange(
@@ -166,7 +180,8 @@ def _exchange(
     return answer.status, answer.read(_MOST_ANSWER)
 
 
-def _check_answer(status: int, body: bytes, kind: WebhookFormat) -> None:
+def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
+    kind = webhook.format
     if status in range(300, 400):
         raise NotDelivered(
             _("it answered {status} and redirects; redirects are not followed").format(
@@ -183,7 +198,8 @@ def _check_answer(status: int, body: bytes, kind: WebhookFormat) -> None:
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
         said = _("the answer is no JSON object")
     if status not in range(200, 300):
-        said = said or body[:100].decode("utf-8", "replace")
+        # The secrets go before it is cut: half of one is a secret, too.
+        said = said or scrubbed(body.decode("utf-8", "replace"), webhook.secrets)[:100]
         raise NotDelivered(
             _("it answered {status}: {said}").format(status=status, said=said)
             if said.strip()
@@ -268,6 +284,7 @@ class _MailClient(smtplib.SMTP):
 
 def _connect(host: str, port: int, policy: NotificationPolicy, timeout: float) -> socket.socket:
     """Connect to the first allowed address of a host. Raises NotDelivered, OSError."""
+    end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: Exception = NotDelivered(_("{host} has no address").format(host=host))
     for family, kind, protocol, _name, address in found:
@@ -275,13 +292,14 @@ def _connect(host: str, port: int, policy: NotificationPolicy, timeout: float) -
             problem = NotDelivered(why)
             continue
         sock = socket.socket(family, kind, protocol)
-        sock.settimeout(timeout)
+        sock.settimeout(max(0.1, end - time.monotonic()))
         try:
             sock.connect(address)
         except OSError as error:
             sock.close()
             problem = error
             continue
+        sock.settimeout(timeout)
         return sock
     raise problem
 
@@ -304,11 +322,12 @@ def _told(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Dea
     except smtplib.SMTPResponseException as error:
         said = error.smtp_error
         words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        why = _("it answered {status}: {said}").format(status=error.smtp_code, said=words[:200])
+        words = scrubbed(words, secrets)[:200]
+        why = _("it answered {status}: {said}").format(status=error.smtp_code, said=words)
     except smtplib.SMTPRecipientsRefused as error:
         code, said = next(iter(error.recipients.values()))
-        words = said.decode("utf-8", "replace")
-        why = _("it answered {status}: {said}").format(status=code, said=words[:200])
+        words = scrubbed(said.decode("utf-8", "replace"), secrets)[:200]
+        why = _("it answered {status}: {said}").format(status=code, said=words)
     except (smtplib.SMTPException, http.client.HTTPException, OSError, ValueError) as error:
         if deadline.passed or isinstance(error, TimeoutError):
             why = _("it did not answer within {seconds:g} seconds").format(seconds=timeout)
@@ -330,5 +349,6 @@ def scrubbed(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
         if secret:
             text = text.replace(secret, "…")
-            text = text.replace(urllib.parse.quote(secret, safe=""), "…")
+            for written in (urllib.parse.quote(secret, safe=""), urllib.parse.unquote(secret)):
+                text = text.replace(written, "…")
     return one_line(strip_controls(text))

@@ -248,7 +248,7 @@ def _plain(value: object) -> object:
 def _rendered(words: Message | str) -> str:
     try:
         return str(words)
-    except LookupError:  # a newer version wrote it
+    except (LookupError, TypeError, ValueError, OSError):  # of a newer version, or damaged
         return words.code if isinstance(words, Message) else ""
 
 
@@ -260,8 +260,8 @@ def _bounded(kept: Deliveries) -> Deliveries:
     settled = [each for each in kept.deliveries if each.state is not DeliveryState.PENDING]
     settled.sort(key=lambda each: each.at)
     gone = settled[:above]
-    if not gone:
-        return replace(kept, deliveries=kept.deliveries[:MOST_KEPT])
+    if not gone:  # none may be lost: a receiver that is away gives them up after a day
+        return kept
     keys = {each.key for each in gone}
     rest = tuple(each for each in kept.deliveries if each.key not in keys)
     until = max(kept.forgotten_until, *(each.at for each in gone))
@@ -280,6 +280,8 @@ def begin(kept: Deliveries, key: tuple[str, str], now: float) -> Deliveries:
     """
 
     def attempt(each: Delivery) -> Delivery:
+        if each.state is not DeliveryState.PENDING:
+            return each
         delay = DELAYS[min(each.attempts, len(DELAYS) - 1)]
         return replace(each, attempts=each.attempts + 1, next_at=now + delay)
 

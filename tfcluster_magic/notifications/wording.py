@@ -13,8 +13,10 @@ import hmac
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from email.message import EmailMessage
 from email.policy import SMTP
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -96,8 +98,8 @@ def compose(
         lines: the last lines that `task` printed; they are left out if the rule says so.
         task: the task whose lines they are.
     """
-    printed = [last_overwrite(strip_controls(line)).rstrip() for line in lines]
-    kept = [line[:300] for line in printed if line.strip()][-MOST_LINES:] if rule.output else []
+    printed = [strip_controls(last_overwrite(line)).rstrip() for line in lines]
+    kept = [line[-300:] for line in printed if line.strip()][-MOST_LINES:] if rule.output else []
     while sum(map(len, kept)) > LINES_LENGTH:
         del kept[0]
     link = ""
@@ -149,7 +151,7 @@ def webhook_request(message: Notification, webhook: Webhook, now: float) -> Webh
     body: dict[str, Any]
     match webhook.format:
         case WebhookFormat.SLACK:
-            body = {"text": _for_slack(text), "unfurl_links": False}
+            body = {"text": _for_slack(text), "mrkdwn": False, "unfurl_links": False}
         case WebhookFormat.FEISHU:
             body = {"msg_type": "text", "content": {"text": _unmentioned(text)}}
             if webhook.secret:
@@ -169,10 +171,11 @@ def webhook_request(message: Notification, webhook: Webhook, now: float) -> Webh
                 url += ("&" if urllib.parse.urlsplit(url).query else "?") + query
         case WebhookFormat.WECOM:
             most = MOST_BYTES[WebhookFormat.WECOM]
-            while len(_unmentioned(text).encode()) > MOST_BYTES[WebhookFormat.WECOM]:
+            while most > 0 and len(_unmentioned(text).encode()) > MOST_BYTES[WebhookFormat.WECOM]:
                 most -= 32  # the invisible spaces count, too
                 text = message.text(most)
-            body = {"msgtype": "text", "text": {"content": _unmentioned(text)}}
+            cut = _unmentioned(text).encode()[: MOST_BYTES[WebhookFormat.WECOM]]
+            body = {"msgtype": "text", "text": {"content": cut.decode(errors="ignore")}}
         case WebhookFormat.JSON:
             body = _document(message)
     return WebhookRequest(url, msgspec.json.encode(body))
@@ -239,6 +242,7 @@ def mail(message: Notification, sender: str, recipient: str) -> EmailMessage:
     found = EmailMessage(policy=SMTP)
     found["From"], found["To"] = sender, recipient
     found["Subject"] = " ".join(f"TFCluster: {message.title}".split())
+    found["Date"] = format_datetime(datetime.fromtimestamp(message.at, timezone.utc))
     found["Message-ID"] = f"<{message.key}@tfcluster.invalid>"
     found["Auto-Submitted"] = "auto-generated"
     found.set_content(message.text())

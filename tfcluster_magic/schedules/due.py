@@ -11,7 +11,7 @@ whatever the rules and however long nobody looked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -40,6 +40,8 @@ MOST_COUNTED = 1000
 """Missed due times that are counted one by one."""
 _MOST_TAKEN = 1000
 """Due times of a backfill that one call looks at."""
+MOST_BACKFILLS = 20
+"""Backfills that a status keeps; those that are not finished stay whatever their number."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,22 @@ def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTur
     found = tuple(kept(work.occurrences, now))
     return ScheduleTurn(
         replace(
-            status, cursor=work.cursor, occurrences=found, backfills=tuple(work.backfills[-20:])
+            status,
+            cursor=work.cursor,
+            occurrences=found,
+            backfills=tuple(_kept_backfills(work.backfills)),
         ),
         tuple(each for each in found if each.state is State.LAUNCHING),
         tuple(dict.fromkeys(work.stop)),
         min(work.wakes, default=None),
     )
+
+
+def _kept_backfills(backfills: Sequence[Backfill]) -> list[Backfill]:
+    """Return the newest backfills, and all that are not finished."""
+    finished = [each for each in backfills if each.finished_at is not None]
+    gone = {each.number for each in finished[: max(0, len(backfills) - MOST_BACKFILLS)]}
+    return [each for each in backfills if each.number not in gone]
 
 
 def _follow_clock(work: _Work) -> None:
@@ -189,6 +201,8 @@ def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
 def _take_backfills(work: _Work) -> None:
     """Make occurrences for the backfills, at most as many as each runs at once."""
     left = _MOST_TAKEN
+    asked_for = (Kind.BACKFILL, Kind.MANUAL)
+    room = MOST_WAITING - sum(each.kind in asked_for for each in work.unsettled())
     for at, backfill in enumerate(work.backfills):
         if backfill.finished_at is not None:
             continue
@@ -204,7 +218,7 @@ def _take_backfills(work: _Work) -> None:
             if moment > backfill.end:
                 over = True
                 break
-            if len(of_it) >= backfill.parallel or left <= 0:
+            if len(of_it) >= backfill.parallel or left <= 0 or room <= 0:
                 work.wakes += [work.now] if left <= 0 else []
                 break
             left -= 1
@@ -216,6 +230,7 @@ def _take_backfills(work: _Work) -> None:
                 due=moment, kind=Kind.BACKFILL, backfill=backfill.number, changed_at=work.now
             )
             of_it.append(work.put(new))
+            room -= 1
         finished = work.now if over and not of_it else None
         work.backfills[at] = replace(
             backfill, cursor=cursor, taken=count, done=done, finished_at=finished

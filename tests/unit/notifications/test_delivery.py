@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import ipaddress
@@ -65,6 +66,14 @@ def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
     assert (document["kind"], document["id"]) == ("Notification", "k1")
 
 
+def test_a_long_message_for_wecom_is_cut() -> None:
+    """What stays of a message whose link alone is too long is short enough, and is found soon."""
+    hook = Webhook(url="https://example.com/h", format=WebhookFormat.WECOM)
+    long = dataclasses.replace(MESSAGE, link="https://example.com/" + "x" * 3000)
+    made = json.loads(webhook_request(long, hook, 1.0).body)
+    assert len(made["text"]["content"].encode()) <= 2048
+
+
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
     """A secret signs as both vendors document it: in the body, and in the query."""
     feishu = body(WebhookFormat.FEISHU, secret="word")
@@ -102,10 +111,16 @@ def test_addresses_that_stand_for_others_and_metadata_stay_closed() -> None:
     """Mapped, NAT64 and 6to4 forms of private addresses are private; link-local is never open."""
     for text in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "10.0.0.1", "100.64.0.1"):
         assert address_mistake(text, NotificationPolicy()), text
+    for text in ("fec0::1", "::7f00:1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "192.0.0.192"):
+        assert address_mistake(text, NotificationPolicy()), text
     assert not address_mistake("8.8.8.8", NotificationPolicy())
+    assert not address_mistake("2001:4860:4860::8888", NotificationPolicy())
     wide = NotificationPolicy(private_networks=("0.0.0.0/0", "10.0.0.0/8"))
     assert address_mistake("169.254.169.254", wide)
     assert not address_mistake("10.0.0.1", wide)
+    shared = NotificationPolicy(private_networks=("100.64.0.0/10",))
+    assert address_mistake("100.100.100.200", shared)
+    assert not address_mistake("100.64.0.1", shared)
     assert network_mistake("169.254.0.0/16")
     assert network_mistake("0.0.0.0/0")
     assert not network_mistake(str(ipaddress.ip_network("10.0.0.0/8")))
@@ -122,6 +137,10 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok-1234567" not in str(told.value)
+    receiver.answer = b"x" * 95 + b"tok-1234567"  # where an answer is cut
+    with pytest.raises(NotDelivered, match="answered 500") as told:
+        post(MESSAGE, hook, LOOPBACK, time.time())
+    assert "tok" not in str(told.value)
     receiver.status = 200
     for kind, answer in (
         (WebhookFormat.FEISHU, {"code": 19024, "msg": "Key Words Not Found"}),

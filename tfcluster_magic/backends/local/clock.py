@@ -87,6 +87,7 @@ class Clock:
         self._notices = notification_work.NotificationWatch(state_dir, now)
         self.lock_fd = -1
         self.was_ended = False
+        self._notice_problem = ""
 
     def run(self) -> None:
         """Work until there is no schedule and no rule, or SIGTERM comes."""
@@ -119,11 +120,23 @@ class Clock:
                 continue
             with contextlib.suppress(NotFound):
                 wakes.append(self._turn(schedule))
-        rules, notice_at = self._notices.look(schedules)
-        for rule in rules:
-            self._send(rule)
-        wakes += [] if notice_at is None else [notice_at]
+        wakes += self._notify(schedules)
         return min(wakes, default=None)
+
+    def _notify(self, schedules: list[Schedule]) -> list[float]:
+        """Send what is due; return when to look again. Whatever goes wrong, schedules go on."""
+        try:
+            rules, wake_at = self._notices.look(schedules)
+            for rule in rules:
+                self._send(rule)
+        except Exception as error:  # noqa: BLE001 - its last words stand in clock.log
+            if repr(error) != self._notice_problem:
+                traceback.print_exc(file=sys.stdout)
+                sys.stdout.flush()
+            self._notice_problem = repr(error)
+            return [self._now() + LONGEST_SLEEP]
+        self._notice_problem = ""
+        return [] if wake_at is None else [wake_at]
 
     def _send(self, rule: str) -> None:
         """Send what is due of a rule, unless a child does so already."""

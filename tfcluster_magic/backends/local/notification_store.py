@@ -7,7 +7,6 @@ beside the rules of what is about no run. Nothing here sends anything.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,14 +52,29 @@ class DeliveryFile:
         self.path = path
 
     def load(self) -> Deliveries:
-        """Return the deliveries; none if there is no file. A damaged one is put aside."""
+        """Return the deliveries; none if there is no file, or one that is damaged.
+
+        Raises:
+            OSError: it cannot be read, or a newer version wrote it. What was sent is unknown then.
+        """
         try:
-            return state_files.load(self.path, Deliveries)
+            text = state_files.read_bytes(self.path)
         except FileNotFoundError:
             return Deliveries()
-        except state_files.Unreadable:
-            with contextlib.suppress(OSError):
-                state_files.put_aside(self.path)
+        except state_files.Unreadable as why:
+            raise OSError(str(why)) from None
+        try:
+            return state_files.decode(text, Deliveries, exact=True)
+        except state_files.Unreadable as why:
+            if _is_json(text):
+                raise OSError(str(why)) from None
+            return Deliveries()
+
+    def peek(self) -> Deliveries:
+        """Return the deliveries; none if they cannot be read."""
+        try:
+            return self.load()
+        except OSError:
             return Deliveries()
 
     def change(self, change: Callable[[Deliveries], Deliveries]) -> Deliveries:
@@ -71,6 +85,14 @@ class DeliveryFile:
             if after != before:
                 state_files.write(self.path, to_json(after), durable=True)
         return after
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def deliveries_of(folder: RunFolder) -> DeliveryFile:
@@ -99,11 +121,14 @@ class LocalNotifications(Notifications):
         """See `Notifications.rules`."""
         file = rules_file(self.state_dir)
         try:
-            return list(state_files.load(file, NotificationRules).rules)
+            return list(state_files.load(file, NotificationRules, exact=True).rules)
         except FileNotFoundError:
             return []
         except state_files.Unreadable:  # its own text may have parts of a secret
-            text = _("the rules of notifications in {file} are damaged: remove it, and add them")
+            text = _(
+                "the rules of notifications in {file} are damaged, or of a newer version: "
+                "remove it, and add them"
+            )
             raise TFClusterError(text.format(file=file)) from None
 
     def add(self, rule: NotificationRule) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ... import state_files
 from ...errors import TFClusterError
+from ...i18n import _
 from ...notifications import Deliveries, Delivery, NotificationRule, Occasion, occasions
 from ...quota.budgets import used_hours
 from ...quota.ledger import daily_sums
@@ -68,7 +69,7 @@ class NotificationWatch:
         self._notifications = LocalNotifications(state_dir)
         self._rules: list[NotificationRule] = []
         self._rules_stamp: state_files.Stamp | None = None
-        self._seen: dict[RunFolder, _SeenRun] = {}
+        self._seen: dict[Path, _SeenRun] = {}
         self._budget_at = float("-inf")
         self._used: dict[str, tuple[float, float]] = {}
         self._began: dict[str, float] = {}
@@ -77,8 +78,8 @@ class NotificationWatch:
         """Note what happened; return the rules with messages to send now, and when to look again,
         None without rules.
         """
-        self._read_rules()
-        if not self._rules:
+        changed = self._read_rules()
+        if not self._rules and not changed:  # what a removed rule has not sent is dropped once
             return [], None
         found, wakes = [], [float("inf")]
         with contextlib.suppress(TFClusterError):  # a folder that cannot be read for now
@@ -87,7 +88,7 @@ class NotificationWatch:
                 if seen.active:
                     wakes.append(self._now() + LOOK_INTERVAL)
         found += self._look_at_others(schedules)
-        return self._due(found, wakes)
+        return self._due(found, wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
         """Note that a child of this rule begins."""
@@ -104,30 +105,32 @@ class NotificationWatch:
                 due.add(each.rule)
         return sorted(due), min(wakes)
 
-    def _read_rules(self) -> None:
+    def _read_rules(self) -> bool:
+        """Read the rules if they have changed; return whether they have."""
         stamp = state_files.stamp(rules_file(self._state_dir))
         if stamp == self._rules_stamp:
-            return
+            return False
+        try:
+            self._rules = self._notifications.rules()
+        except TFClusterError:  # it is read again at the next look
+            return False
         self._rules_stamp = stamp
         self._seen.clear()
         self._budget_at = float("-inf")
-        try:
-            self._rules = self._notifications.rules()
-        except TFClusterError:
-            self._rules = []
+        return True
 
     def _look_at_runs(self) -> Iterator[_SeenRun]:
         there = set()
         for folder in self._store.folders():
-            there.add(folder)
-            seen = self._seen.get(folder)
+            there.add(folder.path)
+            seen = self._seen.get(folder.path)
             stamps = _stamps(folder)
             age = float("inf") if seen is None else time.monotonic() - seen.read_at
             if seen is None or seen.stamps != stamps or (seen.active and age > _PATIENCE):
                 seen = self._read(folder)
-                self._seen[folder] = seen
+                self._seen[folder.path] = seen
             yield seen
-        self._seen = {folder: seen for folder, seen in self._seen.items() if folder in there}
+        self._seen = {path: seen for path, seen in self._seen.items() if path in there}
 
     def _read(self, folder: RunFolder) -> _SeenRun:
         stamps, read_at = _stamps(folder), time.monotonic()
@@ -138,7 +141,8 @@ class NotificationWatch:
         now = self._now()
         events = occasions.run_events(cluster, self._rules, now)
         kept = self._noted(file, lambda before: occasions.note(before, self._rules, events, now))
-        return _SeenRun(_stamps(folder), read_at, cluster.active, occasions.pending(kept))
+        # The stamps are of before: what another process wrote meanwhile is read at the next look.
+        return _SeenRun(stamps, read_at, cluster.active, occasions.pending(kept))
 
     def _look_at_others(self, schedules: Iterable[Schedule]) -> list[Delivery]:
         events = [event for each in schedules for event in occasions.schedule_events(each)]
@@ -157,7 +161,10 @@ class NotificationWatch:
         def whole(before: Deliveries) -> Deliveries:
             return change(occasions.drop(before, uids, self._now()))
 
-        before = file.load()
+        try:
+            before = file.load()
+        except OSError:  # it cannot be read for now: nothing is sent that may have been sent
+            return Deliveries()
         if whole(before) == before:
             return before
         try:
@@ -204,13 +211,27 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     except OSError:  # a child of a clock process that was killed sends on
         os.close(fd)
         return
+    # The name of a host may be looked up for long, and nothing else ends that.
+    signal.signal(signal.SIGALRM, _give_up_waiting)
     for file, delivery in _due_of(rule, state_dir, store, now()):
-        # The name of a host may be looked up for long, and nothing else ends that.
-        signal.alarm(int(TIMEOUT * 3))
-        with contextlib.suppress(OSError):  # the run was removed, or the disk is full
+        if all(each.uid != rule.uid for each in notifications.rules()):  # it was removed
+            break
+        signal.alarm(int(TIMEOUT * 2))
+        try:
             _send(file, delivery, rule, notifications, now)
-    signal.alarm(0)
+        except (OSError, _TooLong):  # the run was removed, the disk is full, or the alarm was late
+            continue
+        finally:
+            signal.alarm(0)
     os.close(fd)
+
+
+class _TooLong(Exception):
+    """The alarm: an attempt takes too long."""
+
+
+def _give_up_waiting(_signal: int, _frame: object) -> None:
+    raise _TooLong
 
 
 def _send(
@@ -225,13 +246,18 @@ def _send(
     from ...notifications.wording import compose
 
     key, store, problem = delivery.key, Store(notifications.state_dir), ""
-    file.change(lambda before: occasions.begin(before, key, now()))
+    begun = file.change(lambda before: occasions.begin(before, key, now()))
+    if key not in {each.key for each in occasions.pending(begun)}:  # dropped with its rule
+        return
     cluster = _run_of(delivery, store)
     try:
         message = compose(delivery, rule, cluster, *_last_lines(cluster, store))
         deliver(message, rule, notifications.policy(), time.time())
     except TFClusterError as error:  # not delivered, or the policy cannot be read
         problem = str(error)
+    except _TooLong:
+        problem = _("it did not answer in time")
+    signal.alarm(0)
     file.change(
         lambda before: (
             occasions.failed(before, key, problem, now())
@@ -248,7 +274,7 @@ def _due_of(
     found = [
         (file, each)
         for file in files
-        for each in occasions.pending(file.load())
+        for each in occasions.pending(file.peek())
         if each.rule_uid == rule.uid and each.next_at <= now
     ]
     return sorted(found, key=lambda pair: pair[1].at)

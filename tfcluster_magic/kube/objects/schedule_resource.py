@@ -22,6 +22,7 @@ from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...schedules import (
     MOST_BACKFILL,
+    MOST_WAITING,
     Backfill,
     LaunchWords,
     Occurrence,
@@ -35,7 +36,7 @@ from ...schedules import (
     placeholders,
 )
 from ...schedules.cron import CronTimes
-from ...schedules.due import kept
+from ...schedules.due import MOST_BACKFILLS, kept
 from ...spec import API_VERSION, Message, Mode, Model, Spec, resource_form
 from ...spec.record_size import json_bytes
 from ...spec.resource_form import Form, format_time, parse_time, time_form
@@ -52,6 +53,8 @@ MOST_SETTLED = 100
 """Settled occurrences that a status keeps: each write of a status carries all of them."""
 STATUS_BYTES = 64 * 1024
 """Bytes of a status; of a larger one the reasons of the oldest occurrences are left out."""
+FUTURE = 3600.0
+"""Seconds by which the clock of who asks for a run may be ahead; a later time is not taken yet."""
 MOST_REQUESTS = 20
 """Runs, and backfills, that may be asked for and not be taken yet."""
 WORDS_LENGTH = 64 * 1024
@@ -207,12 +210,12 @@ def read_spec(found: Mapping[str, Any]) -> tuple[ScheduleSpec, list[str]]:
     content = {k: v for k, v in content.items() if k in known and v is not None}
     try:
         spec = msgspec.convert(content, ScheduleSpec)
-        CronTimes(spec.cron, "UTC")
-    except (msgspec.ValidationError, InvalidRequest) as error:
+    except msgspec.ValidationError as error:
         empty = RunTemplate(spec=Spec())
         cron = str(content.get("cron", ""))[:256]
         return ScheduleSpec(cron=cron, template=empty), [_words_of(error)]
     try:
+        CronTimes(spec.cron, "UTC")
         CronTimes("@daily", spec.time_zone)
     except InvalidRequest as error:
         return spec, [_words_of(error)]
@@ -311,8 +314,11 @@ def _with_requests(
         asked = list(_asked_runs(spec, told, status, now))
         status = replace(status, occurrences=(*status.occurrences, *asked))
     taken = int(told.get("takenBackfill") or 0)
-    new = [_begun(spec, each, now) for each in spec.backfills if each.number > taken]
-    return replace(status, backfills=(*status.backfills, *new))
+    room = MOST_BACKFILLS - sum(each.finished_at is None for each in status.backfills)
+    asked_for = sorted(spec.backfills, key=lambda each: each.number)
+    new = [each for each in asked_for if each.number > taken][: max(0, room)]
+    begun = [_begun(spec, each, now) for each in new]
+    return replace(status, backfills=(*status.backfills, *begun))
 
 
 def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> ScheduleStatus:
@@ -334,9 +340,14 @@ def _asked_runs(
     """Yield an occurrence for each run that was asked for and not taken."""
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
+    waiting = sum(
+        each.kind is OccurrenceKind.MANUAL and not each.state.is_settled
+        for each in status.occurrences
+    )
     for at in sorted(set(spec.run_times)):
-        if at <= taken:
+        if not taken < at <= now + FUTURE or waiting >= MOST_WAITING:
             continue
+        waiting += 1
         due = _stored(min(at, now))
         made = Occurrence(due=due, kind=OccurrenceKind.MANUAL, changed_at=now)
         while made.key in known:
@@ -451,7 +462,8 @@ def _ask(
     if new:
         taken = epoch_seconds(told.get("takenRunTime")) or 0.0
         open_ones = [each for each in spec.get("runTimes") or () if parse_time(each) > taken]
-        spec["runTimes"] = [*open_ones, *map(format_time, new)]
+        later = taken + 1e-6  # of somebody whose clock is ahead
+        spec["runTimes"] = [*open_ones, *(format_time(max(each, later)) for each in new)]
     numbers = {each.number for each in before.backfills}
     more = [each for each in after.backfills if each.number not in numbers]
     if more:
@@ -484,10 +496,12 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
         return {**same, **_shown(found, schedule, before, now), "problem": status.problem[:4000]}
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
-    runs = [at for at in spec.run_times if status.paused is None]
+    runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
+    # A schedule that paused itself in this turn had taken them before.
+    runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
-    numbers = [int(before.get("takenBackfill") or 0), *(each.number for each in spec.backfills)]
+    numbers = [int(before.get("takenBackfill") or 0), *(each.number for each in status.backfills)]
     if numbers := [each for each in numbers if each]:
         made["takenBackfill"] = max(numbers)
     made |= _shown(found, schedule, before, now)

@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -109,8 +109,8 @@ class ScheduleController:
         """By schedule: its runs that go on."""
         self._ended: set[Key] = set()
         """Schedules of which a run has ended since their last turn."""
-        self._idle: dict[Key, tuple[object, float]] = {}
-        """By schedule: the version at its last turn, and until when nothing is due."""
+        self._idle: dict[Key, tuple[object, float, float]] = {}
+        """By schedule: the version at its last turn, when it was, until when nothing is due."""
         self._own: dict[Key, Object] = {}
         """By schedule: its state after our last write, until the cache has it."""
 
@@ -212,13 +212,16 @@ class ScheduleController:
             self._ended.discard(key)
         now, version = self._clock.now(), cached["metadata"]["resourceVersion"]
         idle = self._idle.get(key)
-        if idle is not None and idle[0] == version and now < idle[1] and not has_ended:
-            return self._rest(idle[1])
+        if idle is not None and idle[0] == version and not has_ended:
+            _version, then, wake_at = idle
+            if then <= now < wake_at:  # the clock may have been set back meanwhile
+                return self._rest(wake_at)
+        self._idle.pop(key, None)  # the turn may fail, and what ended is looked at again then
         found = schedule_resource.whole(cached)
         schedule = schedule_resource.read(found, now)
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
-            self._idle[key] = found["metadata"]["resourceVersion"], math.inf
+            self._idle[key] = found["metadata"]["resourceVersion"], now, math.inf
             return None
         return self._follow(key, found, schedule, now)
 
@@ -239,7 +242,7 @@ class ScheduleController:
             self._launch_all(key, found, schedule, launching)
             return 0.0  # whatever ended meanwhile was not followed yet
         wake_at = math.inf if turn.wake_at is None else turn.wake_at
-        self._idle[key] = found["metadata"]["resourceVersion"], wake_at
+        self._idle[key] = found["metadata"]["resourceVersion"], now, wake_at
         return self._rest(wake_at)
 
     def _rest(self, wake_at: float) -> float | None:
@@ -318,13 +321,13 @@ class ScheduleController:
                 path("tfclusters", key[0], run), {"spec": custom_resource.write_stop(stop)}
             )
         except ApiError as error:
-            if error.unanswered:
+            if error.unanswered or error.status == 409:
                 raise
             if not error.gone:  # stopped by somebody else, or no run of ours any more
                 log.warning("%s/%s: it is not stopped: %s", key[0], run, error.message)
 
     def _launch_all(
-        self, key: Key, found: Object, schedule: Schedule, launching: Iterable[Occurrence]
+        self, key: Key, found: Object, schedule: Schedule, launching: Sequence[Occurrence]
     ) -> None:
         """Create the runs that the status names, and note what became of each.
 
@@ -335,7 +338,7 @@ class ScheduleController:
         whole = find_object(self._api, path(RESOURCE, *key))
         if whole is None or whole["metadata"]["uid"] != schedule.uid or is_deleted(whole):
             raise ScheduleConflict
-        for each in launching:
+        for place, each in enumerate(launching):
             for _try in range(NAME_TRIES):
                 status = schedule_resource.read(found, self._clock.now()).status
                 current = next(o for o in status.occurrences if o.key == each.key)
@@ -343,8 +346,15 @@ class ScheduleController:
                     raise ScheduleConflict
                 after, ours = self._launch(key, whole, schedule, status, current)
                 now = self._clock.now()
+                tried = next(o for o in after.occurrences if o.key == each.key)
+                is_full = tried.state is OccurrenceState.WAITING
+                if is_full and tried.reason is not None:  # and so there is none for the others
+                    for other in launching[place + 1 :]:
+                        after = no_room(after, other, tried.reason, now)
                 told = schedule_resource.with_status(schedule, after)
                 found = self._write(key, found, told, now)
+                if is_full:
+                    return
                 if ours:
                     break
 
@@ -371,13 +381,14 @@ class ScheduleController:
                     number = max(_number_of(run), self._next_number(key, status))
                     run = names.run_name(key[1], number)
                     return launched(status, occurrence, run, now, created=False), False
-            elif error.unanswered:
+            elif error.unanswered or error.status == 409:  # such as two that count one quota
                 raise
             else:
                 why = self._refusal(key, error)
                 log.warning("%s/%s: not launched: %s", key[0], occurrence.run, why)
                 told = Message("ScheduleNotLaunched", {"why": why})
-                if error.status in (401, 403, 404):  # a quota, or a right, that may come
+                if error.status in (401, 403, 404) and not _is_denied(error):
+                    # a quota, or a right, that may come
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
@@ -441,11 +452,19 @@ def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
 def _is_launch(there: Object, body: Object) -> bool:
     """Return whether an existing run is the one that was about to be created."""
     marks, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
-    is_ours = all(marks.get(key) == value for key, value in wanted.items())
-    return is_ours and (
-        custom_resource.read_scheduled(there["metadata"])
-        == custom_resource.read_scheduled(body["metadata"])
-    )
+    if any(marks.get(key) != value for key, value in wanted.items()):
+        return False
+    found = custom_resource.read_scheduled(there["metadata"])
+    ours = custom_resource.read_scheduled(body["metadata"])
+    # The zone may have been changed since it was created, and with it the local time.
+    if found is None or ours is None:
+        return False
+    return (found.due, found.attempt) == (ours.due, ours.attempt)
+
+
+def _is_denied(error: ApiError) -> bool:
+    """Return whether a policy or a webhook refused, which the same run will not change."""
+    return " denied " in error.message
 
 
 def _number_of(run: str) -> int:

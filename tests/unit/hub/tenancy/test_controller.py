@@ -279,7 +279,8 @@ def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
     assert world.accepted["error"] == ""
     world.say("etcdBudget: 10Mi\ndefault: {storage: {class: fast}, quota: {records: 20}}")
     wait_until(lambda: world.accepted["warning"] == "")
-    hard = {"count/tfclusters.tfcluster.dev": "20"}
+    kinds = ("tfclusters", "tfclusterschedules")
+    hard = {f"count/{kind}.tfcluster.dev": "20" for kind in kinds}
     wait_until(lambda: world.get("resourcequotas", ALICE, "records")["spec"]["hard"] == hard)
     world.say("default: {storage: {class: fast}, quota: {records: null}}")
     wait_until(lambda: "2 of 2 users may have any number" in world.accepted["warning"])

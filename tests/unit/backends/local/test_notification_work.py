@@ -1,0 +1,136 @@
+"""What the clock does about notifications when files or runs are not as they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfcluster_magic.backends.local.clock import Clock
+from tfcluster_magic.backends.local.notification_store import (
+    DeliveryFile,
+    LocalNotifications,
+    deliveries_of,
+)
+from tfcluster_magic.backends.local.notification_work import NotificationWatch
+from tfcluster_magic.backends.local.store import Store
+from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.notifications import (
+    Deliveries,
+    DeliveryState,
+    NotificationRule,
+    Occasion,
+    Webhook,
+    occasions,
+)
+from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster, to_json
+
+RULE = NotificationRule(
+    name="team",
+    uid="u1",
+    created_at=1.0,
+    on=(Occasion.FAILED,),
+    webhook=Webhook(url="https://hooks.example.com/a/tok-1234567"),
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return a state folder with a rule and a failed run."""
+    (tmp_path / "notifications").mkdir(mode=0o700)
+    LocalNotifications(tmp_path).add(RULE)
+    status = Status(
+        phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, message="it failed", finished_at=5.0
+    )
+    write_run(tmp_path, 1, status)
+    return tmp_path
+
+
+def write_run(state: Path, number: int, status: Status) -> None:
+    """Write the record of an ended run."""
+    folder = Store(state).folder("digits", number)
+    folder.path.mkdir(parents=True)
+    head = Metadata(
+        name=f"digits-{number}", uid=f"r{number}", cluster="digits", run=number, created_at=2.0
+    )
+    folder.record_file.write_bytes(to_json(TFCluster(metadata=head, spec=Spec())))
+    folder.status_file.write_bytes(to_json(status))
+
+
+def delivered(state: Path) -> DeliveryFile:
+    """Return the deliveries of the run."""
+    return deliveries_of(Store(state).folder("digits", 1))
+
+
+def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
+    """A message of a newer version, or a damaged one, is told as its code."""
+    odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
+    status = Status(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, messages=odd, finished_at=5.0)
+    write_run(state, 2, status)
+    assert NotificationWatch(state).look([])[0] == ["team"]
+
+
+def test_a_fault_of_notifications_leaves_schedules_alone(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on, and looks again after a while."""
+
+    def fails(_self: object, _schedules: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(NotificationWatch, "look", fails)
+    (state / "schedules").mkdir()
+    wake_at = Clock(state, lambda: 100.0).look()
+    assert wake_at is not None and wake_at > 100.0
+
+
+def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state: Path) -> None:
+    """Rules and deliveries that this version does not know stay as they are."""
+    watch = NotificationWatch(state)
+    assert watch.look([])[0] == ["team"]
+    file = delivered(state)
+    (key,) = (each.key for each in file.load().deliveries)
+    file.change(lambda before: occasions.sent(before, key, 7.0))
+    told = json.loads(file.path.read_text())
+    newer = json.dumps({**told, "later": 1})
+    file.path.write_text(newer)
+    assert watch.look([])[0] == []
+    assert file.path.read_text() == newer
+    rules = state / "notifications" / "rules.json"
+    text = json.dumps({**json.loads(rules.read_text()), "later": 1})
+    rules.write_text(text)
+    with pytest.raises(TFClusterError, match="of a newer version"):
+        LocalNotifications(state).add(RULE)
+    assert rules.read_text() == text
+
+
+def test_a_result_that_is_written_during_a_look_is_seen(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result of a child between a look's reading and its end is not missed."""
+    watch, file = NotificationWatch(state), delivered(state)
+    watch.look([])
+    (key,) = (each.key for each in file.load().deliveries)
+    file.change(lambda before: occasions.begin(before, key, 0.0))
+    load = DeliveryFile.load
+
+    def late(self: DeliveryFile) -> Deliveries:
+        found = load(self)
+        if self.path == file.path and found.deliveries[0].state is DeliveryState.PENDING:
+            monkeypatch.setattr(DeliveryFile, "load", load)
+            file.change(lambda before: occasions.sent(before, key, 7.0))
+        return found
+
+    monkeypatch.setattr(DeliveryFile, "load", late)
+    watch.look([])
+    assert watch.look([])[0] == []
+
+
+def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
+    """What it has not sent is given up, also when it was the last rule."""
+    watch = NotificationWatch(state)
+    assert watch.look([])[0] == ["team"]
+    LocalNotifications(state).remove("team")
+    assert watch.look([]) == ([], None)
+    assert [each.state for each in delivered(state).load().deliveries] == [DeliveryState.GIVEN_UP]
