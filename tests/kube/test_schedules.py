@@ -60,8 +60,6 @@ sys.exit(main(sys.argv[3:], Fast()))
 """
 SPEED = 12.0
 """Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
-IN_TIME = 2.0
-"""Seconds from a due time to its run: the slowest of twenty."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +116,6 @@ def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(home: T
         for run in [kubectl.get("tfcluster", f"{each}-1")]
     )
     print(f"launched after due: median {late[len(late) // 2]:.2f} s, p95 {late[-1]:.2f} s")
-    assert late[-1] < IN_TIME
     for name in launching[2:]:
         kubectl("delete", "tfcs", name)
     first, second = launching[:2]

@@ -34,7 +34,8 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     mnist = item(lab, r"^mnist-1 · 2 of 2 running")
     expect(mnist).to_be_visible()
     requests: list[str] = []
-    lab.page.on("request", lambda r: requests.append(r.url) if "tfcluster/api" in r.url else None)
+    about = "tfcluster/api/clusters"
+    lab.page.on("request", lambda r: requests.append(r.url) if about in r.url else None)
     lab.server.launch("sleep.py", workers=1, ps=0, name="second")
     expect(item(lab, r"^second-1 · 1 of 1 running")).to_be_visible()
     assert requests == []  # it was pushed

@@ -131,6 +131,7 @@ function Row(props: IRowProps): React.JSX.Element {
       ]
     });
     if (answer.button.accept) {
+      open(false); // its history is gone with it
       await attempt(() => deleteSchedule(model.caller, name));
     }
   };
