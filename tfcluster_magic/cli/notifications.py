@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from ..errors import TFClusterError, UsageError
+from ..errors import UsageError
 from ..i18n import _
 from ..notifications import Occasion, WebhookFormat
 from ..output import notifications as report
@@ -23,25 +22,9 @@ from .terminal import Terminal
 
 FORMS = ("table", "json", "yaml")
 
-
-def complete_rules(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001 - click's signature
-    incomplete: str,
-) -> list[CompletionItem]:
-    """Names of rules, with their receivers; none when the backend does not answer."""
-    terminal = ctx.find_object(Terminal) or Terminal()
-    try:
-        found = terminal.manager.notifications.list()
-    except TFClusterError:
-        return []
-    return [
-        CompletionItem(each.name, help=each.receiver)
-        for each in found
-        if each.name.startswith(incomplete)
-    ]
-
-
+complete_rules = grammar.completion(
+    lambda manager: {each.name: each.receiver for each in manager.notifications.list()}
+)
 rule_argument = click.argument("name", metavar="NAME", shell_complete=complete_rules)
 
 
