@@ -107,6 +107,11 @@ async def test_nonsense_is_refused(
     assert (await api("GET", "schedules")).json == {"schedules": []}
 
 
+CLUSTER_FILE = """\
+apiVersion: tfcluster.dev/v1beta1
+kind: TFCluster
+spec: {program: {source: quick.sh}, replicas: {worker: {count: 1}}}
+"""
 LAUNCH = {"program": "quick.sh", "arguments": ["{scheduled_for}"], "options": {"workers": "1"}}
 
 
@@ -237,7 +242,7 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
 
 async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
     """A schedule made with a cluster file is not opened in a form, which would lose the file."""
-    (folder / "cluster.yaml").write_text("program: quick.sh\nreplicas: {worker: {count: 1}}\n")
+    (folder / "cluster.yaml").write_text(CLUSTER_FILE)
     service.manager.schedules.create("filed", file=str(folder / "cluster.yaml"), folder=folder, cron="@yearly")
     refused = await api("GET", "schedules/filed/form")
     assert_problem(refused, 409)

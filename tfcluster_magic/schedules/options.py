@@ -80,7 +80,7 @@ class ScheduleOption:
 
     def form_field(self) -> dict[str, Any]:
         """Return its field of a form, as `form_fields` returns those of a launch."""
-        default = self._default()
+        default, (told, _bracket, absent) = self._default(), _(self.help).partition(" [")
         return {
             "key": self.key,
             "flag": self.flag,
@@ -88,11 +88,11 @@ class ScheduleOption:
             "kind": self.kind.value,
             "section": "schedule",
             "label": _(self.label),
-            "help": _(self.help).partition(" [")[0],
+            "help": told,
             "modes": ["between-graph"],
             "default": {"between-graph": default},
             "words": list(self.words),
-            "example": None,
+            "example": absent.rstrip("]") if default is None and absent else None,
             **bounds((self.field,) if self.field else (), ScheduleRules),
         }
 
@@ -141,7 +141,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--max-parallel",
         mark("Runs at once"),
         ScheduleKind.WHOLE,
-        mark("runs at once; further ones wait"),
+        mark("runs at once; further ones wait [no limit]"),
     ),
     ScheduleOption(
         "--catch-up",
@@ -178,7 +178,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--pause-after",
         mark("Pause after failures"),
         ScheduleKind.WHOLE,
-        mark("pause after so many failures in a row"),
+        mark("pause after so many failures in a row [never]"),
     ),
     ScheduleOption(
         "--track",

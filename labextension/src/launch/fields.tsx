@@ -263,7 +263,7 @@ function placeholderOf(
     case 'whole':
       return field.path[2] === 'count'
         ? trans.__('auto')
-        : String(ofEach || '0');
+        : (field.example ?? String(ofEach || '0'));
     default:
       if (field.example) {
         return field.example;
