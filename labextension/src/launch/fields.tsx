@@ -106,7 +106,11 @@ export function Row(props: IRowProps): React.JSX.Element {
         {label}
       </label>
       <div className="tfc-Row-input">{children}</div>
-      {below && <small className="tfc-Row-below">{below}</small>}
+      {below && (
+        <small className="tfc-Row-below">
+          <Sentence text={below} />
+        </small>
+      )}
       <Marks {...props} />
     </div>
   );
