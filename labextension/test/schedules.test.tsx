@@ -26,11 +26,14 @@ describe('when a launch recurs', () => {
     ['0 22 * * 1-5', 'workday', { time: '22:00' }],
     ['30 0 * * 0', 'week', { time: '00:30', weekday: '0' }],
     ['0 12 31 * *', 'month', { time: '12:00', day: '31' }]
-  ] as const)('%s is a usual choice, and the same again', (cron, when, more) => {
-    const repeat = repeatOf('nightly', cron);
-    expect(repeat).toMatchObject({ when, ...more });
-    expect(cronOf(repeat, '')).toBe(cron);
-  });
+  ] as const)(
+    '%s is a usual choice, and the same again',
+    (cron, when, more) => {
+      const repeat = repeatOf('nightly', cron);
+      expect(repeat).toMatchObject({ when, ...more });
+      expect(cronOf(repeat, '')).toBe(cron);
+    }
+  );
 
   it.each(['*/5 * * * *', '@daily', '0 2 * * 1,3', '0 2 1 1 *'])(
     '%s is an expression of its own',
@@ -232,9 +235,9 @@ it('shows a month of due times with counts, and a day as a list, with two reques
   expect(chosen?.getAttribute('aria-label')).toMatch(
     /: 1 Failed, 22 Succeeded, 1 Skipped$/
   );
-  expect(host.querySelectorAll('[role="gridcell"] [tabindex="0"]')).toHaveLength(
-    1
-  );
+  expect(
+    host.querySelectorAll('[role="gridcell"] [tabindex="0"]')
+  ).toHaveLength(1);
   expect(host.textContent).toContain('1m 5s');
   expect(host.textContent).toContain('attempt 2');
   const rows = [...host.querySelectorAll('.tfc-Calendar-list tbody tr')];

@@ -13,7 +13,12 @@ import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IPlan } from '../api/launchOptions';
-import type { ILaunch, IRun, IScheduleView } from '../api/types';
+import type {
+  ILaunch,
+  IRun,
+  IRunAsLaunch,
+  IScheduleView
+} from '../api/types';
 import {
   folderOf,
   IDraft,
@@ -118,18 +123,20 @@ export class LaunchModel implements IDisposable {
     }
     const { caller } = this.clusters;
     const { schedule, from = '' } = wanted;
-    const found =
-      schedule === undefined
-        ? await rest.runAsLaunch(caller, from)
-        : await rest.scheduleForm(caller, schedule);
+    const fill = async (): Promise<
+      readonly [IRunAsLaunch, ReturnType<typeof draftOfLaunch>]
+    > => {
+      if (schedule === undefined) {
+        const run = await rest.runAsLaunch(caller, from);
+        return [run, draftOfLaunch(run.launch, launchOptions)];
+      }
+      const form = await rest.scheduleForm(caller, schedule);
+      return [form, draftOfSchedule(form, launchOptions)];
+    };
+    const [{ name, notes }, { draft, left }] = await fill();
     if (!isWanted() || this._disposed) {
       return;
     }
-    const { name, notes } = found;
-    const { draft, left } =
-      'options' in found
-        ? draftOfSchedule(found, launchOptions)
-        : draftOfLaunch(found.launch, launchOptions);
     const more = left.map(label =>
       caller.trans.__(
         '%1: values with line breaks or with spaces at either end are not copied.',

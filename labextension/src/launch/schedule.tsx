@@ -72,7 +72,8 @@ function WhenRow(props: IScheduleProps): React.JSX.Element {
   const cron = cronOf(repeat, typed);
   const choose = (next: When): void => {
     // the expression of the last choice is a start for one's own
-    const kept = next === 'cron' && when !== 'cron' ? { cron } : {};
+    const kept: Record<string, string> =
+      next === 'cron' && when !== 'cron' ? { cron } : {};
     model.edit({
       repeat: { ...repeat, when: next },
       values: { ...state.draft.values, ...kept }
