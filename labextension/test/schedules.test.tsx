@@ -19,6 +19,10 @@ import * as months from '../src/schedules/month';
 import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
 import { FakeServer, trans } from './runs';
 
+
+declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
+globalThis.IS_REACT_ACT_ENVIRONMENT = true;
+
 describe('when a launch recurs', () => {
   it.each([
     ['15 * * * *', 'hour', { minute: '15' }],

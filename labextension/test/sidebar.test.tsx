@@ -44,6 +44,7 @@ it('opens the row of a run that comes after the answer to its launch, and offers
   const changed = new Signal<IClusters, IClustersState>(model);
   Object.assign(model, {
     changed,
+    scheduleSaved: new Signal<IClusters, string>(model),
     transitioned: new Signal<IClusters, ITransition>(model),
     failed: new Signal<IClusters, IFailure>(model)
   });

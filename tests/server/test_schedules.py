@@ -243,7 +243,9 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
 async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
     """A schedule made with a cluster file is not opened in a form, which would lose the file."""
     (folder / "cluster.yaml").write_text(CLUSTER_FILE)
-    service.manager.schedules.create("filed", file=str(folder / "cluster.yaml"), folder=folder, cron="@yearly")
+    service.manager.schedules.create(
+        "filed", file=str(folder / "cluster.yaml"), folder=folder, cron="@yearly"
+    )
     refused = await api("GET", "schedules/filed/form")
     assert_problem(refused, 409)
     assert "cluster.yaml" in refused.text

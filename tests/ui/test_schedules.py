@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from playwright.sync_api import Locator, expect
+from support.polling import wait_until
 from support.ui.accessibility import Findings
 from support.ui.lab_server import LabServer
 from support.ui.launch_form import form
@@ -15,12 +17,24 @@ from support.ui.page import LabPage
 from tfcluster_magic.schedules import CatchUp
 
 __all__ = ["form"]  # a fixture used by the tests below
+LOCALE = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 
 
 @pytest.fixture
 def schedules(lab: LabPage) -> Locator:
     """Return the section of the sidebar."""
     return lab.sidebar.locator(".tfc-Fold", has_text="Schedules")
+
+
+@pytest.fixture(autouse=True)
+def no_schedule_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete the schedules of a test, whose pages are closed later."""
+    yield
+    for name in {"lab", "fresh_server"} & {*request.fixturenames}:
+        found = request.getfixturevalue(name)
+        verbs = (found.server if name == "lab" else found).manager.schedules
+        for each in verbs.list():
+            verbs.delete(each.name)
 
 
 def field(form: Locator, label: str) -> Locator:
@@ -49,9 +63,7 @@ def test_a_launch_becomes_a_schedule_and_is_changed(
     field(form, "Retries").fill("2")
     line = form.locator(".tfc-Line code")
     words = "--time-zone Asia/Shanghai --overlap replace --retries 2 hello.py"
-    expect(line).to_have_text(
-        f"%tfcluster schedule create nightly --cron '30 3 * * *' {words}"
-    )
+    expect(line).to_have_text(f"%tfcluster schedule create nightly --cron '30 3 * * *' {words}")
     found.look(".tfc-Launch", "repeat")
     save = form.get_by_role("button", name="Save schedule")
     expect(save).not_to_have_attribute("aria-disabled", "true")
@@ -184,9 +196,7 @@ def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
     rules = {"cron": "0 */3 * * *", "time_zone": "UTC", "catch_up": CatchUp.NONE.value}
     verbs.create("often", hello, workers=1, **rules)
     verbs.backfill("often", start, end, parallel=4)
-    lab.wait_for(
-        lambda: all(each.finished_at for each in verbs.show("often").status.backfills), 120
-    )
+    wait_until(lambda: all(each.finished_at for each in verbs.show("often").status.backfills), 240)
     asked: list[str] = []
     lab.page.on("request", lambda request: asked.append(request.url))
     lab.execute("tfcluster:schedule-history", name="often")
@@ -205,14 +215,14 @@ def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
     assert not found.all, "\n".join(found.all)
 
 
-def test_schedules_in_chinese(
-    own_server: LabServer, open_page: Callable[..., LabPage]
-) -> None:
-    """Form, section and calendar are in 简体中文."""
-    own_server.set_language("zh_CN")
-    lab = open_page(own_server)
-    hello = str(own_server.root / "hello.py")
-    own_server.manager.schedules.create("nightly", hello, cron="@daily", workers=1)
+def test_schedules_in_chinese(fresh_server: LabServer, open_page: Callable[..., LabPage]) -> None:
+    """The part of the form and the calendar are in 简体中文."""
+    setting = fresh_server.settings / LOCALE
+    setting.parent.mkdir(parents=True, exist_ok=True)
+    setting.write_text(json.dumps({"locale": "zh_CN"}))
+    lab = open_page(fresh_server)
+    hello = str(fresh_server.root / "hello.py")
+    fresh_server.manager.schedules.create("nightly", hello, cron="@daily", workers=1)
     lab.execute("tfcluster:launch", repeat=True, program="hello.py")
     form = lab.page.locator(".tfc-LaunchForm")
     expect(form.get_by_role("heading", name="重复这次启动")).to_be_visible()
