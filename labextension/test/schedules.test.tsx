@@ -19,7 +19,6 @@ import * as months from '../src/schedules/month';
 import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
 import { FakeServer, trans } from './runs';
 
-
 declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 

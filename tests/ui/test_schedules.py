@@ -196,7 +196,9 @@ def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
     rules = {"cron": "0 */3 * * *", "time_zone": "UTC", "catch_up": CatchUp.NONE.value}
     verbs.create("often", hello, workers=1, **rules)
     verbs.backfill("often", start, end, parallel=4)
-    wait_until(lambda: all(each.finished_at for each in verbs.show("often").status.backfills), 240)
+    wait_until(
+        lambda: all(each.finished_at for each in verbs.show("often").status.backfills), within=240
+    )
     asked: list[str] = []
     lab.page.on("request", lambda request: asked.append(request.url))
     lab.execute("tfcluster:schedule-history", name="often")

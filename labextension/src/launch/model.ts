@@ -13,12 +13,7 @@ import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IPlan } from '../api/launchOptions';
-import type {
-  ILaunch,
-  IRun,
-  IRunAsLaunch,
-  IScheduleView
-} from '../api/types';
+import type { ILaunch, IRun, IRunAsLaunch, IScheduleView } from '../api/types';
 import {
   folderOf,
   IDraft,
