@@ -95,7 +95,7 @@ describe('the form of a schedule', () => {
     const model = new LaunchModel(clusters, null);
     await model.start({ program: 'train.py' });
     await vi.waitFor(() => expect(model.state.current).toBe(true));
-    model.openRepeat();
+    await model.openRepeat();
     expect(model.state.draft.name).toBe('train');
     expect(model.state.draft.values.time_zone).toBe(browserZone());
     await vi.waitFor(() => expect(model.state.plan?.schedule).toBeDefined());

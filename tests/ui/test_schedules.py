@@ -27,14 +27,16 @@ def schedules(lab: LabPage) -> Locator:
 
 
 @pytest.fixture(autouse=True)
-def no_schedule_stays(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Delete the schedules of a test, whose pages are closed later."""
+def no_schedule_stays(server: LabServer) -> Iterator[None]:
+    """Delete the schedules of a test."""
     yield
-    for name in {"lab", "fresh_server"} & {*request.fixturenames}:
-        found = request.getfixturevalue(name)
-        verbs = (found.server if name == "lab" else found).manager.schedules
-        for each in verbs.list():
-            verbs.delete(each.name)
+    delete_all(server)
+
+
+def delete_all(server: LabServer) -> None:
+    verbs = server.manager.schedules
+    for each in verbs.list():
+        verbs.delete(each.name)
 
 
 def field(form: Locator, label: str) -> Locator:
@@ -235,3 +237,4 @@ def test_schedules_in_chinese(fresh_server: LabServer, open_page: Callable[..., 
     calendar = lab.page.locator(".tfc-Calendar")
     expect(calendar).to_contain_text("这个月没有计划时间。")
     lab.screenshot("calendar-zh")
+    delete_all(fresh_server)

@@ -115,7 +115,7 @@ export function Footer(props: IFooterProps): React.JSX.Element {
             className="tfc-Button"
             title={noRepeat ?? trans.__('Save it as a schedule')}
             disabled={noRepeat !== null}
-            onClick={() => model.openRepeat()}
+            onClick={() => void model.openRepeat()}
           >
             {trans.__('Repeat…')}
           </button>

@@ -99,7 +99,7 @@ export class LaunchModel implements IDisposable {
       }
     }
     if (repeat && isWanted()) {
-      this.openRepeat();
+      await this.openRepeat();
     }
   }
 
@@ -167,7 +167,10 @@ export class LaunchModel implements IDisposable {
   }
 
   /** Make a schedule of the launch: the form asks when it recurs. */
-  openRepeat(): void {
+  async openRepeat(): Promise<void> {
+    if (!this._state.draft.name && !this._state.current) {
+      await this._plan(); // which knows the name
+    }
     const { draft, plan } = this._state;
     const { time_zone: zone = browserZone() } = draft.values;
     this.edit({
