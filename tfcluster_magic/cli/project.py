@@ -28,10 +28,10 @@ def project_command() -> None:
 
 
 def _folder(said: str) -> Path:
-    """The folder that was named, which is there.
+    """Return the folder that the user named.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: there is no such folder.
     """
     folder = Path(said).expanduser().absolute()
     if folder.name == "tfcluster.yaml" and not folder.is_dir():

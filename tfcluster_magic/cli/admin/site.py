@@ -127,7 +127,9 @@ def clear_override_command(
 
 
 def _parse_until(text: str) -> float:
-    """Return the end of an override in Unix seconds. A day lasts until its end."""
+    """Return the end of an override in Unix seconds. An end given as a day is the end of that
+    day.
+    """
     try:
         return time.time() + parse_duration(text)
     except ValueError:
