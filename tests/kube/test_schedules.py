@@ -1,4 +1,4 @@
-"""Schedules, applied by kubectl and by the verbs: what is due is launched once, and in time."""
+"""Schedules, applied by kubectl and by the verbs: each due run is launched once, and in time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Fast(ScheduleClock):
 sys.exit(main(sys.argv[3:], Fast()))
 """
 SPEED = 12.0
-"""Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
+"""Seconds that pass for a fast operator in one second: a due time of each minute comes every five
+seconds.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +92,8 @@ def until(condition: Callable[[], object], what: str, seconds: float = 150) -> N
 
 
 def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(home: Tenant) -> None:
-    """Twenty schedules are due at the same second; each launches one run within two seconds, which
-    knows its time. kubectl shows them, pauses one, and deletes them; runs stay.
+    """Twenty schedules are due at the same second. Each launches one run within two seconds, and
+    the run knows its due time. kubectl shows, pauses and deletes schedules; runs stay.
     """
     kubectl = home.kubectl
     names = [f"nightly-{chr(97 + n)}" for n in range(20)]
@@ -131,7 +133,9 @@ def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(home: T
 
 
 def _late(home: Tenant, name: str) -> float:
-    """Return the seconds from the due time until the operator knew that the run was created."""
+    """Return the seconds from the due time until the operator knew that the run had been
+    created.
+    """
     (line,) = (each for each in home.operator.log().splitlines() if f"/{name}-1: launched" in each)
     return float(line.partition("launched ")[2].split()[0])
 
@@ -142,8 +146,8 @@ def _clock(run: Object) -> str:
 
 
 def test_a_run_is_replaced_as_its_owner_would_stop_it(home: Tenant) -> None:
-    """With `Replace` the run of the minute before is stopped, and the next begins after its end;
-    runs that are asked for come at once.
+    """With `Replace` the run of the previous minute is stopped, and the next run begins after its
+    end. Requested runs begin at once.
     """
     kubectl = home.kubectl
     apply(kubectl, "replaces", overlap="Replace", seconds=600, cron="0 0 1 1 *")
@@ -161,7 +165,9 @@ def test_a_run_is_replaced_as_its_owner_would_stop_it(home: Tenant) -> None:
 
 
 def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
-    """The API server refuses what its rules can see, and the condition Ready says the rest."""
+    """The API server refuses the mistakes that its rules can see, and the condition Ready reports
+    the others.
+    """
     kubectl = home.kubectl
     good = NIGHTLY % {"name": "wrong", "cron": "* * * * *", "overlap": "Forbid", "seconds": 0}
     for old, new, words in (
@@ -190,7 +196,7 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
 
 
 def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
-    """An account with a right to schedules alone gets no runs by them."""
+    """An account that has only a right to schedules gets no runs by them."""
     kubectl, user = home.kubectl, "scheduler-only"
     group = "rbac.authorization.k8s.io"
     rule = {
@@ -214,7 +220,7 @@ def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
 
 
 class FastOperators:
-    """Operators with a fast clock that all lead, each by a Lease of its own."""
+    """Operators with a fast clock, which are all leaders because each has its own Lease."""
 
     def __init__(self, home: Tenant, folder: Path) -> None:
         self._home, self._folder, self._base = home, folder, time.time()
@@ -233,7 +239,7 @@ class FastOperators:
             )
 
     def kill(self, number: int) -> None:
-        """Kill one of them, unless it does not run."""
+        """Kill one of the operators if it is running."""
         process = self._processes[number]
         if process is not None:
             process.send_signal(signal.SIGKILL)
@@ -241,7 +247,7 @@ class FastOperators:
         self._processes[number] = None
 
     def now(self) -> float:
-        """Return their time."""
+        """Return the operators' time."""
         return self._base + (time.time() - self._base) * SPEED
 
 
@@ -249,8 +255,8 @@ class FastOperators:
 def test_two_operators_that_are_killed_launch_each_due_time_once(
     cluster: UnderTest, home: Tenant, tmp_path: Path, minutes: int
 ) -> None:
-    """Two that both lead, on a fast clock, are killed in turn around due seconds: each due time ran
-    once, and none is lost.
+    """Two operators that both lead, with a fast clock, are killed in turn around due seconds. Each
+    due time has run once, and none is lost.
     """
     name = f"chaos-{'abc'[minutes % 3]}"
     home.operator.stop()

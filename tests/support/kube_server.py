@@ -1,4 +1,4 @@
-"""A server that stores objects as the Kubernetes API server does, and does nothing else.
+"""A server that stores objects like the Kubernetes API server, and does nothing else.
 
 It supports create, get, list, watch, patch, replace and delete with versions and conflicts, keeps
 objects that have finalizers, and removes the dependents of a deleted owner. No controller runs
@@ -39,19 +39,19 @@ class KubeServer:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.logs: dict[str, Callable[[Mapping[str, str]], bytes]] = {}
-        """The nodes' answer to a request for the log of a pod, by its name."""
+        """Return the nodes' answer to a request for the log of a pod, by its name."""
         self.calls: list[tuple[str, str]] = []
         self.lacks = {"podgroups"}
-        """Kinds that it does not serve, like a server without Volcano."""
+        """Kinds that the server does not serve, as without Volcano."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to a write never arrives."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
-        """Whether an account has a right, by the attributes of its request."""
+        """Return whether an account has a right, by the attributes of its request."""
         self.clock: Callable[[], float] = time.time
-        """Return its time, for its answers and the writes of a Lease."""
+        """Return the server's time, for its answers and the writes of a Lease."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         self._closed = False
@@ -99,17 +99,17 @@ class KubeServer:
 
         self._http = Listener(Handler)
         self.api = self._http.api
-        """Return a connection to it."""
+        """Return a connection to the server."""
 
     def close(self) -> None:
-        """Stop it and its watches."""
+        """Stop the server and its watches."""
         with self.changed:
             self._closed = True
             self.changed.notify_all()
         self._http.end()
 
     def put(self, path: str, found: Object) -> Object:
-        """Write an object as given, over any other, as controllers and kubelets do."""
+        """Write an object as given, replacing any other, as controllers and kubelets do."""
         with self.changed:
             old = self.objects.get(path)
             self._version += 1
@@ -268,7 +268,7 @@ def _is_in(collection: str, path: str) -> bool:
 
 
 def _is_chosen(found: Object, selector: str) -> bool:
-    """Return whether an object's labels match a selector with `=` and `!=`; labels never change
+    """Return whether an object's labels match a selector with `=` and `!=`. Labels never change
     here.
     """
     if "," in selector:
