@@ -52,7 +52,7 @@ interface IVerb {
 
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
-/** Return whether the program has no file that a shell could name. */
+/** Return whether no file of the program exists that a shell could name. */
 const isWordless = (run: IRun): boolean =>
   ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
@@ -120,7 +120,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     Clipboard.copyToSystem(text);
     Notification.info(what, { autoClose: 3000 });
   };
-  /** The line that a person types, null when they cancel. */
+  /** Ask for a line of text; null if the user cancels. */
   const typed = async (
     question: Pick<InputDialog.ITextOptions, 'title'> &
       Partial<InputDialog.ITextOptions>
