@@ -196,7 +196,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "hours": (
         "tfcluster_magic.cli.runs",
-        mark("show the CPU- and GPU-hours that runs have reserved, and the rest"),
+        mark("show the CPU- and GPU-hours that runs have reserved, and what is left"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",

@@ -41,9 +41,9 @@ _WHAT_WORKS = mark(
 )
 
 KERAS_3 = mark(
-    "model.fit of Keras 3 does not work with ParameterServerStrategy. Use the Keras that does: "
-    "set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training "
-    "loop with cluster.coordinator()."
+    "model.fit of Keras 3 does not work with ParameterServerStrategy. Use Keras 2: set "
+    "TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training loop "
+    "with cluster.coordinator()."
 )
 
 _RULES = (

@@ -202,11 +202,11 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       caption: args =>
         args.with === 'session'
           ? trans.__('Insert a cell that opens a session on this cluster')
-          : trans.__('Insert a cell that makes a strategy of this cluster'),
+          : trans.__('Insert a cell that makes a strategy for this cluster'),
       icon: sessionIcon,
       fits: isInGraph,
       none: trans.__(
-        'No cluster runs that a notebook can use: launch one with “Use the cluster from this notebook”.'
+        'No running cluster can be used from a notebook: launch one with “Use the cluster from this notebook”.'
       ),
       more: { with: { type: 'string', enum: ['strategy', 'session'] } },
       execute: (run, args) =>

@@ -220,7 +220,7 @@ def cases(tmp_path: Path, image: str, busybox: str) -> dict[str, Case]:
         "limit-1": Case(
             sleeps(asks=Resources(cpu=2, memory="64Mi")),
             "maximum cpu usage",
-            "a task may use at most 1 CPU .* 2 CPU is asked for: use --worker-cpu 1",
+            "a task may use at most 1 CPU .* 2 CPU is requested: use --worker-cpu 1",
             second=True,
         ),
         "webhook-1": Case(

@@ -149,7 +149,7 @@ def test_forbid_skips_and_says_why() -> None:
     states = [each.state for each in world.status.occurrences]
     assert states == [State.SUCCEEDED, State.SKIPPED, State.RUNNING]
     skipped = world.status.occurrences[1]
-    assert str(skipped.reason) == "digits-1 was not over (--overlap forbid)."
+    assert str(skipped.reason) == "digits-1 had not ended (--overlap forbid)."
 
 
 def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:

@@ -307,8 +307,8 @@ def page_options(first: str) -> Callable[[F], F]:
 
 
 _SORT = "sort by this column; -COLUMN reverses the order"
-_LIMIT = "at most so many rows [100]"
-_OFFSET = "skip so many rows"
+_LIMIT = "maximum number of rows [100]"
+_OFFSET = "number of rows to skip"
 
 
 def show_page(

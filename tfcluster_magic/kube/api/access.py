@@ -156,9 +156,9 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
     if error.status == 401 or (error.status == 403 and "system:anonymous" in error.message):
         return BackendUnavailable(
             _(
-                "the API server {server} does not accept these credentials; a token that has "
-                "expired is the usual reason. Sign in to the cluster again (what makes "
-                "`kubectl get tfclusters` work makes this work); in a notebook restart its server"
+                "the API server {server} does not accept these credentials; usually a token has "
+                "expired. Sign in to the cluster again, until `kubectl get tfclusters` works; in "
+                "a notebook, restart its server"
             ).format(server=server)
         )
     if error.status == 403:
@@ -191,9 +191,9 @@ def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
         )
     else:
         text = _(
-            "the API server {server} does not answer ({why}): running tasks continue. Is this the "
-            "right cluster, is the network (VPN, proxy) up? `kubectl get --raw /readyz` says the "
-            "same"
+            "the API server {server} does not answer ({why}): running tasks continue. Check that "
+            "this is the right cluster and that the network (VPN, proxy) is up: `kubectl get "
+            "--raw /readyz`"
         )
     why = _network_error_text(error.message) or error.reason
     return BackendUnavailable(text.format(server=server, status=error.status, why=why))
