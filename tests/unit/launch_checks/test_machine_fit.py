@@ -44,7 +44,7 @@ def test_what_fits_is_not_refused() -> None:
 def test_the_number_that_fits_is_named() -> None:
     """Memory beyond what is free is refused with the number of workers that would fit."""
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6), room(memory=9))
-    assert "4 workers of 2Gi fit, 6 were asked" in text
+    assert "4 workers of 2Gi fit, but 6 were requested" in text
     assert "use --workers 4, or less memory for each" in text
 
 

@@ -246,7 +246,7 @@ def test_after_success_runs_only_on_top_of_success() -> None:
         world.pass_time(10 * MINUTE)
     states = [each.state for each in world.status.occurrences]
     assert states[:4] == [State.SUCCEEDED, State.FAILED, State.SKIPPED, State.SKIPPED]
-    assert "digits-2 before it" in str(world.status.occurrences[2].reason)
+    assert "previous run digits-2" in str(world.status.occurrences[2].reason)
 
 
 def test_after_success_waits_for_the_one_before() -> None:
