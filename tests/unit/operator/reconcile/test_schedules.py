@@ -272,6 +272,65 @@ def test_two_operators_and_kills_launch_each_due_time_once(
     assert dues == [dues[0] + 60 * number for number in range(len(dues))], "a due time is lost"
 
 
+def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWorld) -> None:
+    """Its user deletes it before the status says that it was created, and changes the schedule
+    meanwhile; and once more, where also the answer was lost.
+    """
+    posts: list[str] = []
+
+    def loses(method: str, where: str) -> bool:
+        if (method, where) != ("POST", RUNS):
+            return False
+        name = world.runs()[-1]
+        posts.append(name)
+        runs = world.controller.caches.runs if world.controller else None
+        assert runs is not None
+        wait_until(lambda: runs.get("a", name), "the watch has it")
+        world.change(description=name)
+        world.server.remove(f"{RUNS}/{name}")
+        return len(posts) > 1
+
+    world.server.loses = loses
+    world.create()
+    for number, states in ((1, ["Stopped"]), (2, ["Stopped", "Stopped"])):
+        world.pass_to(START + 60 * number)
+        world.wait_for("nightly", lambda s, states=states: world.states() == states)
+    assert posts == ["nightly-1", "nightly-2"] and not world.runs()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
+    world: ScheduledWorld, phase: str
+) -> None:
+    """An operator that sees a run end and be deleted notes its end; one that was away says that it
+    does not know it.
+    """
+    world.create()
+    world.pass_to(START + 60)
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    held = threading.Event()
+
+    def refuses(method: str, where: str) -> Refusal | None:
+        is_ours = method == "PATCH" and where.startswith(SCHEDULES)
+        return None if held.is_set() or not is_ours else Refusal(500, "InternalError")
+
+    world.server.refuses = refuses
+    world.end("nightly-1", phase)
+    world.server.remove(f"{RUNS}/nightly-1")
+    runs = world.controller.caches.runs if world.controller else None
+    assert runs is not None
+    wait_until(lambda: not runs.get("a", "nightly-1"))
+    held.set()
+    world.wait_for("nightly", lambda s: world.states() == [phase])
+    world.pass_to(START + 120)
+    world.wait_for("nightly", lambda s: world.states() == [phase, "Running"])
+    world.rest()
+    world.end("nightly-2", phase)
+    world.server.remove(f"{RUNS}/nightly-2")
+    world.operate()
+    world.wait_for("nightly", lambda s: world.states() == [phase, "Unknown"])
+
+
 def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
     """A wrong cron expression, zone, or template is a sentence in Ready; when it is right, the
     schedule begins then.
@@ -322,11 +381,11 @@ def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
 def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWorld) -> None:
     """`runTimes` and `backfills` in the spec; an operator that restarts takes none again."""
     world.create(cron="0 0 1 1 *", overlap="Allow")
-    asked = "2026-05-28T20:26:00Z"
+    asked = "2026-05-28T20:27:00Z"
     world.change(runTimes=[asked])
     wait_until(lambda: world.states() == ["Running"])
     span = {"startTime": "2020-01-01T00:00:00Z", "endTime": "2023-01-01T00:00:00Z"}
-    world.change(backfills=[{"number": 1, "parallel": 2, **span}])
+    world.change(backfills=[{"number": 1, "requestTime": asked, "parallel": 2, **span}])
     wait_until(lambda: len(world.runs()) == 3)
     world.operate()
     for name in ("nightly-1", "nightly-2", "nightly-3"):
