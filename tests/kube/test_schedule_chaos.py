@@ -66,7 +66,7 @@ def test_each_due_time_runs_once_while_everything_is_killed(
         check_no_overlap(runs["forbids"])
         check_no_overlap(runs["replaces"])
         kubectl("delete", "tfcs", *OVERLAPS)
-        kubectl("delete", "tfclusters", "--all")
+        kubectl("delete", "tfclusters", "--all", "--wait=false")
         left = ("jobs", "pods", "services", "networkpolicies")
         until(
             lambda: (

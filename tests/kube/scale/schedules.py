@@ -25,6 +25,8 @@ from .site import Site, cpu_of, memory_of
 
 COUNT = 1000
 WINDOW = 60.0
+LEAD = 120.0
+"""Seconds in which they can be created before they are due."""
 NEVER = "0 0 29 2 *"
 CRONJOBS = "/apis/batch/v1/namespaces/{}/cronjobs"
 
@@ -100,7 +102,7 @@ def _round(site: Site, side: _Side) -> dict[str, float]:
     _use(site, side, 5.0)  # what follows from the creation
     idle = _use(site, side)
     _delete(site, side.where, side.made)
-    due = time.time() // 60 * 60 + 180.0  # creating them must not take longer
+    due = (time.time() + LEAD) // 60 * 60 + 60.0
     at = time.gmtime(due)
     _create(site, side, f"{at.tm_min} {at.tm_hour} * * *")
     left = due - time.time()

@@ -149,6 +149,8 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
 
 _RULES = tuple(fields(ScheduleRules))
 _NAMES = resource_form.other_names(ScheduleRules)
+_KNOWN_OF_SPEC = frozenset(each.encode_name for each in fields(ScheduleSpec))
+_KNOWN_OF_STATUS = frozenset(each.encode_name for each in fields(ScheduleStatus))
 _OWN_STATUS = (
     *("conditions", "observedGeneration", "observedCron", "observedTimeZone", "nextTime"),
     *("lastTime", "lastRun", "state", "takenRunTime", "takenBackfill"),
@@ -212,8 +214,7 @@ def read_spec(found: Mapping[str, Any]) -> tuple[ScheduleSpec, list[str]]:
     """Return the spec without its template, and what is wrong with its rules."""
     said = {**(found.get("spec") or {}), "template": {"spec": {}}}
     content = resource_form.read(ScheduleSpec, said)
-    known = {each.encode_name for each in fields(ScheduleSpec)}
-    content = {k: v for k, v in content.items() if k in known and v is not None}
+    content = {k: v for k, v in content.items() if k in _KNOWN_OF_SPEC and v is not None}
     try:
         spec = msgspec.convert(content, ScheduleSpec)
     except msgspec.ValidationError as error:
@@ -271,10 +272,10 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
         return ScheduleStatus(cursor=created), ""
     kept_fields = {key: value for key, value in said.items() if key not in _OWN_STATUS}
     content = resource_form.read(ScheduleStatus, kept_fields)
-    known = {each.encode_name for each in fields(ScheduleStatus)}
     try:
         status = msgspec.convert(
-            {k: v for k, v in content.items() if k in known and v is not None}, ScheduleStatus
+            {k: v for k, v in content.items() if k in _KNOWN_OF_STATUS and v is not None},
+            ScheduleStatus,
         )
     except msgspec.ValidationError as error:
         # Launching anew from the creation would repeat what ran: nobody knows what did.

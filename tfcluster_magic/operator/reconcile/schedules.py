@@ -332,7 +332,7 @@ class ScheduleController:
         """Return the number of the next run, which none has or had."""
         found = [each["metadata"]["name"] for each in self._runs.of(key[0])]
         found += [run for o in status.occurrences for run in (o.run, *o.earlier)]
-        split = map(names.parse_ref, found)
+        split = (names.parse_ref(each) for each in found if each.startswith(f"{key[1]}-"))
         numbers = (number for cluster, number in split if cluster == key[1] and number)
         return 1 + max((self._last_number(*key), *numbers))
 
