@@ -489,13 +489,13 @@ def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) ->
     more = [each for each in after.backfills if each.number not in numbers]
     if more:
         done = int(told.get("takenBackfill") or 0)
-        said = spec.get("backfills") or ()
+        requested = spec.get("backfills") or ()
         left = [
             each
-            for each in said
+            for each in requested
             if each["number"] > done and parse_time(each["requestTime"]) >= created
         ]
-        highest = max([done, *(each["number"] for each in said)])
+        highest = max([done, *(each["number"] for each in requested)])
         requests = [
             BackfillRequest(
                 number=max(each.number, highest + place),
