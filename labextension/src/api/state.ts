@@ -13,9 +13,7 @@ import type {
   ITaskList
 } from './types';
 
-/**
- * `live`: the state is current; `stale`: it was current at `at`, and `problem` says what is wrong.
- */
+/** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
 export interface IClustersState {
   readonly state: 'loading' | 'live' | 'stale';
   /** Newest first: the newest run of each name and those that have not ended, or all runs. */

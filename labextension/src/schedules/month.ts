@@ -92,6 +92,7 @@ const ORDER: ReadonlyArray<IOccurrence['state']> = [
   'Failed',
   'Succeeded',
   'Stopped',
+  'Unknown',
   'Skipped',
   'Missed',
   'Running',

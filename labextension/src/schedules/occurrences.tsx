@@ -13,6 +13,7 @@ const MARKS: Readonly<Partial<Record<State, string>>> = {
   Succeeded: '●',
   Failed: '✗',
   Stopped: '■',
+  Unknown: '?',
   Skipped: '○',
   Missed: '○'
 };
@@ -26,6 +27,8 @@ export function occurrenceWord(state: State, trans: TranslationBundle): string {
       return trans.__('Launching');
     case 'Retrying':
       return trans.__('Retrying');
+    case 'Unknown':
+      return trans.__('Unknown');
     case 'Skipped':
       return trans.__('Skipped');
     case 'Missed':

@@ -7,7 +7,7 @@ interface ISectionProps {
   readonly children: React.ReactNode;
 }
 
-/** A section that can be folded; an empty one begins folded. */
+/** A section that can be folded. An empty section is folded at first. */
 export function Section({
   title,
   count,
@@ -17,7 +17,7 @@ export function Section({
   const open = chosen ?? count > 0;
   return (
     <details className="tfc-Fold" open={open}>
-      {/* React alone opens it: the first content opens it, too */}
+      {/* React alone opens the section, because its first content opens it too */}
       <summary
         onClick={event => {
           event.preventDefault();
