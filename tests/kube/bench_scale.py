@@ -22,6 +22,7 @@ from scale.limits import limits
 from scale.names import names
 from scale.parts import parts
 from scale.records import records
+from scale.schedules import schedules
 from scale.site import Site, ready
 from scale.tfjob import tfjob
 from scale.users import users
@@ -38,6 +39,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "limits": limits,
     "names": names,
     "parts": parts,
+    "schedules": schedules,
     "tfjob": tfjob,
 }
 

@@ -2,8 +2,8 @@
 
 It supports create, get, list, watch, patch, replace and delete with versions and conflicts, keeps
 objects that have finalizers, and removes the dependents of a deleted owner. No controller runs
-behind it: a test provides the pods, and `logs` their output. `refuses` makes it fail as real
-servers do.
+behind it: a test provides the pods, and `logs` their output. `refuses`, `loses`, `stalls` and `cut`
+make it fail as real servers and networks do.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support.http_listener import Listener
+from tfcluster_magic.kube.api.client import Api
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -46,6 +47,12 @@ class KubeServer:
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to a write never arrives."""
+        self.stalls: Callable[[str], bool] = lambda _path: False
+        """Whether the watches of a collection tell nothing for now; notify `changed` after it."""
+        self.cut: set[int] = set()
+        """Ports whose clients get no answers any more; see `open`."""
+        self.asked = threading.local()
+        """In the thread of a request: the `port` that it came to."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
@@ -65,6 +72,10 @@ class KubeServer:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
+                server.asked.port = self.server.server_address[1]
+                if server.asked.port in server.cut:
+                    self.close_connection = True
+                    return
                 server.queries.append((self.command, path, query))
                 if "watch" in query:
                     selector = query.get("labelSelector", [""])[0]
@@ -80,7 +91,7 @@ class KubeServer:
                 except Refusal as refusal:
                     status, answer = refusal.answer
                     content = json.dumps(answer).encode()
-                if server.loses(self.command, path):
+                if server.loses(self.command, path) or server.asked.port in server.cut:
                     self.close_connection = True
                     return
                 self.send_response(status)
@@ -97,16 +108,25 @@ class KubeServer:
             def log_message(self, *words: object) -> None:
                 pass
 
+        self._handler = Handler
         self._http = Listener(Handler)
+        self._ports: list[Listener] = []
         self.api = self._http.api
         """Return a connection to the server."""
+
+    def open(self) -> tuple[Api, int]:
+        """Return a connection by a port of its own, which `cut` can end."""
+        made = Listener(self._handler)
+        self._ports.append(made)
+        return made.api(), made.server_port
 
     def close(self) -> None:
         """Stop the server and its watches."""
         with self.changed:
             self._closed = True
             self.changed.notify_all()
-        self._http.end()
+        for each in (self._http, *self._ports):
+            each.end()
 
     def put(self, path: str, found: Object) -> Object:
         """Write an object as given, replacing any other, as controllers and kubelets do."""
@@ -229,7 +249,10 @@ class KubeServer:
         to.end_headers()
         told = 0
         with self.changed:
-            while not self._closed:
+            while not self._closed and self.asked.port not in self.cut:
+                if self.stalls(path):
+                    self.changed.wait()
+                    continue
                 for version, kind, where, found in self._history[told:]:
                     if version > since and _is_in(path, where) and _is_chosen(found, selector):
                         line = json.dumps({"type": kind, "object": found}).encode() + b"\n"

@@ -67,7 +67,7 @@ class World:
     """A server and an operator, with actions of a Job controller and a kubelet."""
 
     def __init__(self) -> None:
-        self.server = Jobs()
+        self.server = self.make_server()
         self.server.put("/api/v1/nodes/node-1", node(ready=True))
         self.leads = True
         self.controller: Controller | None = None
@@ -75,6 +75,10 @@ class World:
         self.policy = Policy()
         self.unwatched = 0.0
         self.count = 0
+
+    def make_server(self) -> Jobs:
+        """Return the server, before anything is on it."""
+        return Jobs()
 
     def operate(self) -> None:
         """Start an operator; it replaces the last one."""

@@ -1002,7 +1002,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "It waits for another run of the schedule to end (--max-parallel).",
             "It waits for one of {count} other runs of the schedule to end (--max-parallel).",
         ),
-        "ScheduleRunGone": mark("The record of {name} was removed while it ran."),
+        "ScheduleRunGone": mark(
+            "The record of {name} was deleted before the schedule saw its end: how it ended is "
+            "not known."
+        ),
+        "ScheduleRunRemoved": mark("The record of {name} was removed while it ran."),
+        "ScheduleRunDeleted": mark("{name} failed, and its record was deleted."),
         "ScheduleRunFailed": mark("{name} failed: {why:sentences}"),
         "ScheduleNeverBegan": mark("Its launch was interrupted and is repeated."),
         "ScheduleNotLaunched": mark("It could not be launched: {why}"),

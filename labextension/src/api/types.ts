@@ -154,6 +154,7 @@ export interface IOccurrence {
     | 'Succeeded'
     | 'Failed'
     | 'Stopped'
+    | 'Unknown'
     | 'Skipped'
     | 'Missed';
   /** The name of its newest run, or empty. */

@@ -229,6 +229,7 @@ const MARKS: Readonly<Record<string, string>> = {
   Succeeded: '●',
   Failed: '✗',
   Stopped: '■',
+  Unknown: '?',
   Skipped: '○',
   Missed: '○'
 };
@@ -252,6 +253,8 @@ function stateWord(
       return trans.__('Failed');
     case 'Stopped':
       return trans.__('Stopped');
+    case 'Unknown':
+      return trans.__('Unknown');
     case 'Skipped':
       return trans.__('Skipped');
     case 'Missed':

@@ -170,9 +170,13 @@ class Node:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds)
 
+    def pid_of(self, server: str) -> int:
+        """Return the process id on this machine of a server started here; 0 if it does not run."""
+        return running(self._note(server))
+
     def alive(self, server: str) -> bool:
-        """Return whether a server that was started here is still running."""
-        return running(self._note(server)) != 0
+        """Return whether a server started here still runs."""
+        return self.pid_of(server) != 0
 
     def ready(
         self,

@@ -64,10 +64,7 @@ class Site:
 
     def memory(self) -> float:
         """Return the operator's resident memory in MiB."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
-        assert found
-        return int(found[1]) / 1024
+        return memory_of(self.pid)
 
     def metric(self, name: str) -> float:
         """Return a value of the operator's metrics."""
@@ -174,6 +171,14 @@ def cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process, including threads that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(pid: int) -> float:
+    """Return the resident memory of a process in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    assert found
+    return int(found[1]) / 1024
 
 
 @contextmanager

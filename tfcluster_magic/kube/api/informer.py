@@ -37,10 +37,13 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """A change: `old` is None for a new object, `new` is None for a deleted one."""
+    """A change: `old` is None for a new object, `new` is None for a deleted one. A deletion that
+    the watch did not see (`observed`) may be of a newer state than `old`.
+    """
 
     old: Object | None
     new: Object | None
+    observed: bool = True
 
     @property
     def object(self) -> Object:
@@ -196,7 +199,7 @@ class Informer:
         with self._lock:
             known = dict(self._objects)
         for key in known.keys() - found.keys():
-            self._put(key, None)
+            self._put(key, None, observed=False)
         for key, new in found.items():
             self._put(key, new)
         self._version = listing.version
@@ -219,10 +222,10 @@ class Informer:
             self._put(key, None if change.kind == "DELETED" else self._trim(change.object))
         self._version = str(change.object["metadata"]["resourceVersion"])
 
-    def _put(self, key: Key, new: Object | None) -> None:
+    def _put(self, key: Key, new: Object | None, *, observed: bool = True) -> None:
         old = self._objects.get(key)
         if old and new and _uid(old) != _uid(new):
-            self._put(key, None)  # the object was deleted and created again unobserved
+            self._put(key, None, observed=False)  # deleted and created again
         with self._lock:
             old = self._objects.pop(key, None)
             if old is not None:
@@ -233,7 +236,7 @@ class Informer:
         if (old is None and new is None) or (old and new and _version(old) == _version(new)):
             return
         try:
-            self._changed(CacheUpdate(old, new))
+            self._changed(CacheUpdate(old, new, observed))
         except Exception:  # the other changes must still be reported
             log.exception("%s: a reader failed on %s", self.where, key)
 

@@ -73,11 +73,16 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
     """A request to run past due times."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
+        "requestedAt": time_form("requestTime"),
         "start": time_form("startTime"),
         "end": time_form("endTime"),
     }
 
     number: Annotated[int, Meta(ge=1, le=2**31 - 1, description="higher than any before it")]
+    requested_at: Annotated[
+        float,
+        Meta(description="now; one from before the schedule's creation, as in a copy, is not run"),
+    ]
     start: Annotated[float, Meta(description="the first due time is not before")]
     end: Annotated[float, Meta(description="the last due time is not after")]
     parallel: Annotated[int, Meta(ge=1, le=100, description="runs of it at once")] = 1
@@ -123,7 +128,8 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         tuple[float, ...],
         Meta(
             max_length=MOST_REQUESTS,
-            description="runs that were asked for beside the due times: add the time of asking",
+            description="runs that were asked for beside the due times: add the time now; one from "
+            "before the schedule's creation, as in a copy, is not run",
         ),
     ] = ()
     backfills: Annotated[
@@ -142,6 +148,8 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
 
 _RULES = tuple(fields(ScheduleRules))
 _NAMES = resource_form.other_names(ScheduleRules)
+_KNOWN_OF_SPEC = frozenset(each.encode_name for each in fields(ScheduleSpec))
+_KNOWN_OF_STATUS = frozenset(each.encode_name for each in fields(ScheduleStatus))
 _OWN_STATUS = (
     *("conditions", "observedGeneration", "observedCron", "observedTimeZone", "nextTime"),
     *("lastTime", "lastRun", "state", "takenRunTime", "takenBackfill"),
@@ -178,7 +186,7 @@ def read(found: Mapping[str, Any], now: float) -> Schedule:
         launched, wrong = read_template(found)
         problems = [*problems, *wrong]
     if not problems:
-        status = _with_requests(spec, found.get("status") or {}, status, now)
+        status = _with_requests(spec, found.get("status") or {}, status, created, now)
     warnings, inferred = custom_resource.read_launch_notes(head)
     return Schedule(
         name=str(head["name"]),
@@ -206,8 +214,7 @@ def read_spec(found: Mapping[str, Any]) -> tuple[ScheduleSpec, list[str]]:
     """Return the spec without its template, and the mistakes in its rules."""
     said = {**(found.get("spec") or {}), "template": {"spec": {}}}
     content = resource_form.read(ScheduleSpec, said)
-    known = {each.encode_name for each in fields(ScheduleSpec)}
-    content = {k: v for k, v in content.items() if k in known and v is not None}
+    content = {k: v for k, v in content.items() if k in _KNOWN_OF_SPEC and v is not None}
     try:
         spec = msgspec.convert(content, ScheduleSpec)
     except msgspec.ValidationError as error:
@@ -265,10 +272,10 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
         return ScheduleStatus(cursor=created), ""
     kept_fields = {key: value for key, value in said.items() if key not in _OWN_STATUS}
     content = resource_form.read(ScheduleStatus, kept_fields)
-    known = {each.encode_name for each in fields(ScheduleStatus)}
     try:
         status = msgspec.convert(
-            {k: v for k, v in content.items() if k in known and v is not None}, ScheduleStatus
+            {k: v for k, v in content.items() if k in _KNOWN_OF_STATUS and v is not None},
+            ScheduleStatus,
         )
     except msgspec.ValidationError as error:
         # Starting again from the creation would repeat runs, and nobody knows which ones.
@@ -295,14 +302,21 @@ def _taken_at(head: Mapping[str, Any]) -> float:
 
 
 def _with_requests(
-    spec: ScheduleSpec, told: Mapping[str, Any], status: ScheduleStatus, now: float
+    spec: ScheduleSpec,
+    told: Mapping[str, Any],
+    status: ScheduleStatus,
+    created: float,
+    now: float,
 ) -> ScheduleStatus:
     """Return the status with the spec's requests that the operator has not taken yet.
 
+    What was asked for before the creation was asked of another schedule, of which this is a copy.
+
     Args:
         spec: the spec.
-        told: the status in the resource, which says which requests were taken.
-        status: the same as a model.
+        told: the status in the resource, which says what was taken.
+        status: the same, read.
+        created: when the schedule was created.
         now: the time.
     """
     observed = told.get("observedCron"), told.get("observedTimeZone")
@@ -311,13 +325,13 @@ def _with_requests(
         status = replace(status, cursor=now)
     status = _paused_as_asked(spec, status, now)
     if status.paused is None:
-        asked = list(_asked_runs(spec, told, status, now))
+        asked = list(_asked_runs(spec, told, status, created, now))
         status = replace(status, occurrences=(*status.occurrences, *asked))
     taken = int(told.get("takenBackfill") or 0)
     room = MOST_BACKFILLS - sum(each.finished_at is None for each in status.backfills)
     asked_for = sorted(spec.backfills, key=lambda each: each.number)
-    new = [each for each in asked_for if each.number > taken][: max(0, room)]
-    begun = [_begun(spec, each, now) for each in new]
+    new = [each for each in asked_for if each.number > taken and each.requested_at >= created]
+    begun = [_begun(spec, each, now) for each in new[: max(0, room)]]
     return replace(status, backfills=(*status.backfills, *begun))
 
 
@@ -336,9 +350,13 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
 
 
 def _asked_runs(
-    spec: ScheduleSpec, told: Mapping[str, Any], status: ScheduleStatus, now: float
+    spec: ScheduleSpec,
+    told: Mapping[str, Any],
+    status: ScheduleStatus,
+    created: float,
+    now: float,
 ) -> Iterator[Occurrence]:
-    """Yield an occurrence for each requested run that was not taken."""
+    """Yield an occurrence for each run that was asked for since the creation and not taken."""
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
     waiting = sum(
@@ -346,7 +364,7 @@ def _asked_runs(
         for each in status.occurrences
     )
     for at in sorted(set(spec.run_times)):
-        if not taken < at <= now + FUTURE or waiting >= MOST_WAITING:
+        if at < created or not taken < at <= now + FUTURE or waiting >= MOST_WAITING:
             continue
         waiting += 1
         due = _stored(min(at, now))
@@ -438,14 +456,13 @@ def write_change(found: Object, before: Schedule, after: Schedule) -> list[Objec
         notes = {key: text for key, text in old.items() if key not in ours}
         notes |= write(after)["metadata"]["annotations"]
         operations.append({"op": "add", "path": "/metadata/annotations", "value": notes})
-    _ask(spec, before.status, after.status, found.get("status") or {})
+    _ask(spec, before, after, found.get("status") or {})
     return [*operations, {"op": "add", "path": "/spec", "value": spec}]
 
 
-def _ask(
-    spec: Object, before: ScheduleStatus, after: ScheduleStatus, told: Mapping[str, Any]
-) -> None:
-    """Add requests to the spec for the changes in a status."""
+def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) -> None:
+    """Ask in the spec for what is new in a status. The clock of who asks may be behind."""
+    before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
         pause = after.paused
         said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at)
@@ -456,28 +473,42 @@ def _ask(
         spec.pop("suspension", None)
         spec["resumeTime"] = format_time(max(after.cursor, before.paused.at + 1e-6))
     known = {each.key for each in before.occurrences}
-    new = [
+    asked = [
         each.due
         for each in after.occurrences
         if each.kind is OccurrenceKind.MANUAL and each.key not in known
     ]
-    if new:
+    if asked:
         taken = epoch_seconds(told.get("takenRunTime")) or 0.0
-        open_ones = [each for each in spec.get("runTimes") or () if parse_time(each) > taken]
-        later = taken + 1e-6  # made by somebody whose clock is ahead
-        spec["runTimes"] = [*open_ones, *(format_time(max(each, later)) for each in new)]
+        open_ones = [
+            each
+            for each in spec.get("runTimes") or ()
+            if taken < parse_time(each) and parse_time(each) >= created
+        ]
+        first = max(taken + 1e-6, created)
+        spec["runTimes"] = [*open_ones, *(format_time(max(each, first)) for each in asked)]
     numbers = {each.number for each in before.backfills}
     more = [each for each in after.backfills if each.number not in numbers]
     if more:
         done = int(told.get("takenBackfill") or 0)
-        left = [each for each in spec.get("backfills") or () if each["number"] > done]
-        asked = [
-            BackfillRequest(
-                number=each.number, start=each.start, end=each.end, parallel=each.parallel
-            )
-            for each in more
+        requested = spec.get("backfills") or ()
+        left = [
+            each
+            for each in requested
+            if each["number"] > done and parse_time(each["requestTime"]) >= created
         ]
-        forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(each)) for each in asked]
+        highest = max([done, *(each["number"] for each in requested)])
+        requests = [
+            BackfillRequest(
+                number=max(each.number, highest + place),
+                requested_at=max(each.created_at, created),
+                start=each.start,
+                end=each.end,
+                parallel=each.parallel,
+            )
+            for place, each in enumerate(more, 1)
+        ]
+        forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(r)) for r in requests]
         spec["backfills"] = [*left, *forms]
 
 
