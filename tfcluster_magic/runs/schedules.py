@@ -18,7 +18,15 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from ..backends.base import Backend, ClockService
-from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem, SetupRefused, one_line
+from ..errors import (
+    Conflict,
+    InvalidRequest,
+    NotAllowed,
+    PreflightRefused,
+    Problem,
+    SetupRefused,
+    one_line,
+)
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..schedules import (
@@ -38,7 +46,7 @@ from ..schedules import (
     placeholders,
 )
 from ..schedules.cron import CronTimes, machine_zone
-from ..schedules.due import due
+from ..schedules.due import due, paused, resumed
 from ..spec import Mode, names
 from ..spec.quantities import DURATION_RULE, parse_duration
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
@@ -145,19 +153,21 @@ class ScheduleVerbs:
         """Let a schedule launch nothing until `resume`; runs go on. Paused, it stays as it is."""
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)
-        return self._change(
-            name, lambda status: status if status.paused else replace(status, paused=pause)
-        )
+        return self._change(name, lambda status: paused(status, pause))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on. Due times of the pause are not caught up."""
+        """Let a paused schedule go on. Due times of the pause are not caught up.
+
+        Raises:
+            NotAllowed: an administrator paused it, and only an administrator resumes it.
+        """
         now = time.time()
 
         def go_on(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is None:
-                return status
-            cursor = max(status.cursor, now) if status.cursor < now else now
-            return replace(status, paused=None, failures=0, cursor=cursor)
+            pause = status.paused
+            if pause is not None and pause.locked:
+                raise _locked(name, pause)
+            return resumed(status, now)
 
         return self._change(name, go_on)
 
@@ -171,9 +181,7 @@ class ScheduleVerbs:
 
         def ask(schedule: Schedule) -> Schedule:
             status = schedule.status
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             manual = Occurrence(due=now, kind=OccurrenceKind.MANUAL, changed_at=now)
             status = replace(status, occurrences=(*status.occurrences, manual))
             turn = due(schedule.rules, status, now)
@@ -321,9 +329,7 @@ class ScheduleVerbs:
         asked = self.plan_backfill(name, start, end, parallel)
 
         def add(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             if any(each.finished_at is None for each in status.backfills):
                 text = _("a backfill of {name} has not ended; `tfcluster schedule show {name}`")
                 raise Conflict(text.format(name=name))
@@ -441,6 +447,22 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
         _seconds(each) for each in ([values] if isinstance(values, (str, float, int)) else values)
     ],
 }
+
+
+def _check_not_paused(name: str, pause: Pause | None) -> None:
+    """Raise Conflict for a paused schedule, or NotAllowed if its owner cannot resume it."""
+    if pause is None:
+        return
+    if pause.locked:
+        raise _locked(name, pause)
+    text = _("{name} is paused: `tfcluster schedule resume {name}` first")
+    raise Conflict(text.format(name=name))
+
+
+def _locked(name: str, pause: Pause) -> NotAllowed:
+    text = _("{name} was paused by {by}, and only an administrator resumes it: {why}")
+    words = {"by": pause.by, "why": pause.reason or _("no reason was given")}
+    return NotAllowed(text.format(name=name, **words))
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:

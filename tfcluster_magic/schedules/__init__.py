@@ -182,6 +182,7 @@ class Pause(Model, frozen=True, kw_only=True):
     reason: Annotated[
         Message | str, Meta(description="why; a message if the schedule paused by itself")
     ] = ""
+    locked: Annotated[bool, Meta(description="only an administrator may resume it")] = False
 
 
 class Backfill(Model, frozen=True, kw_only=True):

@@ -339,6 +339,27 @@ def kept(
     return sorted(found, key=lambda o: (o.due, o.backfill))
 
 
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
+    """Return the status with a pause. A paused schedule stays as it is, unless the new pause is
+    locked and the old one is not.
+    """
+    old = status.paused
+    if old is not None and (old.locked or not pause.locked):
+        return status
+    return replace(status, paused=pause)
+
+
+def resumed(status: ScheduleStatus, now: float) -> ScheduleStatus:
+    """Return the status without its pause; due times of the pause are not caught up."""
+    if status.paused is None:
+        return status
+    cursor = max(status.cursor, now) if status.cursor < now else now
+    return replace(status, paused=None, failures=0, cursor=cursor)
+
+
 # -- what runs did ---------------------------------------------------------------------------------
 
 

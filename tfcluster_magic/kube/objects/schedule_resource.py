@@ -68,6 +68,13 @@ class Suspension(Model, frozen=True, kw_only=True):
     by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who did it")] = ""
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
     at: Annotated[float, Meta(description="since when")] | None = None
+    locked: Annotated[
+        bool,
+        Meta(
+            description="only who has the right `lock` on tfclusterschedules may set, change or "
+            "lift it"
+        ),
+    ] = False
 
 
 class BackfillRequest(Model, frozen=True, kw_only=True):
@@ -328,7 +335,9 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
         said = spec.suspension or Suspension()
         since = paused.at if paused is not None and not by_itself else now
         at = since if said.at is None else said.at
-        return replace(status, paused=Pause(at=at, by=said.by, reason=said.reason))
+        return replace(
+            status, paused=Pause(at=at, by=said.by, reason=said.reason, locked=said.locked)
+        )
     if paused is None or (by_itself and (spec.resume_at or 0.0) <= paused.at):
         return status
     return replace(status, paused=None, failures=0, cursor=now)  # the pause is not caught up
@@ -445,10 +454,8 @@ def _ask(
 ) -> None:
     """Ask in the spec for what is new in a status."""
     if after.paused is not None and before.paused is None:
-        pause = after.paused
-        said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at)
         spec["suspend"] = True
-        spec["suspension"] = resource_form.write(Suspension, msgspec.to_builtins(said))
+        spec["suspension"] = suspension_of(after.paused)
     elif after.paused is None and before.paused is not None:
         spec.pop("suspend", None)
         spec.pop("suspension", None)
@@ -477,6 +484,12 @@ def _ask(
         ]
         forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(each)) for each in asked]
         spec["backfills"] = [*left, *forms]
+
+
+def suspension_of(pause: Pause) -> Object:
+    """Return a pause as the spec of a schedule asks for it."""
+    said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at, locked=pause.locked)
+    return resource_form.write(Suspension, msgspec.to_builtins(said))
 
 
 # -- writing by the operator -----------------------------------------------------------------------
