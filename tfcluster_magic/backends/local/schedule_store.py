@@ -237,13 +237,10 @@ def keep_time(state_dir: Path) -> None:
     Raises:
         BackendUnavailable: it cannot be started.
     """
-    schedules = LocalSchedules(state_dir, knocks=False)
-    rules = has_rules(state_dir)
-    if not rules and not any(folder.record_file.exists() for folder in schedules.folders()):
+    if not needs_clock(state_dir):
         _knock(state_dir)  # it ends when there is none left
         return
-    if rules:
-        paths.private(schedules.path)
+    paths.private(state_dir / "schedules")
     try:
         fd = take_clock_lock(state_dir)
     except OSError:
@@ -254,6 +251,24 @@ def keep_time(state_dir: Path) -> None:
     os.close(fd)
     if os.environ.get(NO_CLOCK) != "1":
         _start(state_dir)
+
+
+def needs_clock(state_dir: Path) -> bool:
+    """Return whether there is a schedule, or a rule of notifications."""
+    folders = LocalSchedules(state_dir, knocks=False).folders()
+    return has_rules(state_dir) or any(folder.record_file.exists() for folder in folders)
+
+
+def clock_pid(state_dir: Path) -> int | None:
+    """Return the pid of the clock process, None if none runs. Leaves its lock alone, which one that
+    starts needs.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((state_dir / "schedules" / "clock.lock").read_text())
+        words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        if os.fsencode(str(state_dir)) in words:
+            return pid
+    return None
 
 
 def _knock(state_dir: Path) -> None:

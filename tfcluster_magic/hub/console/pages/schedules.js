@@ -22,8 +22,8 @@ const isLocked = row => row.state === 'Paused' && row.locked;
 
 /** Mark and colour of what became of a due time. */
 const MARKS = {
-  Succeeded: ['●', 'text-success'],
-  Failed: ['✗', 'text-danger'],
+  Succeeded: ['●', 'phase-Succeeded'],
+  Failed: ['✗', 'phase-Failed'],
   Stopped: ['■', ''],
   Skipped: ['○', ''],
   Missed: ['○', '']

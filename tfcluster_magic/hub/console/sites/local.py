@@ -22,11 +22,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ....errors import BackendUnavailable, NotFound, TFClusterError
-from ....i18n import VARIABLE, _
+from ....i18n import _
 from ....schedules import Pause
 from ....spec import Stop
-from ...auth.system_accounts import NoServer, Person, account, why_no_notebook
-from ...local_servers import HIDDEN
+from ...auth.system_accounts import NoServer, Person, account, environment, why_no_notebook
 from .base import (
     RUNS_KEPT,
     Missed,
@@ -241,17 +240,6 @@ class ReaderClient:
 def program(module: str) -> list[str]:
     """Return the command of one of our modules."""
     return [sys.executable, "-I", "-m", module]
-
-
-def environment(person: Person | None) -> dict[str, str]:
-    """Return the environment of a program that runs as a person, None for the hub's owner."""
-    if person is None:
-        return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
-    env = {"HOME": str(person.home), "USER": person.name, "LOGNAME": person.name}
-    env["PATH"] = os.defpath
-    if language := os.environ.get(VARIABLE):
-        env[VARIABLE] = language
-    return env
 
 
 # -- site
