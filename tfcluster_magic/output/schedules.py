@@ -157,6 +157,7 @@ def rule_words(each: Schedule) -> list[str]:
         delays = " ".join(f"--retry-delay {format_duration(each)}" for each in rules.retry_delays)
         told.append(f"--retries {rules.retries} {delays}")
     told += ["--after-success"] if rules.after_success else []
+    told += [f"--after {each.words}" for each in rules.after]
     if rules.pause_after is not None:
         told.append(f"--pause-after {rules.pause_after}")
     return told

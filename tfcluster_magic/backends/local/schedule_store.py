@@ -134,10 +134,14 @@ class LocalSchedules(Schedules):
 
     def get(self, name: str) -> Schedule:
         """See `Schedules.get`."""
-        found = self.folder(name).load() if names.is_valid(name) else None
+        found = self.find(name)
         if found is None:
             raise self._unknown(name)
         return found
+
+    def find(self, name: str) -> Schedule | None:
+        """Return a schedule, None if there is none."""
+        return self.folder(name).load() if names.is_valid(name) else None
 
     def create(self, schedule: Schedule) -> Schedule:
         """See `Schedules.create`."""
