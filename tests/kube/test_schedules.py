@@ -248,7 +248,7 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
     patch({"suspend": True, "suspension": lock})
     kubectl("wait", "tfcs/locked", "--for=condition=Paused", "--timeout=20s")
     for lifted in (
-        {"suspend": False},
+        {"suspend": False, "suspension": None},
         {"suspend": None, "suspension": None},
         {"suspension": {"locked": False}},
         {"suspension": {"reason": "another"}},
@@ -256,6 +256,8 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
     ):
         with pytest.raises(NodeError, match="only an administrator resumes it"):
             patch(lifted, by_owner)
+    with pytest.raises(NodeError, match="leave it out of a schedule that is not suspended"):
+        patch({"suspend": False})
     patch({"cron": "0 0 2 1 *"}, by_owner)
     assert schedule(kubectl, "locked")["status"]["state"] == "Paused"
     patch({"suspend": None, "suspension": None})

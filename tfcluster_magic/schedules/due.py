@@ -370,7 +370,7 @@ def circle_of(name: str, rules: ScheduleRules, find: FindSchedule) -> tuple[str,
     """Return the schedules that wait for each other if `name` has these rules, `name` first and
     last; empty if none do.
     """
-    ways = [(name, each.schedule) for each in rules.after]
+    ways: list[tuple[str, ...]] = [(name, each.schedule) for each in rules.after]
     seen = set[str]()
     while ways:
         way = ways.pop()
