@@ -112,6 +112,7 @@ def plan(owner: str, name: str, **more: object) -> SiteSchedule:
         "state": "Active",
         "next_at": 9.0,
         "marks": (),
+        **more,
     }
     return SiteSchedule(owner=owner, name=name, uid=f"{owner}-{name}", **words)  # type: ignore[arg-type]
 
