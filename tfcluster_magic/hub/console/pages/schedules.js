@@ -26,7 +26,8 @@ const MARKS = {
   Failed: ['✗', 'phase-Failed'],
   Stopped: ['■', ''],
   Skipped: ['○', ''],
-  Missed: ['○', '']
+  Missed: ['○', ''],
+  Unknown: ['?', '']
 };
 
 function marksOf(row) {

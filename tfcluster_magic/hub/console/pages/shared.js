@@ -40,6 +40,7 @@ const NAMES = {
   Retrying: t('Retrying'),
   Skipped: t('Skipped'),
   Missed: t('Missed'),
+  Unknown: t('Unknown'),
   running: t('running'),
   starting: t('starting'),
   stopping: t('stopping'),
