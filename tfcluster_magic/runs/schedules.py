@@ -17,10 +17,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ..backends.base import Backend, ClockService
-from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem, SetupRefused, one_line
+from ..backends.base import Backend, ClockService, Schedules
+from ..errors import (
+    Conflict,
+    InvalidRequest,
+    NotAllowed,
+    PreflightRefused,
+    Problem,
+    SetupRefused,
+    one_line,
+)
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..launch.options import split_schedule
 from ..schedules import (
     MOST_BACKFILL,
     MOST_OCCURRENCES,
@@ -38,8 +47,8 @@ from ..schedules import (
     placeholders,
 )
 from ..schedules.cron import CronTimes, machine_zone
-from ..schedules.due import due
-from ..spec import Mode, names
+from ..schedules.due import circle_of, due, paused, resumed
+from ..spec import AwaitedOutcome, Mode, names
 from ..spec.quantities import DURATION_RULE, parse_duration
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
@@ -110,6 +119,7 @@ class ScheduleVerbs:
         rules = {key: value for key, value in rules.items() if value is not None}
         rules.setdefault("time_zone", machine_zone())
         checked = read_rules(rules)
+        _check_awaited(name, checked, store)
         asked = LaunchWords(
             program=program,
             arguments=tuple(map(str, arguments)),
@@ -145,19 +155,21 @@ class ScheduleVerbs:
         """Let a schedule launch nothing until `resume`; runs go on. Paused, it stays as it is."""
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)
-        return self._change(
-            name, lambda status: status if status.paused else replace(status, paused=pause)
-        )
+        return self._change(name, lambda status: paused(status, pause))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on. Due times of the pause are not caught up."""
+        """Let a paused schedule go on. Due times of the pause are not caught up.
+
+        Raises:
+            NotAllowed: an administrator paused it, and only an administrator resumes it.
+        """
         now = time.time()
 
         def go_on(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is None:
-                return status
-            cursor = max(status.cursor, now) if status.cursor < now else now
-            return replace(status, paused=None, failures=0, cursor=cursor)
+            pause = status.paused
+            if pause is not None and pause.locked:
+                raise _locked(name, pause)
+            return resumed(status, now)
 
         return self._change(name, go_on)
 
@@ -171,9 +183,7 @@ class ScheduleVerbs:
 
         def ask(schedule: Schedule) -> Schedule:
             status = schedule.status
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             manual = Occurrence(due=now, kind=OccurrenceKind.MANUAL, changed_at=now)
             status = replace(status, occurrences=(*status.occurrences, manual))
             turn = due(schedule.rules, status, now)
@@ -212,6 +222,8 @@ class ScheduleVerbs:
         given = {key: words.pop(key) for key in RULES if key in words}
         given = {key: value for key, value in given.items() if value is not None}
         rules = read_rules({**_rule_values(old.rules), **given})
+        if rules.after != old.rules.after:
+            _check_awaited(name, rules, store)
         before = old.launch.words
         fresh = program is not None or cell is not None or file is not None
         asked = replace(
@@ -321,9 +333,7 @@ class ScheduleVerbs:
         asked = self.plan_backfill(name, start, end, parallel)
 
         def add(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             if any(each.finished_at is None for each in status.backfills):
                 text = _("a backfill of {name} has not ended; `tfcluster schedule show {name}`")
                 raise Conflict(text.format(name=name))
@@ -352,7 +362,9 @@ class ScheduleVerbs:
                 raise _refused([Problem("--mode", spec.mode.value, allowed)])
             if spec.after:
                 after = " ".join(each.run for each in spec.after)
-                allowed = _("a run of a schedule cannot wait for another run: leave it out")
+                allowed = _(
+                    "a run of a schedule waits only for another schedule's: write schedule:NAME"
+                )
                 raise _refused([Problem("--after", after, allowed)])
             taken = spec.program.arguments if spec.program else ()
             if wrong := placeholders.problems(taken, spec.env):
@@ -435,12 +447,68 @@ def _seconds(value: object) -> object:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+def _read_after(values: object) -> list[object]:
+    """Return the schedules that `--after` names. Raises InvalidRequest for a run."""
+    found: list[object] = []
+    for each in [values] if isinstance(values, str) else list(values):  # type: ignore[call-overload]
+        if not isinstance(each, str):
+            found.append(each)
+            continue
+        of, rest = split_schedule(each)
+        name, colon, until = rest.partition(":")
+        if not each:  # `update --after ""` waits for none any more
+            continue
+        if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
+            allowed = _(
+                "a run of a schedule waits only for another schedule's: write schedule:NAME or "
+                "schedule:NAME:end"
+            )
+            raise _refused([Problem("--after", each, allowed)])
+        found.append({"schedule": name, **({"until": until} if until else {})})
+    return found
+
+
+def _check_awaited(name: str, rules: ScheduleRules, store: Schedules) -> None:
+    """Raise InvalidRequest if an awaited schedule does not exist, or waits for this one."""
+    if not rules.after:
+        return
+    there = {each.name: each for each in store.list()}
+    problems = [
+        Problem("--after", each.words, _("there is no schedule {name}").format(name=each.schedule))
+        for each in rules.after
+        if each.schedule not in there and each.schedule != name
+    ]
+    if loop := circle_of(name, rules, there.get):
+        allowed = _("these schedules would wait for each other: {names}")
+        told = allowed.format(names=" → ".join(loop))
+        problems.append(Problem("--after", f"schedule:{loop[1]}", told))
+    if problems:
+        raise _refused(problems)
+
+
 _READ: Mapping[str, Callable[[Any], Any]] = {
+    "after": _read_after,
     "deadline": _seconds,
     "retry_delays": lambda values: [
         _seconds(each) for each in ([values] if isinstance(values, (str, float, int)) else values)
     ],
 }
+
+
+def _check_not_paused(name: str, pause: Pause | None) -> None:
+    """Raise Conflict for a paused schedule, or NotAllowed if its owner cannot resume it."""
+    if pause is None:
+        return
+    if pause.locked:
+        raise _locked(name, pause)
+    text = _("{name} is paused: `tfcluster schedule resume {name}` first")
+    raise Conflict(text.format(name=name))
+
+
+def _locked(name: str, pause: Pause) -> NotAllowed:
+    text = _("{name} was paused by {by}, and only an administrator resumes it: {why}")
+    words = {"by": pause.by, "why": pause.reason or _("no reason was given")}
+    return NotAllowed(text.format(name=name, **words))
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:

@@ -136,6 +136,7 @@ function Row(props: IRowProps): React.JSX.Element {
     }
   };
   const isPaused = Boolean(status.paused);
+  const isLocked = Boolean(status.paused?.locked);
   return (
     <li className="tfc-Schedule" data-schedule={name}>
       <div className="tfc-Schedule-head">
@@ -159,10 +160,13 @@ function Row(props: IRowProps): React.JSX.Element {
           <IconButton
             icon={isPaused ? runIcon : pauseIcon}
             label={
-              isPaused
-                ? trans.__('Resume %1', name)
-                : trans.__('Pause %1', name)
+              isLocked
+                ? trans.__('Only an administrator resumes %1', name)
+                : isPaused
+                  ? trans.__('Resume %1', name)
+                  : trans.__('Pause %1', name)
             }
+            disabled={isLocked}
             onClick={() => verb(isPaused ? 'resume' : 'pause')}
           />
           <IconButton
@@ -193,6 +197,12 @@ function standing(
   }
   if (status.paused) {
     const why = told(status.paused.reason, trans);
+    const by = status.paused.by;
+    if (by) {
+      return why
+        ? trans.__('paused by %1: %2', by, why)
+        : trans.__('paused by %1', by);
+    }
     return why ? trans.__('paused: %1', why) : trans.__('paused');
   }
   return next.length > 0
