@@ -21,7 +21,13 @@ from .. import paths, state_files
 from ..errors import Conflict, NameTaken, NotFound
 from ..i18n import _
 from ..launch import LaunchRequest
-from ..notifications import MOST_RULES, Delivery, NotificationPolicy, NotificationRule
+from ..notifications import (
+    MOST_RULES,
+    Delivery,
+    NotificationPolicy,
+    NotificationRule,
+    TestRequest,
+)
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..schedules import Schedule
@@ -192,8 +198,8 @@ class Notifications(abc.ABC):
         """Return the deliveries that are kept."""
 
     @abc.abstractmethod
-    def send_now(self, delivery: Delivery, rule: NotificationRule) -> None:
-        """Send a message once, and wait for the answer. Raises NotDelivered."""
+    def test(self, rule: NotificationRule, request: TestRequest) -> None:
+        """Send a test message once, and wait for the answer. Raises NotDelivered."""
 
     def get(self, name: str) -> NotificationRule:
         """Return a rule. Raises NotFound, which suggests a similar name."""

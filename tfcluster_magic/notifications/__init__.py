@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import urllib.parse
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
@@ -270,6 +270,16 @@ class Delivery(Model, frozen=True, kw_only=True):
 DeliveryKey = tuple[str, str, str]
 """The uids of the rule and the run, and the event."""
 TEST_EVENT = "test-"
+
+
+class TestRequest(Model, frozen=True, kw_only=True):
+    """The wish of a user to test a rule, where another process sends messages."""
+
+    __test__: ClassVar[bool] = False  # pytest collects nothing here
+
+    id: Annotated[str, Meta(max_length=36, description="a random id; empty: no test")] = ""
+    rule: Annotated[str, Meta(description="the rule's uid")] = ""
+    at: Annotated[float, Meta(description="when it was asked for")] = 0.0
 
 
 class Deliveries(Model, frozen=True, kw_only=True):

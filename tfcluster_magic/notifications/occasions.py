@@ -26,6 +26,7 @@ from . import (
     MOST_KEPT,
     PROBLEM_LENGTH,
     SENTENCE_LENGTH,
+    TEST_EVENT,
     TITLE_LENGTH,
     Deliveries,
     Delivery,
@@ -33,6 +34,7 @@ from . import (
     DeliveryState,
     NotificationRule,
     Occasion,
+    TestRequest,
 )
 from .wording import printed_lines
 
@@ -40,6 +42,9 @@ RETRY_FOR = 24 * 3600.0
 """Seconds after which a message that nobody accepts is given up."""
 DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds from each failed attempt to the next one; the last number repeats."""
+
+TEST_FOR = 600.0
+"""Seconds for which a request for a test is valid."""
 
 Words = Sequence[Message | str]
 
@@ -271,6 +276,41 @@ def note(
     if not fresh:
         return kept
     return bounded(replace(kept, deliveries=(*kept.deliveries, *fresh)))
+
+
+def make_test(rule: NotificationRule, request: TestRequest, now: float) -> Delivery:
+    """Return the delivery of a test."""
+    with language(rule.language):
+        title = _("a test of the rule {name}").format(name=rule.name)
+        sentence = _("Messages of TFCluster arrive here.")
+    return Delivery(
+        rule=rule.name,
+        rule_uid=rule.uid,
+        event=f"{TEST_EVENT}{request.id}",
+        about="",
+        occasion=rule.on[0],
+        title=title,
+        sentence=sentence,
+        at=now,
+        noted_at=now,
+        next_at=now,
+    )
+
+
+def note_test(
+    kept: Deliveries,
+    rules: Iterable[NotificationRule],
+    request: TestRequest | None,
+    now: float,
+) -> Deliveries:
+    """Return `kept` with the delivery of a requested test; an old request is ignored."""
+    rule = next((each for each in rules if request and each.uid == request.rule), None)
+    if rule is None or request is None or abs(now - request.at) > TEST_FOR:
+        return kept
+    test = make_test(rule, request, now)
+    if any(each.key == test.key for each in kept.deliveries):
+        return kept
+    return bounded(replace(kept, deliveries=(*kept.deliveries, test)))
 
 
 def _delivery(

@@ -92,8 +92,12 @@ def trim_run(found: Object) -> Object:
             kept[RUN] = TFCluster(metadata=name, spec=Spec(), status=status)
             kept[USAGE] = hour_ledgers.accounted_run_of(found, "")
     except Exception as error:  # noqa: BLE001 - one record must not stop the cache of all
-        log.warning("%s/%s cannot be read: %s", head["namespace"], head["name"], type(error))
+        _warn_unreadable(head, error)
     return kept
+
+
+def _warn_unreadable(head: Object, error: Exception) -> None:
+    log.warning("%s/%s cannot be read: %s", head["namespace"], head["name"], type(error).__name__)
 
 
 def _record_of(head: Object) -> str:
@@ -111,7 +115,7 @@ def trim_schedule(found: Object) -> Object:
         try:
             kept[PAUSE] = msgspec.convert(resource_form.read(Pause, said), Pause)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
-            log.warning("%s/%s cannot be read: %s", head["namespace"], head["name"], type(error))
+            _warn_unreadable(head, error)
     return kept
 
 
@@ -164,6 +168,7 @@ class NotifierCaches(InformerGroup):
             api,
             path("secrets", namespace),
             fields=f"metadata.name={labels.NOTIFICATIONS}",
+            trim=notification_secret.trim,
             changed=changed,
         )
         self.runs = Informer(
@@ -205,17 +210,15 @@ class Senders:
 
     Args:
         policy: the allowed receivers.
-        now: the time.
         done: called with namespace, message and problem (empty if it was accepted) of each attempt.
     """
 
     def __init__(
         self,
         policy: NotificationPolicy,
-        now: Callable[[], float],
         done: Callable[[str, DeliveryKey, str], None],
     ) -> None:
-        self._policy, self._now, self._done = policy, now, done
+        self._policy, self._done = policy, done
         self._of: Counter[str] = Counter()
         self._changed = threading.Condition()
         self.sent = self.failed = 0
@@ -245,7 +248,7 @@ class Senders:
     def _send(self, namespace: str, delivery: Delivery, rule: NotificationRule) -> None:
         problem = ""
         try:
-            deliver(compose(delivery, rule), rule, self._policy, self._now())
+            deliver(compose(delivery, rule), rule, self._policy, time.time())
         except TFClusterError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - its text may contain a secret
@@ -287,7 +290,8 @@ class Notifier:
         namespace: the namespace to serve; empty for all.
         leads: whether this process may act.
         policy: the allowed receivers.
-        now: the time; a test has one that is faster.
+        now: the time.
+        speed: seconds of `now` in a second; a test has a faster clock.
     """
 
     def __init__(
@@ -297,13 +301,14 @@ class Notifier:
         leads: Callable[[], bool],
         policy: NotificationPolicy,
         now: Callable[[], float] = time.time,
+        speed: float = 1.0,
     ) -> None:
-        self._api, self._leads, self._now = api, leads, now
+        self._api, self._leads, self._now, self._speed = api, leads, now, speed
         self.turns: KeyedWorkers[str] = KeyedWorkers(
             self._take_turn, leads, self._log_failure, share=lambda namespace: namespace
         )
         self.caches = NotifierCaches(api, namespace, self._wake)
-        self.senders = Senders(policy, now, self._sent)
+        self.senders = Senders(policy, self._sent)
         self._outboxes: dict[str, Outbox] = {}
         self._lock = threading.Lock()
         self._begun = self._ends = False
@@ -346,9 +351,8 @@ class Notifier:
         return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
 
     def _wake(self, namespace: str) -> None:
-        if self.caches.secrets.get(namespace, labels.NOTIFICATIONS) is not None:
-            self.turns.work.add(namespace)
-        elif namespace in self._outboxes:
+        found = self.caches.secrets.get(namespace, labels.NOTIFICATIONS) or {}
+        if found.get("data") or namespace in self._outboxes:
             self.turns.work.add(namespace)
 
     def _has_results(self) -> bool:
@@ -394,6 +398,7 @@ class Notifier:
         try:
             rules = notification_secret.read_rules(found)
             before = notification_secret.read_deliveries(found)
+            test = notification_secret.read_test(found)
         except UnreadableSecret as error:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
@@ -402,7 +407,8 @@ class Notifier:
             return None
         box.problem = ""
         now = self._now()
-        kept = self._noted(namespace, rules, self._with_results(before, results, now), now)
+        kept = occasions.note_test(self._with_results(before, results, now), rules, test, now)
+        kept = self._noted(namespace, rules, kept, now)
         starting = [] if self._ends else self._starting(namespace, box, rules, kept, now)
         for delivery, _rule in starting:
             kept = occasions.begin(kept, delivery.key, now)
@@ -417,7 +423,7 @@ class Notifier:
             with self._lock:
                 box.sending[delivery.key] = None
             self.senders.start(namespace, delivery, rule)
-        return self._rest(namespace, rules, kept, now)
+        return self._rest(namespace, box, rules, kept, now)
 
     def _newest(self, namespace: str, box: Outbox) -> Object | None:
         """Return the newest known Secret, which may be our own write."""
@@ -519,9 +525,16 @@ class Notifier:
             raise
 
     def _rest(
-        self, namespace: str, rules: Sequence[NotificationRule], kept: Deliveries, now: float
+        self,
+        namespace: str,
+        box: Outbox,
+        rules: Sequence[NotificationRule],
+        kept: Deliveries,
+        now: float,
     ) -> float | None:
-        """Return the seconds until an attempt is due, a run was queued for long, or hours count."""
+        """Return the seconds until an attempt is due, a run was queued for long, or hours are
+        counted again. The end of an attempt is a turn of its own.
+        """
         times = [
             at
             for run in self._runs(namespace)
@@ -529,10 +542,15 @@ class Notifier:
         ]
         if _wants_budget(rules) and any(run.active for run in self._runs(namespace)):
             times.append(now + LONGEST_SLEEP)
-        waiting = [max(each.next_at, now + PACE) for each in occasions.pending(kept)]
-        if not times and not waiting:
-            return None
-        return min(LONGEST_SLEEP, max(0.0, min([*times, *waiting]) - now))
+        rests = [max(0.0, at - now) / self._speed for at in times]
+        with self._lock:
+            busy = {rule_uid for rule_uid, _uid, _event in box.sending}
+        rests += [
+            max(PACE, (each.next_at - now) / self._speed)
+            for each in occasions.pending(kept)
+            if each.rule_uid not in busy
+        ]
+        return min([*rests, LONGEST_SLEEP]) if rests else None
 
     # -- the record of a run ---------------------------------------------------------------------
 

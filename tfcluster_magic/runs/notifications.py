@@ -15,18 +15,18 @@ from collections.abc import Sequence
 
 from ..backends.base import Backend
 from ..errors import InvalidRequest, NotFound, Problem
-from ..i18n import _, current_language, language
+from ..i18n import _, current_language
 from ..notifications import (
     KNOWN_HOSTS,
     LAB_LENGTH,
     MOST_CLUSTERS,
     SIGNED_FORMATS,
-    TEST_EVENT,
     Delivery,
     NotificationPolicy,
     NotificationRule,
     Occasion,
     PublicRule,
+    TestRequest,
     Webhook,
     WebhookFormat,
 )
@@ -139,22 +139,8 @@ class NotificationVerbs:
             NotDelivered: the receiver did not accept it; the text says why.
         """
         store = self._backend.notifications()
-        rule, now = store.get(name), time.time()
-        with language(rule.language):
-            title = _("a test of the rule {name}").format(name=name)
-            sentence = _("Messages of TFCluster arrive here.")
-        delivery = Delivery(
-            rule=name,
-            rule_uid=rule.uid,
-            event=f"{TEST_EVENT}{uuid.uuid4()}",
-            about="",
-            occasion=rule.on[0],
-            title=title,
-            sentence=sentence,
-            at=now,
-            noted_at=now,
-        )
-        store.send_now(delivery, rule)
+        rule = store.get(name)
+        store.test(rule, TestRequest(id=str(uuid.uuid4()), rule=rule.uid, at=time.time()))
         return rule.public
 
     def history(self, run: str | None = None) -> Sequence[Delivery]:

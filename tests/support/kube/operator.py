@@ -25,9 +25,10 @@ from support.kube.tenants import user_rules
 from support.kube.turns import OPERATOR, folder_of_all
 
 from tfcluster_magic import program
+from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.labels import OPERATOR as ACCOUNT
 from tfcluster_magic.kube.api.labels import OPERATOR_ROLE
-from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects import custom_resource, notification_secret
 from tfcluster_magic.kube.objects.network_policy import DnsResolver, dns_rules
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Status, resource_form
 
@@ -183,7 +184,7 @@ def dns_patches(cluster: UnderTest) -> list[Object]:
 
 def tenancy(name: str, storage_class: str) -> list[Object]:
     """Return the objects of a user's namespace."""
-    labels = {
+    marks = {
         "pod-security.kubernetes.io/enforce": "restricted",
         "tfcluster.dev/tenant": "true",
         "tfcluster-tests": "true",
@@ -220,8 +221,12 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
     }
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}},
         *claims,
+        {
+            **notification_secret.empty_secret({}),
+            "metadata": {"name": labels.NOTIFICATIONS, "namespace": name},
+        },
         {**role, "rules": user_rules(), "metadata": {"name": "tfcluster-user", "namespace": name}},
         *bindings,
         denied,

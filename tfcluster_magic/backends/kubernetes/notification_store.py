@@ -1,8 +1,8 @@
 """The notification rules of a namespace: one Secret, whose messages the notifier sends.
 
 The account of a user may read and change this Secret and no other one, and may not create it:
-whoever makes the namespace does so. A test message is a delivery that is written here, because a
-notebook cannot connect to receivers; the notifier sends it and writes the result.
+whoever makes the namespace does so. A test is requested here, because a notebook cannot connect to
+receivers; the notifier sends it and writes the result.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from ...errors import BackendUnavailable, Conflict, TFClusterError
 from ...i18n import _
 from ...kube.api import access, labels
@@ -20,12 +18,12 @@ from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.objects import notification_secret
 from ...kube.objects.notification_secret import UnreadableSecret
 from ...notifications import (
-    Deliveries,
+    TEST_EVENT,
     Delivery,
     DeliveryState,
     NotificationPolicy,
     NotificationRule,
-    occasions,
+    TestRequest,
 )
 from ..base import Notifications
 
@@ -77,28 +75,22 @@ class KubernetesNotifications(Notifications):
         """See `Notifications.deliveries`."""
         return _readable(notification_secret.read_deliveries, self._secret()).deliveries
 
-    def send_now(self, delivery: Delivery, rule: NotificationRule) -> None:
-        """See `Notifications.send_now`: by the notifier.
+    def test(self, rule: NotificationRule, request: TestRequest) -> None:
+        """See `Notifications.test`: by the notifier.
 
         Raises:
             BackendUnavailable: it did not answer.
         """
         from ...notifications.delivery import NotDelivered
 
-        del rule  # the notifier reads it
-
-        def asked(found: Object) -> Object:
-            before = _readable(notification_secret.read_deliveries, found)
-            after = occasions.bounded(_with(before, delivery))
-            return notification_secret.write_deliveries(found, after)
-
-        self._write(asked)
+        self._write(lambda found: notification_secret.write_test(found, request))
+        key = (rule.uid, "", f"{TEST_EVENT}{request.id}")
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
             for each in self.deliveries():
-                if each.key == delivery.key and each.state is DeliveryState.SENT:
+                if each.key == key and each.state is DeliveryState.SENT:
                     return
-                if each.key == delivery.key and each.state is DeliveryState.GIVEN_UP:
+                if each.key == key and each.state is DeliveryState.GIVEN_UP:
                     raise NotDelivered(each.problem)
             time.sleep(POLL_SECONDS)
         text = _(
@@ -137,10 +129,6 @@ class KubernetesNotifications(Notifications):
             command = notification_secret.setup_command(self._namespace)
             return BackendUnavailable(text.format(namespace=self._namespace, command=command))
         return access.explain_api_error(error, labels.NOTIFICATIONS, server=self._api.server)
-
-
-def _with(kept: Deliveries, delivery: Delivery) -> Deliveries:
-    return replace(kept, deliveries=(*kept.deliveries, delivery))
 
 
 def _readable(read: Callable[[Object], T], found: Object) -> T:

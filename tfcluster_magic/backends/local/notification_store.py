@@ -22,6 +22,7 @@ from ...notifications import (
     NotificationPolicy,
     NotificationRule,
     NotificationRules,
+    TestRequest,
 )
 from ...spec import to_json
 from ..base import Notifications
@@ -145,8 +146,14 @@ class LocalNotifications(Notifications):
         found = state_files.read(DeliveryFile(self.state_dir).path, Deliveries)
         return found.deliveries if found is not None else ()
 
-    def send_now(self, delivery: Delivery, rule: NotificationRule) -> None:
-        """See `Notifications.send_now`: from this process."""
+    def test(self, rule: NotificationRule, request: TestRequest) -> None:
+        """See `Notifications.test`: from this process."""
+        from ...notifications import occasions
+
+        self.send(occasions.make_test(rule, request, time.time()), rule)
+
+    def send(self, delivery: Delivery, rule: NotificationRule) -> None:
+        """Send a message. Raises NotDelivered, or TFClusterError if the policy is unreadable."""
         from ...notifications.delivery import deliver
         from ...notifications.wording import compose
 

@@ -241,7 +241,7 @@ def _send(
     if key not in {each.key for each in occasions.pending(begun)}:  # its rule was removed
         return
     try:
-        notifications.send_now(delivery, rule)
+        notifications.send(delivery, rule)
     except TFClusterError as error:  # not delivered, or the policy cannot be read
         problem = str(error)
     except _TooLong:

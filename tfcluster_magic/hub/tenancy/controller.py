@@ -33,7 +33,7 @@ from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower
 from .entitlements import Entitlement, task_classes
 from .namespace_objects import ACCOUNT, TenantContext, namespace_annotations, tenant_objects
 from .policy import entitled
-from .provisioning import PullSecrets
+from .provisioning import NotificationSecrets, PullSecrets
 
 Object = dict[str, Any]
 
@@ -96,6 +96,7 @@ class Tenancy:
         self.membership = Membership(*hub, self._user_changed)
         self.overriding = OverridesFollower(api, home, self._user_changed)
         self._pulling = PullSecrets(api, home)
+        self._notifying = NotificationSecrets(api, home)
         self._new: dict[str, float] = {}
         """Since when each unprovisioned namespace is known, in monotonic seconds."""
         self.records = RecordsLoad()
@@ -284,11 +285,12 @@ class Tenancy:
         if not self.membership.known:
             before = frozenset()
         try:
+            self._notifying.give(head["name"], head["uid"])
             return self._pulling.give(head["name"], head["uid"], secrets, before)
         except ApiError as error:
             if error.unanswered:
                 raise
-            text = _("pull secrets cannot be copied: {why}")
+            text = _("secrets cannot be written: {why}")
             return [text.format(why=error.message or error.reason)]
 
     def _of_group(self, user: str) -> dict[str, str | None]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ...kube.objects import network_policy
+from ...notifications import NotificationPolicy
 from ...quota.budgets import Budget
 from ...quota.limits import OverrideTerm
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
@@ -248,6 +249,10 @@ class HubPolicy(Model, frozen=True):
     """The operator may see which secrets of a user are labelled for tasks."""
     on_removal: Literal["keep", "delete"] = "keep"
     """`delete`: the data of a removed user is deleted without a request."""
+    notifications: NotificationPolicy | None = None
+    """On one machine: where the notifications of all users may go, with the fields of
+    `notifications` above; a user's own `policy.yaml` then does not count. On Kubernetes the operator's
+    policy says it."""
     etcd_budget: Amount = ETCD_BUDGET
     """The most that the TFClusters of all users may take of etcd."""
 

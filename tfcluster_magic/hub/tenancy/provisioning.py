@@ -1,6 +1,7 @@
 """Provisions a tenant's namespace, and clears the namespace of a removed user.
 
-It creates, changes and removes objects, copies pull secrets by name, and explains pending claims. A
+It creates, changes and removes objects, copies pull secrets by name, makes the Secret for
+notifications, and explains pending claims. A
 namespace is deleted only if its annotation or the policy says to delete the data, and only after
 its runs.
 """
@@ -29,6 +30,7 @@ from ...kube.api.client import (
 )
 from ...kube.api.decoding import condition, epoch_seconds
 from ...kube.api.informer import Informer
+from ...kube.objects import notification_secret
 from . import caches
 from .caches import RESOURCES
 from .namespace_objects import HUB, MANAGED_BY, MANAGER
@@ -337,6 +339,26 @@ class PullSecrets:
         except ApiError as error:
             if not error.gone:
                 raise
+
+
+class NotificationSecrets:
+    """The Secret of each tenant for the rules of notifications, which its user fills."""
+
+    def __init__(self, api: Api, home: str) -> None:
+        self._api, self._home = api, home
+        self._made: set[str] = set()
+
+    def give(self, namespace: str, uid: str) -> None:
+        """Create the Secret of a namespace unless this process has done so. Raises ApiError."""
+        if uid in self._made:
+            return
+        body = notification_secret.empty_secret({MANAGED_BY: MANAGER, HUB: self._home})
+        try:
+            self._api.create(path("secrets", namespace), body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        self._made.add(uid)
 
 
 # -- removed users: rights are removed, runs are stopped, data stays.

@@ -1,8 +1,10 @@
 """The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
 
 Each user's namespace has one, `labels.NOTIFICATIONS`. The user writes the rules, with the URLs and
-secrets of receivers, and the notifier the deliveries. Patches carry the version that they are based
-on, so that a concurrent change is refused and not lost. No error contains a part of the content.
+secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that no
+user can make it send a text of their own (k8s/base/admission-notifier.yaml). Patches carry the
+version that they are based on, so that a concurrent change is refused and not lost. No error
+contains a part of the content.
 """
 
 from __future__ import annotations
@@ -14,12 +16,20 @@ from typing import TypeVar
 
 import msgspec
 
-from ...notifications import Deliveries, NotificationPolicy, NotificationRule, NotificationRules
+from ...notifications import (
+    Deliveries,
+    NotificationPolicy,
+    NotificationRule,
+    NotificationRules,
+    TestRequest,
+)
 from ...spec import Model
 from ..api import labels
 from ..api.client import Object
 
-RULES_KEY, DELIVERIES_KEY = "rules.json", "deliveries.json"
+RULES_KEY, TEST_KEY, DELIVERIES_KEY = "rules.json", "test.json", "deliveries.json"
+MOST_BYTES = 700 * 1024
+"""The most characters of the Secret in base64; see k8s/base/admission-notifier.yaml."""
 POLICY_KEY = "notifications.json"
 """Key of the ConfigMap `labels.OPTIONS`: the policy, without the mail server's account."""
 MANAGER = "tfcluster-notifier"
@@ -30,6 +40,7 @@ RECORD = f"{labels.GROUP}/notifications"
 # msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
 _RULES = msgspec.json.Decoder(NotificationRules)
 _DELIVERIES = msgspec.json.Decoder(Deliveries)
+_TEST = msgspec.json.Decoder(TestRequest)
 _POLICY = msgspec.json.Decoder(NotificationPolicy)
 _M = TypeVar("_M", bound=Model)
 
@@ -52,6 +63,22 @@ def read_deliveries(found: Object) -> Deliveries:
     return _read(found, DELIVERIES_KEY, _DELIVERIES, Deliveries())
 
 
+def read_test(found: Object) -> TestRequest | None:
+    """Return the test that the user asked for last, if there is one. Raises UnreadableSecret."""
+    test = _read(found, TEST_KEY, _TEST, TestRequest())
+    return test if test.id else None
+
+
+def trim(found: Object) -> Object:
+    """Return what is read of a Secret; nothing of one that is too large."""
+    head, data = found["metadata"], found.get("data") or {}
+    names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+    kept = {key: data[key] for key in (RULES_KEY, TEST_KEY, DELIVERIES_KEY) if key in data}
+    if sum(map(len, kept.values())) > MOST_BYTES:
+        kept = {}
+    return {"metadata": {name: head[name] for name in names if name in head}, "data": kept}
+
+
 def _read(found: Object, key: str, decoder: msgspec.json.Decoder[_M], default: _M) -> _M:
     text = (found.get("data") or {}).get(key)
     if not text:
@@ -65,6 +92,11 @@ def _read(found: Object, key: str, decoder: msgspec.json.Decoder[_M], default: _
 def write_rules(found: Object, rules: Sequence[NotificationRule]) -> Object:
     """Return the patch that replaces the rules of this version of the Secret."""
     return _patch(found, RULES_KEY, NotificationRules(rules=tuple(rules)))
+
+
+def write_test(found: Object, test: TestRequest) -> Object:
+    """Return the patch that asks for a test."""
+    return _patch(found, TEST_KEY, test)
 
 
 def write_deliveries(found: Object, deliveries: Deliveries) -> Object:

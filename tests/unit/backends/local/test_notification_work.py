@@ -11,7 +11,6 @@ from tfcluster_magic.backends.local.clock import Clock
 from tfcluster_magic.backends.local.notification_store import (
     DeliveryFile,
     LocalNotifications,
-    deliveries_of,
 )
 from tfcluster_magic.backends.local.notification_work import NotificationWatch
 from tfcluster_magic.backends.local.store import Store
@@ -58,11 +57,6 @@ def write_run(state: Path, number: int, status: Status) -> None:
     folder.status_file.write_bytes(to_json(status))
 
 
-def delivered(state: Path) -> DeliveryFile:
-    """Return the deliveries of the run."""
-    return deliveries_of(Store(state).folder("digits", 1))
-
-
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
     """A message of a newer version, or a damaged one, is told as its code."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
@@ -89,7 +83,7 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
     """Rules and deliveries that this version does not know stay as they are."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
-    file = delivered(state)
+    file = DeliveryFile(state)
     (key,) = (each.key for each in file.load().deliveries)
     file.change(lambda before: occasions.sent(before, key, 7.0))
     told = json.loads(file.path.read_text())
@@ -109,7 +103,7 @@ def test_a_result_that_is_written_during_a_look_is_seen(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result of a child between a look's reading and its end is not missed."""
-    watch, file = NotificationWatch(state), delivered(state)
+    watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)
     file.change(lambda before: occasions.begin(before, key, 0.0))
@@ -133,4 +127,6 @@ def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
     assert watch.look([])[0] == ["team"]
     LocalNotifications(state).remove("team")
     assert watch.look([]) == ([], None)
-    assert [each.state for each in delivered(state).load().deliveries] == [DeliveryState.GIVEN_UP]
+    assert [each.state for each in DeliveryFile(state).load().deliveries] == [
+        DeliveryState.GIVEN_UP
+    ]
