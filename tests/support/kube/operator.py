@@ -145,7 +145,8 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
     (copy / "base" / "policy.yaml").write_text(policy(cluster))
     cluster.kubectl("apply", "-k", str(test.parent), "--server-side", "--force-conflicts")
     system = cluster.kubectl.within(SYSTEM)
-    system("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
+    for name in ("operator", "notifier"):
+        system("rollout", "status", f"deployment/{name}", "--timeout=120s", seconds=150)
 
 
 def policy(cluster: UnderTest, **more: Any) -> str:
@@ -160,6 +161,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
         # If the node also has Volcano, only test_gangs.py uses it.
+        # Receivers of notifications are pods here.
+        "notifications": {"privateNetworks": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]},
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
     }

@@ -250,9 +250,9 @@ class HubPolicy(Model, frozen=True):
     on_removal: Literal["keep", "delete"] = "keep"
     """`delete`: the data of a removed user is deleted without a request."""
     notifications: NotificationPolicy | None = None
-    """On one machine: where the notifications of all users may go, with the fields of
-    `notifications` above; a user's own `policy.yaml` then does not count. On Kubernetes the operator's
-    policy says it."""
+    """On one machine: where the notifications of all users may go, with the same fields as
+    `notifications` of the operator's policy. A user's own `policy.yaml` then does not count. On
+    Kubernetes the operator's policy says it."""
     etcd_budget: Amount = ETCD_BUDGET
     """The most that the TFClusters of all users may take of etcd."""
 

@@ -30,7 +30,6 @@ from ...kube.api.client import (
 )
 from ...kube.api.decoding import condition, epoch_seconds
 from ...kube.api.informer import Informer
-from ...kube.objects import notification_secret
 from . import caches
 from .caches import RESOURCES
 from .namespace_objects import HUB, MANAGED_BY, MANAGER
@@ -341,24 +340,19 @@ class PullSecrets:
                 raise
 
 
-class NotificationSecrets:
-    """The Secret of each tenant for the rules of notifications, which its user fills."""
+def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
+    """Create a Secret that its user fills, unless it exists; it cannot be read here. Return the
+    refusal as a sentence. Raises ApiError.
+    """
 
-    def __init__(self, api: Api, home: str) -> None:
-        self._api, self._home = api, home
-        self._made: set[str] = set()
-
-    def give(self, namespace: str, uid: str) -> None:
-        """Create the Secret of a namespace unless this process has done so. Raises ApiError."""
-        if uid in self._made:
-            return
-        body = notification_secret.empty_secret({MANAGED_BY: MANAGER, HUB: self._home})
+    def create() -> None:
         try:
-            self._api.create(path("secrets", namespace), body)
+            api.create(path("secrets", namespace), body)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        self._made.add(uid)
+
+    return _tried(create, ("Secret", body["metadata"]["name"]))
 
 
 # -- removed users: rights are removed, runs are stopped, data stays.
