@@ -218,7 +218,7 @@ class Notifications(abc.ABC):
                 text = _("there is a rule {name}: choose another name, or remove it first")
                 raise NameTaken(text.format(name=rule.name))
             if len(before) >= MOST_RULES:
-                text = _("you have {most} rules, which is all: remove one first")
+                text = _("you have {most} rules, the maximum: remove one first")
                 raise Conflict(text.format(most=MOST_RULES))
             return [*before, rule]
 
@@ -246,7 +246,7 @@ def _rule_of(name: str, there: Sequence[NotificationRule]) -> NotificationRule:
     if close := difflib.get_close_matches(name, [each.name for each in there], 1):
         text = _("there is no rule {name}; did you mean {close}?")
         raise NotFound(text.format(name=name, close=close[0]))
-    text = _("there is no rule {name}; `tfcluster notify list` shows those that there are")
+    text = _("there is no rule {name}; `tfcluster notify list` shows all rules")
     raise NotFound(text.format(name=name))
 
 
