@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tfcluster_magic.backends.local.notification_store import (
 from tfcluster_magic.backends.local.notification_work import NotificationWatch
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.hub.tenancy.entitlements import Entitlement, Grant
+from tfcluster_magic.hub.tenancy.policy import PolicyMistake, limits_of, parse_policy
 from tfcluster_magic.notifications import (
     Deliveries,
     DeliveryState,
@@ -130,3 +133,27 @@ def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
     assert [each.state for each in DeliveryFile(state).load().deliveries] == [
         DeliveryState.GIVEN_UP
     ]
+
+
+def test_the_hubs_policy_counts_and_not_the_users_own(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the administrator of a hub allows one host, a user's own file opens no other one."""
+    (state / "notifications" / "policy.yaml").write_text("privateNetworks: [10.0.0.0/8]\n")
+    policy = parse_policy("notifications: {hosts: [hooks.slack.com]}").notifications
+    limits = tmp_path / "limits.json"
+    limits.write_bytes(to_json(limits_of(Entitlement(Grant()), policy)))
+    assert LocalNotifications(state).policy().private_networks == ("10.0.0.0/8",)
+    monkeypatch.setenv("TFCLUSTER_LIMITS", str(limits))
+    found = LocalNotifications(state).policy()
+    assert (found.hosts, found.private_networks) == (("hooks.slack.com",), ())
+    with pytest.raises(PolicyMistake, match=r"line 2: notifications\.privateNetworks"):
+        parse_policy("notifications:\n  privateNetworks: [169.254.0.0/16]\n")
+
+
+def test_a_deleted_run_is_still_reported(state: Path) -> None:
+    """A message that waits outlives the folder of its run."""
+    watch = NotificationWatch(state)
+    assert watch.look([])[0] == ["team"]
+    shutil.rmtree(Store(state).folder("digits", 1).path)
+    assert watch.look([])[0] == ["team"]
