@@ -9,10 +9,10 @@ from contextlib import nullcontext
 
 import click
 
-from ..errors import TFClusterError, WaitTimeout
+from ..errors import TFClusterError, WaitTimeout, is_tensorflow_log
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.text import PLAIN, Prefixer, is_tensorflow_log, printed_at, task_names
+from ..output.text import PLAIN, Prefixer, printed_at, task_names
 from ..spec import TFCluster
 from . import grammar
 from .group import Command

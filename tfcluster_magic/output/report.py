@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..backends.base import Options, SeenTask
-from ..errors import last_overwrite, strip_controls, with_magic_commands
+from ..errors import is_tensorflow_log, last_overwrite, strip_controls, with_magic_commands
 from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
@@ -35,7 +35,6 @@ from .text import (
     clock,
     cut,
     is_failing,
-    is_tensorflow_log,
     one_line,
     pad,
     table,

@@ -16,13 +16,20 @@ from msgspec import Meta
 from tornado.iostream import StreamClosedError
 
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable, InvalidRequest, NotFound, Problem, TFClusterError
+from ..errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    TFClusterError,
+    is_tensorflow_log,
+)
 from ..i18n import _
 from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.report import task_rows
-from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
+from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
