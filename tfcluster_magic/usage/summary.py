@@ -26,8 +26,8 @@ volume does not answer.
 class Rates(Model, frozen=True, omit_defaults=False):
     """What a task used over a time of `seconds`.
 
-    `cpu` and `gpu` are cores and GPUs at work, `throttled` is the part of the time for which the
-    CPU limit held it up, `memory` and `gpu_memory` are bytes, the others bytes a second.
+    `cpu` and `gpu` are cores and GPUs at work, `throttled` is the part of the time in which it
+    waited for its CPU limit, `memory` and `gpu_memory` are bytes, the others bytes a second.
     """
 
     seconds: float
