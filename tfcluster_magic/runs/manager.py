@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
     from ..usage.samples import Attempt
+    from ..usage.stacks import RunStacks
     from ..usage.summary import RunUsage, Series
     from .notifications import NotificationVerbs
     from .schedules import ScheduleVerbs
@@ -683,6 +684,35 @@ class ClusterManager(LoggingConfigurable):
 
         samples = self._samples(cluster, tasks_of(cluster, ()))
         return run_usage(cluster, samples, self._observer.step_rates(cluster), time.time())
+
+    def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
+        """Return the Python stacks of the running processes of these tasks (all if empty).
+
+        Raises:
+            NotFound: there is no such run, or it has no such task.
+            Conflict: it has ended or runs no program, or its output cannot be reached from here.
+        """
+        from ..usage import stacks
+
+        cluster = self.status(ref)
+        name, folder = cluster.metadata.name, cluster.status.paths.get("output")
+        wanted = tasks_of(cluster, tasks)
+        if cluster.spec.mode is Mode.IN_GRAPH:
+            raise Conflict(
+                _(
+                    "{name} is in-graph: its tasks are servers of TensorFlow and run no program; "
+                    "the program is in your notebook"
+                ).format(name=name)
+            )
+        if cluster.status.released_at is not None or folder is None:
+            raise Conflict(
+                _("{name} has no task that runs: `tfcluster logs {name}` has its output").format(
+                    name=name
+                )
+            )
+        if why := self.backend.unseen(folder):
+            raise Conflict(why)
+        return stacks.ask(name, folder, wanted)
 
     def usage_series(self, cluster: TFCluster, tasks: Sequence[str]) -> dict[str, Series]:
         """Return the samples over time of these tasks, of those that have any.

@@ -3,7 +3,7 @@
 A thread samples every two seconds and writes to the folder `.tfcluster-usage` of the run's output,
 a file for each task. All files of a run together stay below 1 MiB: old samples are merged. A volume
 that hangs, is full or was removed costs samples and nothing else. `usage/` of the package reads the
-files. Standard library only, Python 3.8 syntax.
+files. The thread also answers requests for stacks. Standard library only, Python 3.8 syntax.
 
 What is counted: the processes of the task as /proc shows them, including those that have ended. In
 a pod network is that of the pod, else that of the task's TCP connections; the last bytes of a
@@ -19,6 +19,7 @@ import threading
 import time
 
 import sockets
+import stacks
 from activity import FamilyReading
 from exit_report import CGROUP_ROOT, HIERARCHIES, NO_LIMIT, find_cgroup, read_text
 from process import read_stat
@@ -406,6 +407,7 @@ class UsageWatch:
     def __init__(self, config: TaskConfig, pace: float = SAMPLE) -> None:
         self.seen: FamilyReading | None = None
         self._pace = min(pace, SAMPLE)
+        self._folder, self._task = config.output_dir, config.task
         tasks = sum(config.counts.values())
         self._file = UsageFile(config.output_dir, config.task, tasks)
         self._write_every = max(self._pace, tasks / MOST_WRITES)
@@ -455,6 +457,7 @@ class UsageWatch:
                 for row in pending:
                     self._file.write(row)
                 pending = []
+                stacks.answer(self._folder, self._task, self._pids)
             pause = max(self._pace, (time.thread_time() - spent) / MOST_SHARE)
         self._file.close()
 

@@ -469,6 +469,30 @@ def test_options_say_what_fits(run: Run) -> None:
     assert json.loads(run("options", "-o", "json").out)["cpu"]["total"] >= 1
 
 
+HANGS = """
+import threading
+print("waits", flush=True)
+threading.Event().wait()  # for ever
+"""
+
+
+def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> None:
+    """The stack of a program that hangs names its line; an ended run and an unknown task are
+    refused.
+    """
+    (here / "hangs.py").write_text(HANGS)
+    run("launch", "hangs.py", "--workers", "1")
+    wait_until(lambda: "waits" in run("logs", "hangs").out, "that it waits")
+    shown = run("stack", "hangs", "worker-0").out
+    assert "worker-0, process " in shown
+    assert 'hangs.py", line 4 in <module>' in shown
+    (task,) = json.loads(run("stack", "hangs", "-o", "json").out)["tasks"]
+    assert "line 4 in <module>" in task["processes"][0]["stack"]
+    assert run("stack", "hangs", "ps-0").code == 5
+    run("stop", "hangs", "--yes")
+    assert "has no task that runs" in run("stack", "hangs").err
+
+
 USES = """
 import os, time
 kept = bytearray(os.urandom(1 << 20) * 120)
