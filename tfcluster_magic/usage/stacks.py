@@ -65,7 +65,7 @@ class RunStacks(Model, frozen=True, omit_defaults=False):
     tasks: tuple[TaskStack, ...]
 
 
-class _Answer(msgspec.Struct):
+class _StackAnswer(msgspec.Struct):
     request: str
     at: float
     processes: tuple[ProcessStack, ...]
@@ -91,7 +91,7 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
                 folder=folder, why=error.strerror
             )
         ) from None
-    found: dict[str, _Answer] = {}
+    found: dict[str, _StackAnswer] = {}
     until = time.monotonic() + within
     # Network file systems report no changes.
     while len(found) < len(tasks) and time.monotonic() < until:
@@ -107,7 +107,7 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
     return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
 
 
-def _of_task(task: str, told: _Answer | None) -> TaskStack:
+def _of_task(task: str, told: _StackAnswer | None) -> TaskStack:
     return (
         TaskStack(task=task, at=None)
         if told is None
@@ -115,10 +115,10 @@ def _of_task(task: str, told: _Answer | None) -> TaskStack:
     )
 
 
-def _answer(path: Path) -> _Answer | None:
+def _answer(path: Path) -> _StackAnswer | None:
     try:
         with os.fdopen(state_files.open_regular(path, owned=False), "rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=_Answer)
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
     except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # not there yet, or a program wrote it
 
