@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,3 +215,122 @@ def test_gpus_are_those_of_the_driver(usage: ModuleType) -> None:
     """A task for which no GPU is visible has none, whatever the machine has."""
     for visible in ("", "-1", "GPU-of-another-machine"):
         assert usage.Gpus(visible).look() == (0.0, 0)
+
+
+DRIVER = """
+#include <string.h>
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)(unsigned long)(0x100000001ul + index);
+    return index < 2 ? 0 : 2;
+}
+int nvmlDeviceGetHandleByUUID(const char *name, void **device) {
+    *device = (void *)0x100000002ul;
+    return strcmp(name, "GPU-b") ? 6 : 0;
+}
+int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]) {
+    rates[0] = device == (void *)0x100000001ul ? 25 : 50;
+    rates[1] = 99;
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long room[3]) {
+    room[0] = 1ull << 40;
+    room[1] = 7;
+    room[2] = device == (void *)0x100000001ul ? 3ull << 30 : 1ull << 30;
+    return 0;
+}
+"""
+
+
+def test_gpus_are_read_from_the_drivers_library(tmp_path: Path) -> None:
+    """Use and memory add up over the visible devices, by number or by name; those that the driver
+    does not know are left out.
+    """
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = tmp_path / "libnvidia-ml.so.1"
+    made = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.c")]
+    subprocess.run(made, check=True)
+    script = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); import usage\n"
+        "cases = (None, '0', '1,7', 'GPU-b', 'GPU-c', '-1')\n"
+        "print(json.dumps([usage.Gpus(each).look() for each in cases]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(RUNTIME)],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+    )
+    gib = 1 << 30
+    assert json.loads(done.stdout) == [
+        [0.75, 4 * gib],
+        [0.25, 3 * gib],
+        [0.5, gib],
+        [0.5, gib],
+        [0.0, 0],
+        [0.0, 0],
+    ]
+
+
+CGROUP = """
+import json, os, sys; sys.path.insert(0, sys.argv[1])
+import exit_report, usage
+root, lines = sys.argv[2:]
+exit_report.CGROUP_ROOT = usage.CGROUP_ROOT = root
+usage.HIERARCHIES = (
+    ("", (root, root + "/unified"), "memory.events", "memory.max"),
+    ("memory", (root + "/memory",), "memory.oom_control", "memory.limit_in_bytes"),
+)
+read = exit_report.read_text
+exit_report.read_text = lambda path: lines if path == "/proc/self/cgroup" else read(path)
+told = []
+for members in (f"{os.getpid()}\\n7\\n", f"{os.getpid()}\\n7\\n1\\n"):
+    for folder, _folders, files in os.walk(root):
+        if files:
+            open(os.path.join(folder, "cgroup.procs"), "w").write(members)
+    group = usage.Cgroup([7])
+    told.append([group.throttled(), group.limits()])
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "files"),
+    [
+        (
+            "0::/jobs/7\n",
+            {
+                "jobs/7/cpu.max": "150000 100000",
+                "jobs/7/cpu.stat": "usage_usec 5\nthrottled_usec 2500000\n",
+                "jobs/7/memory.max": "1073741824",
+            },
+        ),
+        (
+            "4:cpu,cpuacct:/jobs/7\n5:memory:/jobs/7\n",
+            {
+                "cpu,cpuacct/jobs/7/cpu.stat": "nr_periods 5\nthrottled_time 2500000000\n",
+                "cpu,cpuacct/jobs/7/cpu.cfs_quota_us": "150000",
+                "cpu,cpuacct/jobs/7/cpu.cfs_period_us": "100000",
+                "memory/jobs/7/memory.limit_in_bytes": "1073741824",
+            },
+        ),
+    ],
+)
+def test_limits_and_throttling_of_an_own_control_group(
+    tmp_path: Path, lines: str, files: dict[str, str]
+) -> None:
+    """They are those of the task's own group, in both versions of control groups; a group with
+    processes of others says nothing.
+    """
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", CGROUP, str(RUNTIME), str(tmp_path), lines],
+        check=True,
+        capture_output=True,
+    )
+    own, shared = json.loads(done.stdout)
+    assert own == [2.5, {"cpu": 1.5, "memory": 1 << 30}]
+    assert shared == [0.0, {}]
