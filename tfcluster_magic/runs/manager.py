@@ -15,7 +15,7 @@ import enum
 import os
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -726,7 +726,7 @@ class ClusterManager(LoggingConfigurable):
         wanted = tasks_of(cluster, tasks) if tasks else []
         return {task: series(told) for task, told in self._samples(cluster, wanted).items()}
 
-    def _samples(self, cluster: TFCluster, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
+    def _samples(self, cluster: TFCluster, tasks: Sequence[str]) -> Mapping[str, Sequence[Attempt]]:
         from ..usage.samples import read_samples
 
         folder = cluster.status.paths.get("output")

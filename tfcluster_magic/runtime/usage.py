@@ -120,7 +120,7 @@ def _attempts(content: bytes) -> list[tuple[bytes, list[list[int]]]]:
     return found
 
 
-def _is_row(value: object) -> bool:
+def _is_row(value: Any) -> bool:
     right = isinstance(value, list) and 0 < len(value) <= FIELDS
     return right and all(type(each) is int for each in value)
 
