@@ -1,7 +1,7 @@
 /**
- * One run, as the output of a launch shows it; rows of the sidebar use the same parts.
+ * One run, as in the output of a launch; rows of the sidebar use the same parts.
  *
- * It makes no requests and keeps no state.
+ * The card makes no requests and keeps no state.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -89,7 +89,9 @@ export const RunCard = React.memo(
 
 const MOST_LAST_LINES = 10;
 
-/** The last lines of the task that ended the run, as `last_lines` of `output/report.py`. */
+/**
+ * The last lines of the task that ended the run; `last_lines` of `output/report.py` does the same.
+ */
 function LastLines({
   run,
   trans

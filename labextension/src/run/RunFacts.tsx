@@ -19,7 +19,7 @@ import {
 
 const MOST_TASKS = 5;
 
-/** Return whether a task says more than the counts: it is neither just running nor succeeded. */
+/** Return whether a task tells more than the counts: it is neither just running nor succeeded. */
 const isTelling = (task: TaskStatus): boolean =>
   task.state === 'Failed' || Boolean(task.message) || Boolean(task.restarts);
 
@@ -153,7 +153,7 @@ export const RunFacts = React.memo(
   }
 );
 
-/** A run that was waited for, as the command line names it. */
+/** A run that this one waited for, in the words of the command line. */
 const awaitedWords = ({ run, until }: Dependency): string =>
   until === 'end' ? `${run}:end` : run;
 
@@ -191,7 +191,7 @@ function Place({
           : trans.__('Open %1', `/${path}`)
       }
       onClick={event => {
-        event.stopPropagation(); // the row around it would close
+        event.stopPropagation(); // the row around the link would close
         void commands.execute(OPEN, {
           path: path || '/',
           dontShowBrowser: !isFolder
