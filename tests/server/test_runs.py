@@ -402,7 +402,7 @@ async def test_usage(api: Api, ended: Launch) -> None:
     told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
     (task,) = told["usage"]["tasks"]
     assert (task["name"], task["cpuRequested"], task["current"]) == ("worker-0", 2.0, None)
-    assert task["cpuSeconds"] >= 0.5
+    assert task["cpuSeconds"] >= 0.45
     assert told["series"].keys() == {"worker-0"}
     columns = told["series"]["worker-0"]
     assert {len(column) for column in columns.values()} == {len(columns["at"])}
