@@ -392,3 +392,21 @@ async def test_what_can_be_asked_for(api: Api) -> None:
     assert offered["options"]["backend"] == "local"
     assert 0 < offered["options"]["memory"]["free"] <= offered["options"]["memory"]["total"]
     assert {"form", "kernelspecs", "defaults"} < offered.keys()
+
+
+async def test_usage(api: Api, ended: Launch) -> None:
+    """What tasks used stands beside what was requested, and a task that is named has its samples;
+    one that does not exist is refused with the existing ones.
+    """
+    await ended("import time\nwhile time.process_time() < 0.5: pass", workers=1, worker_cpu=2)
+    told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
+    (task,) = told["usage"]["tasks"]
+    assert (task["name"], task["cpuRequested"], task["current"]) == ("worker-0", 2.0, None)
+    assert task["cpuSeconds"] >= 0.45
+    assert told["series"].keys() == {"worker-0"}
+    columns = told["series"]["worker-0"]
+    assert {len(column) for column in columns.values()} == {len(columns["at"])}
+    assert (await api("GET", "clusters/digits/usage")).json["series"] == {}
+    refused = await api("GET", "clusters/digits/usage?task=ps-0")
+    assert_problem(refused, 404, "ps-0", "it has worker-0")
+    assert_problem(await api("GET", "clusters/none/usage"), 404, "there is no run")

@@ -24,6 +24,7 @@ from ..backends.base import Options
 from ..i18n import LOCALE_DIR
 from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
+from ..usage.summary import RunUsage, Series
 from . import launch, notifications, runs, schedules, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
@@ -34,7 +35,17 @@ from .service import Service
 from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
-_OTHER_MODELS = (TFCluster, Options, Comparison, LaunchBody, RerunBody, BoardBody, Kernel)
+_OTHER_MODELS = (
+    TFCluster,
+    Options,
+    Comparison,
+    RunUsage,
+    Series,
+    LaunchBody,
+    RerunBody,
+    BoardBody,
+    Kernel,
+)
 OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values(), *SCHEDULE_MODELS, *NOTIFICATION_MODELS)
 _OPENAPI_REF = "#/components/schemas/{name}"
 

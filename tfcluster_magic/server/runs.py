@@ -174,6 +174,21 @@ def _is_telling(text: str) -> bool:
     return not is_tensorflow_log(text)
 
 
+class UsageHandler(TFClusterHandler):
+    """`/clusters/{ref}/usage`."""
+
+    @guarded
+    async def get(self, ref: str) -> None:
+        """Answer with what each task of a run uses, and with the samples of the tasks that are
+        named.
+        """
+        manager, tasks = self.service.manager, tuple(self.get_query_arguments("task"))
+        cluster = await self.call(manager.status, ref)
+        usage = await self.call(manager.usage, cluster)
+        series = await self.call(manager.usage_series, cluster, tasks) if tasks else {}
+        self.reply({"usage": msgspec.to_builtins(usage), "series": msgspec.to_builtins(series)})
+
+
 class ComparisonHandler(TFClusterHandler):
     """`/comparison`."""
 
@@ -371,6 +386,7 @@ def _encode_text(show: Prefixer) -> Encode:
 
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
+    (r"clusters/([^/]+)/usage", UsageHandler),
     (r"clusters", RunsHandler),
     (r"comparison", ComparisonHandler),
     (r"outputs", OutputsHandler),
