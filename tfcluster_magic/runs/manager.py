@@ -579,7 +579,8 @@ class ClusterManager(LoggingConfigurable):
         ]
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Remove a run's record, `with_logs` its output too; one with tasks is stopped first.
+        """Remove a run's record, `with_logs` its output and the TensorBoards on it too; one with
+        tasks is stopped first.
 
         Raises:
             Conflict: it cannot be removed. If that was known before, it was not stopped either.
@@ -591,6 +592,8 @@ class ClusterManager(LoggingConfigurable):
             self.wait(name, until=Until.RELEASED)
             self._let_waiting_know(name)
         self.backend.delete(name, with_logs=with_logs)
+        if with_logs and (output := cluster.status.paths.get("output")):
+            self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
         """Let those that wait for a run see its end before its record goes."""
@@ -691,7 +694,8 @@ class ClusterManager(LoggingConfigurable):
         """Return the remarks beside a run's record: its progress, and `beside`."""
         from ..progress.run_progress import note_lines
 
-        return note_lines(self.progress(cluster), self.beside(cluster))
+        done = cluster.status.phase is Phase.SUCCEEDED
+        return note_lines(self.progress(cluster), self.beside(cluster), succeeded=done)
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
         """Return warnings about a run: an outage, silent programs, and output that will be lost."""

@@ -1,7 +1,8 @@
 """TensorBoards of one server: which folders may be shown, and the boards that it started.
 
 Pages can show only folders below the server's root, the log folder, and output folders of runs.
-Concurrent requests for a board start it once. Boards that this server started end with it. A
+Concurrent requests for a board start it once. Boards that this server started end with it, also
+when it is killed. A
 board's address is known only here, never taken from a request. `tensorboard/process.py` owns the
 processes.
 """
@@ -192,7 +193,7 @@ class ServerBoards:
         view = self._found(its_id)
         if not view.runs:  # runs are links of ours to output folders
             self._allowed(view.folder)
-        return self._manager.boards.open(view)
+        return self._manager.boards.open(view, until=os.getpid())
 
     def _found_running(self, its_id: str) -> Board | None:
         folder = self._found(its_id).folder

@@ -18,6 +18,7 @@ import { useTicking } from './hooks';
 import { shown } from './messages';
 import { PhaseBadge, Sentence } from './parts';
 import { age, clock } from './quantities';
+import { replicaCounts } from './words';
 
 /** Up to so many tasks of a type are never folded. */
 const FEW = 12;
@@ -135,11 +136,15 @@ export function TaskFold(props: ITaskTableProps): React.JSX.Element {
       className="tfc-TaskFold"
       onToggle={event => setOpen(event.currentTarget.open)}
     >
-      <summary>{trans._n('%1 task', '%1 tasks', run.ready.total)}</summary>
+      <summary>{trans._n('%1 task', '%1 tasks', taskCount(run))}</summary>
       {isOpen && <TaskTable {...props} />}
     </details>
   );
 }
+
+/** Return the number of tasks, also of those that were reclaimed. */
+const taskCount = (run: IRun): number =>
+  replicaCounts(run).reduce((sum, [, count]) => sum + count, 0);
 
 function useTaskRows({ clusters, run }: ITaskTableProps): ITaskRowsState {
   const uid = uidOf(run);
@@ -290,7 +295,13 @@ const Row = React.memo(
             trans._n('%1 restart', '%1 restarts', row.restarts)}
         </span>
         <span role="cell" className="tfc-TaskRow-since">
-          {row.since !== null && <Since at={row.since} trans={trans} />}
+          {row.since !== null && (
+            <Since
+              at={row.since}
+              hasEnded={row.state !== null && ENDED.has(row.state)}
+              trans={trans}
+            />
+          )}
         </span>
         {hasNode && (
           <span role="cell" className="tfc-TaskRow-node">
@@ -318,14 +329,26 @@ Row.displayName = 'TaskRow';
 const phaseOf = (state: TaskState): Phase =>
   state === 'Pending' ? 'Queued' : state;
 
+const ENDED: ReadonlySet<TaskState> = new Set<TaskState>([
+  'Succeeded',
+  'Failed',
+  'Stopped'
+]);
+
+/** How long a task has been in its state: `for 9s`, or how long ago it ended: `9s ago`. */
 function Since({
   at,
+  hasEnded,
   trans
 }: {
   readonly at: number;
+  readonly hasEnded: boolean;
   readonly trans: TranslationBundle;
 }): React.JSX.Element {
-  const text = useTicking(now => age(now / 1000 - at));
+  const text = useTicking(now => {
+    const seconds = age(now / 1000 - at);
+    return hasEnded ? trans.__('%1 ago', seconds) : trans.__('for %1', seconds);
+  });
   return (
     <time
       dateTime={new Date(at * 1000).toISOString()}
