@@ -86,7 +86,10 @@ export const RunCard = React.memo(
 
 const MOST_LAST_LINES = 10;
 
-/** The last lines of the task that ended the run, as `last_lines` of `output/report.py`. */
+/**
+ * The last lines of the task that ended the run, as `last_lines` of `output/report.py`; nothing if the sentence above says
+ * them all.
+ */
 function LastLines({
   run,
   trans
@@ -101,7 +104,11 @@ function LastLines({
   const lines = (failure?.exit.lastLines ?? [])
     .filter(line => !isNoise(line))
     .slice(-MOST_LAST_LINES);
-  if (!(status.phase === 'Failed' || isFailing(status)) || !lines.length) {
+  const said = shown(status, trans);
+  if (
+    !(status.phase === 'Failed' || isFailing(status)) ||
+    lines.every(line => said.includes(line))
+  ) {
     return null;
   }
   return (

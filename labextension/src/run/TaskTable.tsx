@@ -178,6 +178,7 @@ function Group(props: IGroupProps): React.JSX.Element {
     : [...first, ...others];
   const left = first.length + others.length - seen.length;
   const title = typeWords(run, group, trans);
+  const said = shown(run.cluster.status, trans);
   return (
     <>
       <p className="tfc-TaskTable-type">
@@ -209,6 +210,7 @@ function Group(props: IGroupProps): React.JSX.Element {
             key={row.name}
             row={row}
             name={nameOf(run)}
+            said={said}
             hasNode={node === null}
             commands={props.commands}
             trans={trans}
@@ -240,6 +242,8 @@ interface IRowProps {
   readonly row: ITaskRow;
   /** The name of the run. */
   readonly name: string;
+  /** The sentence above the tasks, which no task repeats. */
+  readonly said: string;
   readonly hasNode: boolean;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
@@ -252,6 +256,7 @@ const Row = React.memo(
   ({
     row,
     name,
+    said,
     hasNode,
     commands,
     trans,
@@ -309,8 +314,8 @@ const Row = React.memo(
           </span>
         )}
         <span role="cell" className="tfc-TaskRow-line">
-          {message && <Sentence text={message} />}
-          {row.line && !message.includes(row.line) && (
+          {message && !said.includes(message) && <Sentence text={message} />}
+          {row.line && !`${said} ${message}`.includes(row.line) && (
             <code title={row.line}>{row.line}</code>
           )}
         </span>
@@ -319,6 +324,7 @@ const Row = React.memo(
   },
   (before, after) =>
     before.name === after.name &&
+    before.said === after.said &&
     before.isReached === after.isReached &&
     before.hasNode === after.hasNode &&
     JSON.stringify(before.row) === JSON.stringify(after.row)
