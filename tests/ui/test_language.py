@@ -61,7 +61,7 @@ def test_compared_and_running_runs_are_shown_in_chinese(chinese: LabPage) -> Non
     running = chinese.page.locator("#jp-running-sessions")
     expect(running).to_contain_text("one-1")
     found.look(".jp-RunningSessions-item", "running")
-    chinese.execute("tfcluster:compare", names=["one-1", "two-1"])
+    chinese.execute("tfcluster:compare", refs=["one-1", "two-1"], curves=False)
     table = chinese.page.locator(".tfc-Comparison table")
     expect(table).to_contain_text("two-1")
     found.look(".tfc-Comparison", "compared")
