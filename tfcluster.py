@@ -1,7 +1,7 @@
 """Report how far a program is: `import tfcluster; tfcluster.progress(step, total, loss=0.3)`.
 
-Where this package is installed, so that a program runs also outside of a run, where a call does
-nothing. A task has the module itself first on its path: tfcluster_magic/runtime/site/tfcluster.py.
+Outside a run, this module lets the program run too: its functions do nothing. In a task,
+tfcluster_magic/runtime/site/tfcluster.py is first on the path.
 """
 
 from tfcluster_magic.runtime.site.tfcluster import progress

@@ -77,7 +77,8 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in {*BENCHES, *rows_of}]:
         parser.error(f"no bench {', '.join(unknown)}; there are {', '.join([*BENCHES, *rows_of])}")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compile this clone once, not in each process
+    # compile this clone once instead of in each process
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     chosen = dict.fromkeys(rows_of.get(name, name) for name in options.names or BENCHES)
     results: list[Row] = []
     for name in chosen:

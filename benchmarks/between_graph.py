@@ -1,5 +1,6 @@
-"""Between-Graph training with 1 parameter server and 2 workers, against the same tasks by hand.
-Both sides run `programs/train.py` unchanged. It records its own steps, so both are measured alike.
+"""Between-Graph training with 1 parameter server and 2 workers, against the same tasks started by
+hand. Both sides run `programs/train.py` unchanged. It records its own steps, so both sides are
+measured in the same way.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ class Training:
     """One round of one side."""
 
     first_step: float  # seconds from the command to the first step of any worker
-    spread: float  # seconds from then to the first step of the last worker
+    spread: float  # seconds from that to the first step of the last worker
     rate: float  # steps/s of all workers while all of them train
 
 
 def training(quick: bool) -> list[Row]:
-    """Measure the first step, the delay until all workers train, and the speed."""
+    """Measure the time to the first step, the delay until all workers train, and the speed."""
     seconds = 4.0 if quick else 10.0
     rounds = range(1 if quick else 3)
     with workbench() as bench:

@@ -28,7 +28,7 @@ assert "tensorflow" not in sys.modules
 
 
 def supervisor(quick: bool) -> list[Row]:
-    """Measure memory and CPU of an idle supervisor."""
+    """Measure memory and CPU time of an idle supervisor."""
     seconds = 5.0 if quick else 30.0
     with workbench() as bench:
         bench.tfcluster(*IN_GRAPH, "--wait")

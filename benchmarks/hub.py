@@ -1,4 +1,4 @@
-"""The hub when a whole class signs in, against plain JupyterHub with its dummy authenticator.
+"""The hub while a whole class signs in, against plain JupyterHub with its dummy authenticator.
 
 Both have the same proxy, database and number of users on this machine. The difference is the
 product's configuration, including real password hashing.

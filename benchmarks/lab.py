@@ -33,11 +33,13 @@ from .rows import Row, bounded
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 RUNS = 200
 CHANGES = 10
-"""Changes of each run in a second."""
+"""Changes of each run per second."""
 
 
 def push(quick: bool) -> list[Row]:
-    """Measure the delay from a change of a run's record to its event, beside 200 quiet runs."""
+    """Measure the delay from a change of a run's record to its event, with 200 other, quiet
+    runs.
+    """
     with _server() as (bench, server):
         late = asyncio.run(server.delays(bench, 20 if quick else 200))
     p95 = quantiles(late, n=20)[-1]
@@ -45,7 +47,9 @@ def push(quick: bool) -> list[Row]:
 
 
 def load(quick: bool) -> list[Row]:
-    """Measure CPU of the server while 200 runs change ten times a second, and while none does."""
+    """Measure the server's CPU time while 200 runs change ten times a second, and while none
+    changes.
+    """
     seconds = 5.0 if quick else 20.0
     with _server() as (bench, server):
         still, _ = asyncio.run(server.watched(bench, seconds, changing=0))
@@ -130,7 +134,7 @@ class _Server:
         url = f"ws://127.0.0.1:{self.port}/api/events/subscribe?token={self.token}"
         events = await websocket_connect(url)
         while (await self.get("tfcluster/api/clusters"))["sequence"] <= RUNS:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)  # each run is reported once when it is found
+            await asyncio.sleep(0.1)  # each run is reported once, when it is found
         return events
 
     async def delays(self, bench: Workbench, count: int) -> list[float]:
@@ -151,7 +155,7 @@ class _Server:
         return found
 
     async def watched(self, bench: Workbench, seconds: float, changing: int) -> tuple[float, float]:
-        """Return the CPU of the server in percent of a core, and the events in a second."""
+        """Return the server's CPU time in percent of a core, and the events per second."""
         events = await self.page()
         told = 0
 
@@ -225,7 +229,7 @@ def _keep_changing(folder: str, runs: int, seconds: float) -> None:
         for file in files:
             _change(file, f"turn {turn}")
         turn += 1
-        time.sleep(max(0.0, turn / CHANGES - now))  # keeps the rate
+        time.sleep(max(0.0, turn / CHANGES - now))  # keeps the rate of changes
 
 
 if __name__ == "__main__":

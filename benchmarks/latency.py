@@ -1,4 +1,6 @@
-"""Delays of TFCluster: reclaimed servers, a visible exit, a log line, a step."""
+"""Delays of TFCluster: until servers are reclaimed, and until an exit, a log line or a step is
+shown.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ RECLAIM_AFTER = 2.0
 
 
 def ps_reclaim(quick: bool) -> list[Row]:
-    """Measure the time from the last worker's exit to the parameter server's, without
+    """Measure the time from the last worker's exit to the parameter server's exit, without
     `reclaimAfter`.
     """
     with workbench() as bench:
@@ -40,7 +42,9 @@ def exit_visible(quick: bool) -> list[Row]:
 
 
 def log_line(quick: bool) -> list[Row]:
-    """Measure the slowest line from a task's print to the output of a cell in a real kernel."""
+    """Measure the delay of the slowest line from a task's print to the output of a cell in a real
+    kernel.
+    """
     with workbench() as bench:
         slowest = max(_lines(bench, 8 if quick else 30))
     return [bounded("log_line", "s", [slowest], at_most=1.0)]

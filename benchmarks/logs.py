@@ -1,5 +1,5 @@
-"""The smoothness of the log view: real lines of real tasks in Chromium. Times are CPU times of the
-page's main thread, so other load changes little.
+"""The smoothness of the log view, with real lines of real tasks in Chromium. Times are CPU times of
+the page's main thread, on which other load has little effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ SEARCH = """async text => {
 
 
 def scroll(quick: bool) -> list[Row]:
-    """Measure a frame while scrolling through 100 000 lines, and a search through all of them."""
+    """Measure the time of a frame while scrolling through 100 000 lines, and of a search through
+    all of them.
+    """
     frames = FRAMES // 4 if quick else FRAMES
     with _browser() as browser, _lab(BUILT) as server:
         server.launch("talk.py", str(LINES), workers=2, name="talk")

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 RUNS = 200
 CHANGES = 10
-"""Changes of all runs in a second."""
+"""Changes of all runs per second."""
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 SCHEMA = "https://tfcluster.dev/events/run/v1"
 STARTS = 7
 
 
 def busy(quick: bool) -> list[Row]:
-    """Measure the main thread's load from the sidebar while 10 of 200 runs change each second."""
+    """Measure the main thread's load by the sidebar while 10 of 200 runs change each second."""
     seconds = 5.0 if quick else 20.0
     with _browser() as browser, _lab(BUILT) as server:
         page = browser.new_page()

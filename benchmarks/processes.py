@@ -15,7 +15,9 @@ LISTEN = "0A"
 def until(
     what: str, look: Callable[[], T | None], timeout: float = 180.0, every: float = 0.01
 ) -> T:
-    """Return the first result of `look` that is not None or False; RuntimeError on timeout."""
+    """Return the first result of `look` that is not None or False; raise RuntimeError on
+    timeout.
+    """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         answer = look()
@@ -26,7 +28,7 @@ def until(
 
 
 def listening() -> set[int]:
-    """Return the ports that are listened on, without connecting to them."""
+    """Return the ports on which a process listens, without connecting to them."""
     ports = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -45,7 +47,7 @@ def carrying(variable: str) -> Iterator[int]:
                 if mark in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
                     yield int(entry)
             except OSError:
-                continue  # it has ended, or belongs to another user
+                continue  # the process has ended, or belongs to another user
 
 
 def pss_mib(pids: Iterable[int]) -> float:

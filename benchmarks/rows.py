@@ -35,7 +35,7 @@ def compared(
     at_least: float | None = None,
     note: str = "",
 ) -> Row:
-    """Return a row with the medians of both sides; the goal is for the median of each round's
+    """Return a row with the medians of both sides. The goal is for the median of each round's
     ratio.
     """
     ratio = median(own / other for own, other in zip(ours, theirs, strict=True))
@@ -52,7 +52,7 @@ def bounded(
     baseline: Sequence[float] = (),
     note: str = "",
 ) -> Row:
-    """Return a row with the median of some values against a bound; the baseline is informative."""
+    """Return a row with the median of some values and a bound; the baseline is only informative."""
     value = median(values)
     goal, met = _goal("value", value, at_most, None)
     beside = median(baseline) if baseline else None

@@ -36,8 +36,8 @@ ev.event_file(Path(sys.argv[1])).write_bytes(ev.version() + b"".join(events))
 
 
 def tab(quick: bool) -> list[Row]:
-    """Measure from the command to the first paint of TensorBoard in the tab, each with a new
-    process.
+    """Measure the time from the command to TensorBoard's first paint in the tab, each time with a
+    new process.
     """
     painted, drawn = [], []
     with _browser() as browser, _lab(BUILT) as server:

@@ -47,9 +47,9 @@ LINK = re.compile(r"\[([^\]]*)\]\((\.\.?/[^)#\s]*)(?:#[^)\s]*)?\)")
 
 
 def name_files_of_the_repository(_app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace each link that leaves docs/ by the path of the file: the site has pages only.
+    """Replace each link that leaves docs/ by the path of the file, because the site has only pages.
 
-    Warns, which fails the build, where there is no such file.
+    A missing file causes a warning, which fails the build.
     """
     folder = (DOCS / docname).parent
 

@@ -1,4 +1,4 @@
-"""What every test gets: folders of its own, and the promise that it leaves no process behind."""
+"""Fixtures of every test: its own folders, and a check that it leaves no process behind."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["support.local_runs", "support.slow_program"]
 
-if find_spec("hypothesis"):  # a pod that tries a few of these files has it not
+if find_spec("hypothesis"):  # a pod that runs a few of these files lacks this package
     from hypothesis import HealthCheck, settings
 
-    # How long an example takes, and how long it takes to think of one, is the machine's.
+    # The time to run and to generate an example depends on the machine.
     slow = [HealthCheck.too_slow]
     settings.register_profile("any-speed", deadline=None, suppress_health_check=slow)
     settings.load_profile("any-speed")
 
-# A shell that runs the suite in its background has it ignore Ctrl-C, and all that is started here.
+# A shell that runs the suite in the background makes it ignore Ctrl-C, and all its processes too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rewrite`: golden files become what the code makes now, to be read as a difference.
-    `--chaos-steps`, `--chaos-seed`: how long each test_chaos.py goes on, and what happens in it;
-    each has its own where nothing is said. `--class-size`: how many students test_class.py has;
-    a whole class takes a quarter of an hour and some GiB of memory. `--long`: the tests marked
-    `long` run, too.
+    """Add the options of the suite.
+
+    `--rewrite` writes golden files anew, to be read as a difference. `--chaos-steps` and
+    `--chaos-seed` set the length and the events of test_chaos.py; each test has its own defaults.
+    `--class-size` is the number of students in test_class.py; a whole class takes a quarter of an
+    hour and some GiB of memory. `--long` also runs the tests marked `long`.
     """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")
     parser.addoption("--chaos-steps", type=int, help="steps of the chaos test")
@@ -49,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked `long`, unless `--long` asks for them."""
+    """Leave out the tests marked `long`, unless `--long` is given."""
     if config.getoption("long"):
         return
     left_out = [item for item in items if item.get_closest_marker("long")]
@@ -60,10 +61,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home, a state folder and a user folder of the test's own; afterwards nothing runs there.
+    """Give the test its own home, state folder and user folder; afterwards check that nothing runs
+    there.
 
-    Whatever a test starts inherits TFCLUSTER_STATE_DIR, and is found by it; what ran before cannot
-    have it, and need not be read.
+    Processes that a test starts inherit TFCLUSTER_STATE_DIR and are found by it. Earlier processes
+    cannot have it and are not read.
     """
     before = {*os.listdir("/proc")}
     state = tmp_path / "state"
@@ -72,7 +74,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for name in [*os.environ]:
         if name.startswith(("TFCLUSTER_", "JUPYTERHUB_", "JPY_")) or name == "XDG_STATE_HOME":
             monkeypatch.delenv(name)
-    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")  # whatever that of the developer is
+    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")  # whatever the developer's own setting is
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "tfcluster"))
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(state))
@@ -84,7 +86,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 def _still_there(state: Path, before: set[str], patience: float) -> dict[int, str]:
-    """Processes of this state folder, by pid; those that are about to end get time for it."""
+    """Return the processes of this state folder, by pid; give ending processes time to end."""
     mark = f"TFCLUSTER_STATE_DIR={state}".encode()
     deadline = time.monotonic() + patience
     while found := dict(_processes_with(mark, before)):
@@ -109,7 +111,7 @@ def _processes_with(mark: bytes, before: set[str]) -> Iterator[tuple[int, str]]:
 
 @pytest.fixture
 def program_of(tmp_path: Path) -> Callable[..., Program]:
-    """Makes a snapshot of a Python program's text, as a launch does."""
+    """Return a function that makes a snapshot of a Python program's text, as a launch does."""
 
     def take(text: str, *arguments: str, name: str = "train.py") -> Program:
         source = tmp_path / "source" / name
@@ -128,13 +130,13 @@ def program_of(tmp_path: Path) -> Callable[..., Program]:
 
 @pytest.fixture
 def wait_for() -> Callable[..., None]:
-    """Waits until something is true, and says what was not."""
+    """Return a function that waits until a condition is true, and otherwise says which was not."""
     return wait_until
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """The folder the user works in."""
+    """Enter the folder in which the user works."""
     folder = tmp_path / "here"
     folder.mkdir()
     return folder
@@ -142,13 +144,15 @@ def here(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """The folder that tasks see too; it need not exist before."""
+    """Return the folder that tasks see too, which need not exist before."""
     return tmp_path / "workspace"
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Launches real runs; in the end nothing of them is left, and their recordings replay."""
+    """Launch real runs; at the end check that nothing of them is left and that recordings
+    replay.
+    """
     from support.real_runs import runs_in
 
     with runs_in(tmp_path / "runs") as own:
@@ -157,7 +161,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """An operator that works, before a server that keeps objects."""
+    """A working operator on a server that stores objects."""
     from support.operator_world import World
 
     made = World()

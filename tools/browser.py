@@ -78,7 +78,7 @@ def install(apt: str, packages: list[str]) -> None:
 
 
 def advice(packages: list[str], *, has_apt: bool) -> str:
-    """Return what the user has to do."""
+    """Return what the user must do."""
     how = (
         f"run: sudo apt-get install {' '.join(packages)}"
         if has_apt

@@ -30,8 +30,8 @@ def find_compiler() -> list[str] | None:
     """Return the command of a C compiler: $CC unchecked, else the first of cc, gcc and clang that
     works.
 
-    Each is tried on a small library, because containers often have a gcc without C headers. None if
-    no compiler works.
+    Each is tried on a small library, because containers often have a gcc without C headers. Return
+    None if no compiler works.
     """
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"])

@@ -50,7 +50,7 @@ def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
         "spec": resource_form.write(Spec, found["spec"]),
     }
     if status.phase.is_final and status.released_at is not None:
-        # The ledger keeps its usage under the uid of the old object.
+        # The ledger keeps the usage under the old object's uid.
         made["status"] = custom_resource.write_status(replace(status, usage=None))
     return made
 

@@ -1,6 +1,6 @@
 """Write k8s/crds/, the custom resources that an administrator applies: `python tools/crd.py`.
 
-They are generated from the models, as are the variables of the admission policy for records
+They are generated from the models, like the variables of the admission policy for records
 (k8s/base/admission.yaml). A test checks that both are current.
 """
 
@@ -28,7 +28,7 @@ HEAD = "# Made by `make docs` from {of}: change the models, not this file.\n"
 
 
 def texts() -> dict[Path, str]:
-    """Return the generated custom resource definitions, by their files."""
+    """Return the generated custom resource definitions, by file."""
     found = {}
     for file, made in FILES.items():
         of = "tfcluster_magic/spec" if made is crd_object else "tfcluster_magic/schedules"

@@ -1,8 +1,8 @@
 """The script behind `make run`: starts the hub on this machine and says how to use it.
 
-It prints one address, on the first start with a link that sets a password. Ctrl-C ends hub, proxy
-and notebooks within seconds; running clusters go on. Leftovers of a killed hub are removed. The
-script owns the hub's state folder and the hub process; the hub's settings are in
+It prints one address; at the first start, the address is a link that sets a password. Ctrl-C ends
+hub, proxy and notebooks within seconds; running clusters go on. Leftovers of a killed hub are
+removed. The script owns the hub's state folder and the hub process; the hub's settings are in
 tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 
@@ -39,7 +39,7 @@ from tfcluster_magic.paths import home_dir, private, state_dir
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0  # seconds until the hub answers, on a slow disk
 LOG_KEPT = 4_000_000  # size of hub.log in bytes above which the next start rotates it
-FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # from a hub's own terminal
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # prefixes of variables from a hub's own terminal
 PDEATHSIG = 1  # prctl(2)
 
 
@@ -80,7 +80,7 @@ def main() -> int:
         port = free_port(options.port)
         if options.subdomain_host:
             os.environ[SUBDOMAIN_HOST] = f"http://{options.subdomain_host}:{port}"
-        subdomain_host()  # reports a mistake before anything starts
+        subdomain_host()  # report a mistake before anything starts
         return serve(state, workspace, port, lock)
     except TFClusterError as problem:
         sys.exit(f"make run: {problem}")
@@ -101,7 +101,9 @@ def alone(state: Path) -> int:
 
 
 def end_leftover(note: Path) -> None:
-    """End the proxy of a killed hub. JupyterHub would end any process that has its pid now."""
+    """End the proxy of a killed hub. JupyterHub itself would end any process that has this pid
+    now.
+    """
     try:
         pid = int(note.read_text())
         words = Path("/proc", str(pid), "cmdline").read_bytes()
@@ -127,8 +129,8 @@ def running(pid: int) -> bool:
 
 
 def inner_ports(state: Path) -> list[int]:
-    """Return the ports of hub, proxy and console. Notebooks know those of the last start, so they
-    are reused if free.
+    """Return the ports of hub, proxy and console. Notebooks know the ports of the last start, so
+    these are reused if free.
     """
     note = state / "ports.json"
     try:
@@ -154,7 +156,7 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    here = f"http://127.0.0.1:{port}"  # whatever name the browser uses
+    here = f"http://127.0.0.1:{port}"  # accept whatever name the browser uses
     url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)
@@ -192,7 +194,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            start_new_session=True,  # Ctrl-C reaches it once, through us
+            start_new_session=True,  # Ctrl-C reaches the hub once, through us
             pass_fds=(lock,),  # held until the hub ends, even if this script dies
             preexec_fn=end_with_us,  # noqa: PLW1509  no thread is running yet
         ) as hub,
@@ -212,9 +214,9 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
-    (state / URL).replace(state / LAST_URL)  # any account may get its port now
+    (state / URL).replace(state / LAST_URL)  # any account may get the hub's port now
     (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
-    end_leftover(state / "proxy.pid")  # JupyterHub may have started another while ending
+    end_leftover(state / "proxy.pid")  # JupyterHub may have started another proxy while ending
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down
         print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
         return 0

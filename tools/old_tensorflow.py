@@ -1,4 +1,4 @@
-"""The environment for programs with Estimators, which TensorFlow 2.15 was the last to have.
+"""The environment for programs with Estimators; TensorFlow 2.15 is the last version that has them.
 
 It contains exactly the packages of requirements/tensorflow-2.15.txt and is kept in the user's
 cache, so another clone needs no registry. Standard library only.
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "requirements" / "tensorflow-2.15.txt"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tfcluster"
 FOLDER = CACHE / "tensorflow-2.15"
-NEWEST_PYTHON = (3, 11)  # newer ones have no wheel
+NEWEST_PYTHON = (3, 11)  # newer versions of Python have no wheel
 
 
 def python() -> Path | None:

@@ -1,8 +1,8 @@
 """Write the generated pages of docs/reference: `python tools/reference_docs.py`.
 
 record.md has each field of a run and rest.md each route, launch-options.md each option, reasons.md
-each reason, metrics.md each metric. On policy.md, which people write, it fills in the table of each
-policy. A test keeps them current.
+each reason, metrics.md each metric. policy.md is written by hand, except for the table of each
+policy. A test checks that all pages are current.
 """
 
 from __future__ import annotations
@@ -269,7 +269,9 @@ def policy_page() -> str:
 
 
 def policy_rows(policy: msgspec.Struct, prefix: str = "") -> Iterator[Sequence[str]]:
-    """Return a row for each field of a policy; those of a struct inside follow, with its name."""
+    """Return a row for each field of a policy. A struct's row is followed by rows for its own
+    fields.
+    """
     texts = attribute_docstrings(type(policy))
     info: Any = msgspec.inspect.type_info(type(policy))
     for field in info.fields:

@@ -4,10 +4,10 @@
 
 The arguments are pytest's. A `-k` or `-m` that selects no test of this suite is not a failure. If
 CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and browsers then record
-traces. If the tests of a file belong together (`--dist loadfile`), their whole files run too if
-needed. A test that fails again is broken, and the suite fails. A test that passes then is listed as
-unsteady at the end, with its first failure above; it is a bug of the product or of the test
-(docs/how-to/develop.md). Outside CI every failure counts.
+traces. If the tests of a file depend on each other (`--dist loadfile`), the whole file runs again
+if needed. A test that fails again is broken, and the suite fails. A test that passes the second
+time is listed as unsteady at the end, with its first failure above: it is a bug of the product or
+of the test (docs/how-to/develop.md). Outside CI every failure counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 AT_MOST = 3
-"""Largest number of files with failures that are retried. One fixture may fail a whole file."""
+"""Largest number of files with failures that are retried, because one fixture may fail a whole
+file.
+"""
 TRACED = "TFC_TRACED_PAGES"
 """The variable that makes tests/support/ui record traces, which cost a sixth of a page's time."""
 TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html

@@ -34,13 +34,13 @@ _PYTHON_CALLS = {
     "mark": 1,
     "ngettext": 2,
     "mark_plural": 2,
-}  # and the number of forms that each takes
+}  # language, and the number of its plural forms
 _MARKED_ELSEWHERE = (ast.Name, ast.Attribute, ast.Starred, ast.Subscript)
 _PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
 _PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
 _LITERAL = re.compile(rf"\s*(?:{_STRING.pattern})(?:\s*\+\s*(?:{_STRING.pattern}))*\s*[,)]")
-# What JupyterLab's server translates in a settings schema, with the context that it uses.
+# The texts in a settings schema that JupyterLab's server translates, with the context that it uses.
 _SCHEMA = (
     (re.compile(r"(/properties/.*|/definitions/.*/properties/.*)/(title|description)"), "settings"),
     (re.compile(r"/(title|description)"), "schema"),
@@ -89,12 +89,14 @@ def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
         texts_of = console_texts if path.suffix == ".html" else script_texts
         for message in texts_of(path.read_text("utf-8")):
             yield str(path.relative_to(ROOT)), message, None
-    pages: Any = Environment(autoescape=True, extensions=[PageTexts])  # the extension changes it
+    # the extension changes this list
+    pages: Any = Environment(autoescape=True, extensions=[PageTexts])
     for path in sorted((PACKAGE / "hub" / "templates").glob("*.html")):
         place = str(path.relative_to(ROOT))
         for _line, _function, message in pages.extract_translations(path.read_text("utf-8")):
             texts = message if isinstance(message, tuple) else (message,)
-            forms = tuple(text for text in texts if text is not None)  # `_(name)` has none
+            # `_(name)` has no literal text
+            forms = tuple(text for text in texts if text is not None)
             if forms:
                 yield place, forms[0] if len(forms) == 1 else forms, None
 
@@ -262,7 +264,7 @@ def jed(catalog: Catalog, language: str) -> bytes:
         if message.id and is_translated(message):
             one = message.id if isinstance(message.id, str) else message.id[0]
             key = f"{message.context}\x04{one}" if message.context else one
-            # JupyterLab ignores a plural with only one form, such as Chinese has.
+            # JupyterLab ignores a plural with a single form, which Chinese has.
             alone = not isinstance(message.id, str) and len(forms(message)) == 1
             data[key] = [*forms(message), *([""] if alone else [])]
     return (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode()

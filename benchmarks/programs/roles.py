@@ -1,7 +1,7 @@
 """Tasks without TensorFlow that record their times, to show how fast TFCluster reacts.
 
-A parameter server and worker-1 stay; worker-0 ends after a second, with `--all` every worker.
-`<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process id.
+The parameter server and worker-1 stay; worker-0 ends after a second. With `--all`, every worker
+ends then. `<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process id.
 """
 
 import os

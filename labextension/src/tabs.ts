@@ -1,7 +1,7 @@
 /**
  * Tabs of one kind, which JupyterLab restores with its layout.
  *
- * A tab is known by the name that it has for the layout; its command, with the arguments of then, opens it again.
+ * The layout knows a tab by a name. The tab's command, with the stored arguments, opens it again.
  */
 import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { WidgetTracker } from '@jupyterlab/apputils';
@@ -10,9 +10,9 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 
 export interface ITabsOptions<T extends Widget> {
-  /** What the layout calls this kind of tabs. */
+  /** The layout's name for this kind of tabs. */
   readonly namespace: string;
-  /** The command that opens one. */
+  /** The command that opens a tab. */
   readonly command: string;
   readonly args?: (tab: T) => ReadonlyPartialJSONObject;
   readonly name: (tab: T) => string;
@@ -42,7 +42,7 @@ export class RestoredTabs<T extends Widget> {
     this._shell.add(tab, area, options);
   }
 
-  /** Note a tab's arguments, which have changed. */
+  /** Store the changed arguments of a tab. */
   save(tab: T): void {
     void this._tracker.save(tab);
   }

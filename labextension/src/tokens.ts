@@ -1,7 +1,7 @@
 /**
- * What the plugins of this extension share: the token of the model and the ids of commands.
+ * The shared names of this extension's plugins: the token of the model, and the ids of commands.
  *
- * It has no side effects, so another extension may import it.
+ * This file has no side effects, so other extensions may import it.
  */
 import { Token } from '@lumino/coreutils';
 import type { IClusters } from './api/clusters';
@@ -22,7 +22,7 @@ export const ISettingsToken = new Token<Settings>(
 /** The domain of this extension's texts in JupyterLab's translations. */
 export const DOMAIN = 'tfcluster';
 
-/** Commands; those on a run take `{ name: string }`. */
+/** The commands; those on a run take `{ name: string }`. */
 export namespace CommandIDs {
   export const openSidebar = 'tfcluster:open-sidebar';
   export const launch = 'tfcluster:launch';

@@ -5,8 +5,8 @@ import { ESLint } from 'eslint';
 import { check, resolveConfig } from 'prettier';
 import { expect, it } from 'vitest';
 
-// The pages of the hub's admin console are no part of this extension and go through no build: what
-// is here reads them as they are served.
+// The pages of the hub's admin console are not part of this extension and are not built. These
+// tests read them as they are served.
 const root = resolve(__dirname, '../..');
 const pages = join(root, 'tfcluster_magic/hub/console/pages');
 const files = readdirSync(pages).filter(name => /\.(js|css)$/.test(name));

@@ -6,7 +6,7 @@ import { LaunchContent } from '../src/launch/widget';
 import { PLAN, serve } from './launching';
 import { trans } from './runs';
 
-/** The form of a server whose line tells the name that it was asked for. */
+/** A form on a server whose line contains the requested name. */
 async function opened(up: () => boolean = () => true): Promise<LaunchModel> {
   const { clusters, json } = serve(async body => {
     if (!up()) {
@@ -21,7 +21,7 @@ async function opened(up: () => boolean = () => true): Promise<LaunchModel> {
   return model;
 }
 
-/** Click its button once it is drawn. */
+/** Click the form's button once it is drawn. */
 async function copy(): Promise<void> {
   const button = await vi.waitFor(() => {
     const all = [...form.node.querySelectorAll('button')];
@@ -48,7 +48,7 @@ afterEach(() => {
 });
 
 describe('the button that copies the line', () => {
-  /** The browser's clipboard, which takes promises. */
+  /** The browser's clipboard, which accepts promises. */
   function clipboard(): () => Promise<string> {
     let taken: Promise<Blob> | undefined;
     class Item {
@@ -62,7 +62,7 @@ describe('the button that copies the line', () => {
     return async () => (await taken)?.text() ?? '';
   }
 
-  /** What `document.execCommand('copy')` takes, which is all that pages without TLS have. */
+  /** Receives the copies by `document.execCommand('copy')`, the only way on pages without TLS. */
   function older(): () => string {
     let taken = '';
     vi.stubGlobal('ClipboardItem', undefined);

@@ -1,4 +1,4 @@
-/** Paths of a run: links where the file browser shows them. */
+/** Paths of a run, which are links if the file browser shows them. */
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { act } from 'react';
@@ -58,7 +58,7 @@ it('opens a file in its editor and a folder in the file browser', () => {
     '/home/ada/a'
   ]);
   expect(host.textContent).toContain('train.py --steps 60');
-  expect(host.textContent).toContain('/log/digits/1'); // outside: plain text
+  expect(host.textContent).toContain('/log/digits/1'); // outside the file browser: plain text
   links(host).forEach(link => link.click());
   expect(opened).toEqual([
     { path: 'a/train.py', dontShowBrowser: true },

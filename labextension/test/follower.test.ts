@@ -65,7 +65,7 @@ interface IFollowed {
   readonly tails: (number | null)[];
 }
 
-/** Follow streams one after the other; after the last one, nothing answers. */
+/** Follow streams one after another; after the last one, nothing answers. */
 async function follow(
   tail: number,
   ...streams: (() => Response)[]

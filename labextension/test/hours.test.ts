@@ -6,7 +6,7 @@ import { aRun, trans } from './runs';
 
 const NOON = 1795348800;
 
-/** Two workers of two cores and a GPU that have held them since noon, after an hour of one. */
+/** Two workers with two cores and a GPU each since noon, after an hour with one worker. */
 function run(releasedAt: number | null = null): IRun {
   const made = aRun('digits');
   const usage = {

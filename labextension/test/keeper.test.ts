@@ -8,7 +8,10 @@ import { OutputKeeper } from '../src/output/keeper';
 import { MIME_TYPE } from '../src/output/stored';
 import { aRun, FakeServer } from './runs';
 
-/** The locks of a browser, which happy-dom has not: one holder of a name at a time, in the order of asking. */
+/**
+ * The locks of a browser, which happy-dom lacks: one holder of a name at a time, in the order of
+ * requests.
+ */
 class Locks {
   readonly queues = new Map<string, Promise<unknown>>();
 
@@ -30,7 +33,7 @@ class Locks {
   }
 }
 
-/** A window that shows a notebook, as JupyterLab has it open. */
+/** A window with a notebook open, as in JupyterLab. */
 class Shown {
   constructor(server: FakeServer, file: { last_modified: string }) {
     this.model = new NotebookModel();
@@ -74,7 +77,7 @@ class Shown {
   readonly keeper: OutputKeeper;
 }
 
-/** Who has a shared document open. */
+/** The clients that have a shared document open. */
 interface IShared {
   readonly awareness: {
     readonly clientID: number;
@@ -90,7 +93,7 @@ let at = 0;
 
 const stored = (run: IRun): never =>
   ({ kind: 'Run', at: (at += 1), ...run }) as never;
-/** Open a document that holds an older state; the page has compared it with the run. */
+/** Open a document with an older state; the page has compared it with the run. */
 const show = async (): Promise<Shown> => {
   const before = fetched();
   answerWith('Running');
@@ -107,21 +110,21 @@ const answerWith = (phase: Phase): IRun => {
   server.answers['GET /outputs'] = { outputs: { 'digits-1': bundle } };
   return run;
 };
-/** The page is seen or not, as when another tab of the browser is chosen. */
+/** Show or hide the page, as when the user chooses another tab of the browser. */
 const see = (isSeen: boolean): void => {
   vi.spyOn(document, 'hidden', 'get').mockReturnValue(!isSeen);
   document.dispatchEvent(new Event('visibilitychange'));
 };
 const fetched = (): number =>
   server.requests.filter(asked => asked === 'GET /outputs').length;
-/** The run comes to this phase, and the page has read what is kept of it. */
+/** Put the run into this phase, and wait until the page has read its notebook data. */
 const reach = async (phase: Phase): Promise<void> => {
   const before = fetched();
   server.push('digits-1', answerWith(phase));
   await vi.waitFor(() => expect(fetched()).toBe(before + windows.length));
   await settled();
 };
-/** All that was begun by an answer is done. */
+/** Wait until all work that an answer started is done. */
 const settled = async (): Promise<void> => {
   for (let turn = 0; turn < 50; turn++) {
     await new Promise(resolve => setTimeout(resolve));

@@ -14,7 +14,7 @@ import {
 import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
 import { aRun, trans } from './runs';
 
-/** The fields of the form, and all options of a run in each mode: tests/unit/launch/test_form.py. */
+/** The fields of the form; tests/unit/launch/test_form.py has all options of a run in each mode. */
 const FILE: string = '../../tests/data/launch_form.json';
 const TABLE = JSON.parse(
   readFileSync(new URL(FILE, import.meta.url), 'utf8')
@@ -270,7 +270,7 @@ describe('a form whose program is a project', () => {
     const asked: unknown[] = [];
     const { clusters, json } = serve(body => {
       asked.push(body);
-      // a server that says something else each time does not make the form ask without end
+      // a server that answers differently each time does not make the form ask for ever
       const workers = String(3 + asked.length);
       return Promise.resolve(
         json({ ...PLAN, project: { ...project, values: { workers } } })

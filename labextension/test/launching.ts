@@ -70,7 +70,7 @@ const json = (data: unknown, status = 200): Response =>
 
 /**
  * Respond as the server does: `plan` makes plans, `launch` makes launches, `repeat` returns a run
- * as a launch, and nothing responds unless it `isUp`.
+ * as a launch. Nothing responds unless `isUp`.
  */
 export function serve(
   plan: (body: { name?: string }) => Promise<Response>,

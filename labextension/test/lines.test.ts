@@ -10,7 +10,7 @@ import { slice, withSelected } from '../src/logs/viewport';
 
 const read = (file: string): unknown =>
   JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8'));
-/** Python matches the same: tests/server/test_expressions.py. */
+/** Python must match the same lines: tests/server/test_expressions.py. */
 const expressions = read('../../tests/data/expressions.json') as {
   source: string;
   text: string;

@@ -11,7 +11,7 @@ declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 
 const LINES = 100_000;
-/** Sooner than the next drawing. */
+/** Milliseconds, less than until the next drawing. */
 const SOON = { interval: 1, timeout: 30_000 };
 /** Pixels of a row and of the window. */
 const [ROW, HEIGHT] = [10, 400];
@@ -22,7 +22,7 @@ let model: LogsModel;
 const log = (): HTMLElement => host.querySelector('[role="log"]')!;
 const current = (): string | null | undefined =>
   host.querySelector('mark[data-current]')?.textContent;
-/** Time for drawings, which come later than what they show. */
+/** Wait for the drawing, which follows a change of the state. */
 const drawn = (condition: () => void): Promise<void> =>
   vi.waitFor(async () => {
     await act(() => new Promise(resolve => setTimeout(resolve, 20)));
@@ -69,7 +69,8 @@ afterEach(() => {
 });
 
 it('brings what a search found into view, also when it began anew before that was drawn', async () => {
-  // each slice of a search ends at the next look at the clock: it takes longer than until the next drawing
+  // each slice of a search ends at the next check of the clock, which takes longer than until the
+  // next drawing
   let now = 0;
   vi.spyOn(performance, 'now').mockImplementation(() => (now += 10));
   model.search({ ...NO_QUERY, text: 'line 90000.' }, 0);
@@ -89,14 +90,17 @@ it('brings what a search found into view, also when a drawing before that was dr
       () => expect(model.searcher.currentLine).toBe(number),
       SOON
     );
-    // nothing is selected, as before: React may draw once more to find that out, and keeps nothing of it
+    // nothing is selected, as before: React may draw once more to find that out, and keeps nothing
+    // of it
     act(() => void document.dispatchEvent(new Event('selectionchange')));
     await drawn(() => expect(current()).toBe(`line ${number}.`));
     expect(log().scrollTop).toBe(number * ROW - HEIGHT / 2);
   }
 });
 
-/** A person types slowly: the search and the drawing of each text come to their end before the next one is there. */
+/**
+ * A user types slowly: the search and the drawing of each text end before the next text is typed.
+ */
 async function typed(...texts: string[]): Promise<void> {
   const input = host.querySelector('input')!;
   const { set } = Object.getOwnPropertyDescriptor(
@@ -138,7 +142,7 @@ it('goes back to the line where one began to type, and leads from there', async 
     });
   const below = 50_005 * ROW;
   scrollTo(below + 10 * ROW);
-  scrollTo(below); // up: it follows no more
+  scrollTo(below); // after scrolling up, the view no longer follows
   await drawn(() => expect(model.state.follows).toBe(false));
   await typed('line 9');
   expect(log().scrollTop).toBe(90_000 * ROW - HEIGHT / 2);
@@ -153,7 +157,7 @@ it('goes back to the line where one began to type, and leads from there', async 
         .querySelector('mark[data-current]')
         ?.closest<HTMLElement>('[data-line]')?.dataset.line
     );
-  // a step is where a person wants to be, and so is what they scroll to
+  // a step moves to the position that the user wants, and so does a scroll
   act(() => model.searcher.step(1));
   await drawn(() => expect(currentLine()).toBe(70_001));
   await typed('line 70z');

@@ -13,7 +13,7 @@ interface ISample {
 
 const read = (file: string): unknown =>
   JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8'));
-/** Python makes the same sentences of them: tests/unit/lifecycle/test_messages.py. */
+/** Python makes the same sentences from these: tests/unit/lifecycle/test_messages.py. */
 const samples = read('../../tests/data/messages.json') as ISample[];
 const catalog = read(
   '../../tfcluster_magic/locale/zh_CN/LC_MESSAGES/tfcluster.json'

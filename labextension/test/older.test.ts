@@ -11,7 +11,9 @@ const answer = (...messages: ReadonlyArray<object>): Response =>
 const SOON = { interval: 1, timeout: 30_000 };
 const QUERY = { query: { ...NO_QUERY, text: 'x' }, tasks: [] };
 
-/** What a search in older lines asks for and finds, with a buffer that keeps some of them. */
+/**
+ * The request and the results of a search in older lines, with a buffer that keeps some of them.
+ */
 async function search(
   kept: LineBuffer,
   showsNoise: boolean,
@@ -54,7 +56,7 @@ it('asks only for what the view does not have', async () => {
   });
   expect(older.state).toBe('done');
   expect(older.hasMore).toBe(false);
-  // in order of time, although they came task by task
+  // in order of time, although the lines arrived task by task
   expect(older.matches).toEqual([lines[2], lines[0]]);
 });
 
@@ -178,7 +180,7 @@ it('leaves the view as it is when the lines around a match cannot be read', asyn
   expect(model.rows.length).toBe(2);
   expect(around[0].searchParams.get('around')).toBe('worker-0:3');
 
-  // something else is wanted before the answer is there
+  // the user wants something else before the answer arrives
   const asked = model.showAround(['worker-0', 'old', 1000, 7]);
   model.showNewest();
   await asked;

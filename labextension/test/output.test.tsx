@@ -11,10 +11,10 @@ import { aRun, FakeServer, trans } from './runs';
 let server: FakeServer;
 let commands: CommandRegistry;
 let drawn: Renderer[];
-/** Whether the cell of the output runs. */
+/** Whether the cell of the output is running. */
 let executing = false;
 const executed: string[] = [];
-/** Milliseconds in which what is awaited must have come, on a busy machine. */
+/** Timeout in milliseconds for an awaited change on a busy machine. */
 const SOON = 8000;
 
 beforeEach(() => {

@@ -24,7 +24,7 @@ const MISSING: IPlan = {
 };
 const PLANNED = 'POST /clusters/plan';
 
-/** A form of which the server says `plan`, and how often it was asked for one. */
+/** A form for which the server returns `plan`, and the number of requests for a plan. */
 async function aForm(plan: IPlan, launch?: () => Response) {
   const server = { plan, up: true };
   const { clusters, sent, json } = serve(async () => {

@@ -1,4 +1,6 @@
-/** What the model of all runs makes of news that come late, twice, or of another run under the same name. */
+/**
+ * The model of all runs with events that arrive late, twice, or about another run of the same name.
+ */
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { nameOf } from '../src/api/clusters';
 import type { ITransition } from '../src/api/state';
@@ -12,20 +14,20 @@ const phaseOf = (name: string): string | undefined =>
 const running = aRun('digits');
 const ended = aRun('digits', 1, 'Stopped', 2000);
 
-/** Another run under the name of `run`. */
+/** Another run with the name of `run`. */
 function renewed(run: IRun): IRun {
   const metadata = { ...run.cluster.metadata, uid: 'another' };
   return { ...run, cluster: { ...run.cluster, metadata } };
 }
 
-/** Answers of verbs; the searches that they were asked with. */
+/** Answers to verbs, and the query with which each was requested. */
 function answering(status: number, body: unknown): string[] {
   const asked: string[] = [];
   server.answer = url => {
     if (!url.pathname.includes('/clusters/')) {
       return undefined;
     }
-    const search = url.search.replace(/[?&]\d+$/, ''); // against caches
+    const search = url.search.replace(/[?&]\d+$/, ''); // prevents caching
     asked.push(url.pathname.split('/clusters/')[1] + search);
     return new Response(body === null ? null : JSON.stringify(body), {
       status
@@ -116,7 +118,7 @@ describe('a page that hears nothing', () => {
   it('asks again soon when a list knows of more than was pushed, until it hears', async () => {
     vi.useFakeTimers({ shouldAdvanceTime: true });
     try {
-      server.sequence += 3; // whatever was pushed was lost on its way
+      server.sequence += 3; // all pushed events were lost
       await server.model.refresh();
       server.requests = [];
       await vi.advanceTimersByTimeAsync(6000);

@@ -1,4 +1,4 @@
-/** What JupyterLab's own panel of what runs is told. */
+/** The items that JupyterLab's Running panel receives. */
 import { MessageLoop } from '@lumino/messaging';
 import { CommandRegistry } from '@lumino/commands';
 import { Panel, Widget } from '@lumino/widgets';
@@ -13,7 +13,7 @@ import { runningClusters } from '../src/sidebar/running';
 import { RunningBoards } from '../src/tensorboard/running';
 import { aRun, FakeServer, trans } from './runs';
 
-/** Commands that only note that they were asked for. */
+/** Commands that only record their calls. */
 function noted(): { commands: CommandRegistry; done: unknown[] } {
   const commands = new CommandRegistry();
   const done: unknown[] = [];
@@ -126,7 +126,7 @@ test('boards are asked for when the panel is seen, and never otherwise', async (
       'All runs · TensorBoard'
     ])
   );
-  expect(stopped).toEqual(['a']); // its tab has done it
+  expect(stopped).toEqual(['a']); // the tab of the board has done it
   server.answers[LIST] = { tensorboards: [] };
   boards.shutdownAll();
   await vi.waitFor(() => expect(boards.running()).toEqual([]));

@@ -7,16 +7,16 @@ import { vi } from 'vitest';
   globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }
 ).IS_REACT_ACT_ENVIRONMENT = false;
 
-// A second, vitest's own limit, is short on a machine that is busy with others.
+// Vitest's own limit of a second is too short on a busy machine.
 const waitFor = vi.waitFor;
 vi.waitFor = (condition, limits) =>
   waitFor(condition, limits ?? { timeout: 30_000 });
 
-// A happy-dom document is no instance of the global Document, and the toolkit under JupyterLab's buttons asks for that
-// to find the place for its styles.
+// A happy-dom document is not an instance of the global Document, but the toolkit of JupyterLab's
+// buttons requires that to place its styles.
 globalThis.Document = HTMLDocument as unknown as typeof Document;
 
-// Browsers have it; JupyterLab's React widgets draw in it.
+// Browsers have this function; JupyterLab's React widgets draw in it.
 globalThis.requestIdleCallback ??= callback =>
   Number(
     setTimeout(() => callback({ didTimeout: false, timeRemaining: () => 50 }))

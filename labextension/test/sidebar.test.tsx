@@ -33,7 +33,7 @@ it('opens the row of a run that comes after the answer to its launch, and offers
     problem: null,
     at: 1
   };
-  // The server's end of it: what is pushed comes by these two signals.
+  // The server's side: pushed changes arrive by these two signals.
   const model = {
     get state() {
       return state;
@@ -70,7 +70,7 @@ it('opens the row of a run that comes after the answer to its launch, and offers
     expect(row?.getAttribute('aria-expanded')).toBe('true');
   });
 
-  // A first run has none before it; of a later one they are a click away.
+  // A first run has no earlier runs; for a later run they are one click away.
   const older = (): HTMLButtonElement | undefined =>
     [...host.querySelectorAll<HTMLButtonElement>('.tfc-Link')].find(
       ({ textContent }) => textContent === 'Show older runs, too'
@@ -283,7 +283,7 @@ it('lists schedules with their last due times, and pauses, resumes and runs them
   lists({ reason: 'the data is repaired' });
   press('Pause nightly');
   await shows('paused: the data is repaired');
-  press('Run nightly now'); // off while it is paused
+  press('Run nightly now'); // disabled while the schedule is paused
   server.answers['POST /schedules/nightly/resume'] = {};
   lists(null);
   press('Resume nightly');

@@ -1,4 +1,4 @@
-/** The tasks of a run: one request for all of them, and rows that a person can read and reach. */
+/** The tasks of a run: one request for all of them, and rows that a user can read and reach. */
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { act } from 'react';
@@ -47,7 +47,7 @@ const button = (text: string): HTMLButtonElement =>
     each.textContent?.includes(text)
   )!;
 
-/** Time for drawings, which come later than what they show. */
+/** Wait for the drawing, which follows a change of the state. */
 const drawn = (condition: () => void): Promise<void> =>
   vi.waitFor(async () => {
     await act(() => new Promise(resolve => setTimeout(resolve, 20)));

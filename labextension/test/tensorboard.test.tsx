@@ -1,4 +1,4 @@
-/** A TensorBoard's tab: what is asked for, and the states between click and page. */
+/** A TensorBoard's tab: its requests, and its states between the click and the page. */
 import * as React from 'react';
 import { createRoot } from 'react-dom/client';
 import { expect, test, vi } from 'vitest';
@@ -118,7 +118,7 @@ test('a page that does not even load is let go while its board still starts', as
   const server = serverWithBoard();
   const early = { ...BOARD, running: false };
   server.answer = () => {
-    server.gate = new Promise(() => {}); // what is asked next has no answer
+    server.gate = new Promise(() => {}); // the next request has no answer
     return new Response(JSON.stringify(early), { status: 202 });
   };
   vi.useFakeTimers({ toFake: ['setTimeout'] });

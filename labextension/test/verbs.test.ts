@@ -1,4 +1,7 @@
-/** The commands on runs, with JupyterLab's own dialogs: the answer is about the run that the question showed. */
+/**
+ * The commands on runs, with JupyterLab's own dialogs: the answer applies to the run that the
+ * question showed.
+ */
 import { Clipboard } from '@jupyterlab/apputils';
 import { CommandRegistry } from '@lumino/commands';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';

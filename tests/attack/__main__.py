@@ -1,8 +1,8 @@
-"""Attack a hub and runs of their own, and print what was tried and what held: `make attack`.
+"""Attack a hub and runs made for this, and print what was tried and what held: `make attack`.
 
 Nothing leaves this machine, and nothing is left on it. The exit status is 1 if something did not
-hold. Cases that need root, a second account or a Kubernetes node are reported as not tried without
-it.
+hold. Cases that need root, a second account or a Kubernetes node are otherwise reported as not
+tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_")
 
 
 def main() -> int:
-    """Run the attacks that are asked for."""
+    """Run the requested attacks."""
     names = [f"{kind}: {', '.join(cases)}" for kind, cases in KINDS.items()]
     parser = argparse.ArgumentParser(
         prog="make attack",
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _end(target: Target) -> str:
-    """End what was started, and return what was left of it."""
+    """End what was started, and return the leftovers."""
     try:
         target.close()
     except AssertionError as error:

@@ -54,7 +54,7 @@ def guesses(target: Target, drawn: random.Random) -> None:
 
 
 def whole_address(target: Target, drawn: random.Random) -> None:
-    """Guesses at made-up names keep nobody with the right password out."""
+    """Guesses at made-up names do not lock out anybody who has the right password."""
     name = _name(drawn)
     target.newcomer(name)
     left = 130  # more than the limit for one address
@@ -106,7 +106,7 @@ def forged_address(target: Target, drawn: random.Random) -> None:
 
 
 def reset(target: Target, drawn: random.Random) -> None:
-    """After a reset no earlier session, token, or token of a token gets in."""
+    """After a reset no earlier session or token is accepted, nor a token made with such a token."""
     name = _name(drawn)
     before = target.newcomer(name)
     first = before.ask("POST", f"hub/api/users/{name}/tokens", json={"note": "stolen"}).json()
@@ -136,7 +136,7 @@ def _by_token(target: Target, token: str, method: str, path: str) -> requests.Re
 
 
 def used_link(target: Target, drawn: random.Random) -> None:
-    """A link works once, and a newer one ends it."""
+    """A link works once, and a newer link invalidates it."""
     name = _name(drawn)
     old = target.hub.accounts("invite", name).strip()
     new = target.hub.accounts("invite", name).strip()
@@ -155,7 +155,7 @@ def used_link(target: Target, drawn: random.Random) -> None:
 
 
 def one_link_twice(target: Target, drawn: random.Random) -> None:
-    """If several people use one link at the same moment, one gets in."""
+    """If several people use one link at the same moment, only one gets in."""
     name = _name(drawn)
     link = target.hub.accounts("invite", name).strip()
     code = link.partition("code=")[2]
@@ -194,7 +194,7 @@ def weak_passwords(target: Target, drawn: random.Random) -> None:
 
 
 def forms(target: Target, drawn: random.Random) -> None:
-    """Malformed forms of the password pages are refused, and do not show who has an account."""
+    """Malformed forms of the password pages are refused, and do not reveal who has an account."""
     odd: tuple[Any, ...] = (
         "",
         "\0",

@@ -26,7 +26,7 @@ from .target import Target
 LIMIT = 200_000
 """Most bytes that a program may have here."""
 MOST = 64 << 20
-"""Most memory, in bytes, that the refusal of a program may take."""
+"""Most bytes of memory that refusing a program may take."""
 
 
 def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
@@ -126,7 +126,7 @@ def bombs(target: Target, drawn: random.Random) -> None:
 
 
 def _understated(body: bytes) -> bytes:
-    """Return a zip whose central directory says that each file has one byte."""
+    """Return a zip whose central directory claims that each file has one byte."""
     at = body.index(b"PK\1\2") + 24
     return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
 
@@ -146,7 +146,7 @@ def _overlapping(size: int) -> bytes:
 
 
 def damaged(target: Target, drawn: random.Random) -> None:
-    """An archive that was cut or altered is refused, or still has its content."""
+    """A cut or altered archive is refused, or still has its content."""
     body, ending = _packed(drawn, {"main.py": TRAIN, "a/b.py": os.urandom(300).hex().encode()})
     raw = bytearray(body)
     if drawn.random() < 0.5:
@@ -162,7 +162,7 @@ def damaged(target: Target, drawn: random.Random) -> None:
 
 
 def names(target: Target, drawn: random.Random) -> None:
-    """Names that no file can have, or that are both a file and a folder, are refused."""
+    """Names are refused that no file can have, or that are both a file and a folder."""
     sets: tuple[dict[str, bytes], ...] = (
         {"main.py": TRAIN, "a": b"", "a/b.py": TRAIN},
         {"main.py": TRAIN, "a\x00b.py": TRAIN, "a": TRAIN, "a/b": TRAIN},
@@ -175,7 +175,9 @@ def names(target: Target, drawn: random.Random) -> None:
 
 
 def downloads(target: Target, drawn: random.Random) -> None:
-    """A download is refused if it lies, redirects elsewhere or sends control characters."""
+    """A download is refused if it misstates its size, redirects elsewhere or sends control
+    characters.
+    """
 
     def lies(site: Site, _here: Path) -> str:
         headers = {"Content-Length": drawn.choice(("99999999999999999999", "5000"))}
@@ -205,7 +207,7 @@ def downloads(target: Target, drawn: random.Random) -> None:
 
 
 def folders(target: Target, drawn: random.Random) -> None:
-    """A folder is refused, or left out, if it leads out of itself or contains special files."""
+    """A folder is refused, or left out, if it leads outside or contains special files."""
 
     def made(_site: Site, here: Path) -> str:
         folder = here / "job"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .target import Target
 
 Attempt = Callable[["Target", random.Random], None]
-"""One try. It returns if the product held, and raises NotTried or another error otherwise."""
+"""One try. It returns if the product held, and otherwise raises NotTried or another error."""
 LIMIT, LIMIT_KUBERNETES = 300, 1000
 """Time limit of a try in seconds; a try that takes longer has not held."""
 
@@ -28,7 +28,7 @@ class NotTried(Exception):
 
 
 class Endless(BaseException):
-    """A try takes too long; no `except Exception` in it can swallow this."""
+    """A try takes too long. No `except Exception` in it can catch this."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Row:
 
 
 def rows(kinds: Mapping[str, Mapping[str, Attempt]], only: Sequence[str] = ()) -> list[Row]:
-    """Return a row for each case; `only` names kinds or cases.
+    """Return a row for each case; `only` are names of kinds or cases.
 
     Raises:
         KeyError: there is no kind or case of that name.
@@ -69,7 +69,7 @@ def attack(
 ) -> bool:
     """Try each case once, then again while there is time; return whether all held.
 
-    Try n of a case depends on `seed + n` and the name of the case alone, and so can be repeated
+    Try n of a case depends only on `seed + n` and the name of the case, so it can be repeated
     without the others.
     """
     deadline = time.monotonic() + seconds

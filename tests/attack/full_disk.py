@@ -30,13 +30,11 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Seconds until a task's end must be reported; that only takes reading."""
+"""Seconds within which a task's end must be reported; reporting it only takes reading."""
 
 
 def full(target: Target, drawn: random.Random) -> None:
-    """On a disk without a free byte a task's end is shown, stop and delete work, and status names
-    it.
-    """
+    """On a full disk a task's end is shown, stop and delete work, and status names the disk."""
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         raise NotTried("this user may make no mount namespace (unshare)")
@@ -65,7 +63,7 @@ def inside(seed: str) -> None:
     """Run the attack on the small file system."""
     drawn = random.Random(seed)
     small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
-    go = small.parent / "go"  # on another disk
+    go = small.parent / "go"  # the program is on another disk
     ends = launch("ends", UNTIL_TOLD.format(go=str(go)))
     stays = launch("stays")
     fill(small, drawn)
@@ -93,7 +91,7 @@ def inside(seed: str) -> None:
 
 
 def fill(folder: Path, drawn: random.Random) -> None:
-    """Leave no byte free, with a file that grows and with many small ones."""
+    """Fill the disk, with a file that grows and with many small ones."""
     name = folder / f"full-{drawn.getrandbits(40):x}"
     with name.open("ab", buffering=0) as file:
         for block in (1 << 16, 4096, 1):

@@ -70,11 +70,11 @@ FIELDS = (
 )
 
 
-# -- who may not -----------------------------------------------------------------------------------
+# -- requests without rights ----------------------------------------------------------------------
 
 
 def without_sign_in(target: Target, drawn: random.Random) -> None:
-    """A visitor who has not signed in only gets the sign-in, from every server."""
+    """A visitor who has not signed in gets only the sign-in page from every server."""
     owner = target.owner
     doors = target.doors
     with target.calm():
@@ -127,7 +127,7 @@ def as_another(target: Target, drawn: random.Random) -> None:
 
 
 def forged_page(target: Target, drawn: random.Random) -> None:
-    """The owner's cookies change nothing without the page's token, or from another site."""
+    """The owner's cookies change nothing without the page's token or from another site."""
     owner = target.owner
     guest = target.guest
     tokens = ("", "forged", "2|1:0|10:1700000000|5:_xsrf|4:eA==|0", guest.xsrf("hub/home"))
@@ -163,7 +163,8 @@ def sockets(target: Target, drawn: random.Random) -> None:
         try:
             who.socket(path, redirect_limit=0, **origin).close()
         except websocket.WebSocketBadStatusException as refused:
-            page = who is target.owner and refused.status_code == 200  # Jupyter's page, no socket
+            # the answer is Jupyter's page, not a socket
+            page = who is target.owner and refused.status_code == 200
             assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
             assert "Redirect limit" in str(led), led  # to the sign-in
@@ -184,11 +185,11 @@ def next_page(target: Target, drawn: random.Random) -> None:
         assert answer.status_code < 500 and local, f"{following!r}: {location!r}"
 
 
-# -- what is no request ----------------------------------------------------------------------------
+# -- invalid requests -----------------------------------------------------------------------------
 
 
 def traversal(target: Target, drawn: random.Random) -> None:
-    """No path leads out of what a server serves."""
+    """No path leads out of the folder that a server serves."""
     ups = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..%252f", "..;/", ".%00./", "....//")
     ends = ("etc/passwd", "etc%2fpasswd", "proc/self/environ", "state/hub/accounts.json")
     below = {
@@ -215,7 +216,7 @@ def traversal(target: Target, drawn: random.Random) -> None:
 
 
 def smuggling(target: Target, drawn: random.Random) -> None:
-    """No request hides in another: the next client gets the answer to its own request."""
+    """No request hides inside another: the next client gets the answer to its own request."""
     token = f"smuggled-{drawn.getrandbits(40):x}"
     hidden = f"GET /hub/{token} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rest: "
     size = len(hidden)
@@ -388,7 +389,7 @@ def verbs(target: Target, drawn: random.Random) -> None:
             assert b"X-XSRFToken" not in body(answer), "TRACE tells what was sent"
 
 
-# -- what is no JSON -------------------------------------------------------------------------------
+# -- invalid JSON ---------------------------------------------------------------------------------
 
 
 def _ask(target: Target, drawn: random.Random, text: str | bytes, what: str) -> None:
@@ -442,7 +443,7 @@ def numbers(target: Target, drawn: random.Random) -> None:
 
 
 def depth(target: Target, drawn: random.Random) -> None:
-    """JSON nested as deeply as a body allows is refused in any place."""
+    """JSON nested as deeply as a body allows is refused everywhere."""
     deep = drawn.choice((900, 5000, 100_000))
     forms = (
         "[" * deep + "]" * deep,
@@ -508,8 +509,10 @@ def not_json(target: Target, drawn: random.Random) -> None:
 
 
 def framings(target: Target, drawn: random.Random) -> None:
-    """Bodies without a clear length, huge ones and ones that are not JSON are refused unread."""
-    del drawn  # every framing, each time
+    """Huge bodies, bodies without a clear length and bodies that are not JSON are refused
+    unread.
+    """
+    del drawn  # each try has every framing
     path = "/tfcluster/api/clusters"
     port, base = target.doors["notebook"]
     attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]

@@ -59,7 +59,7 @@ def _during_verbs(target: Target, drawn: random.Random, victim: str) -> None:
     seen: list[int] = []
     verbs = threading.Thread(target=use)
     verbs.start()
-    time.sleep(drawn.random() * 1.5)  # a random moment, so there is nothing to wait for
+    time.sleep(drawn.random() * 1.5)  # a random moment, so there is no condition to wait for
     with suppress(psutil.NoSuchProcess):
         target.listening(victim).kill()
     verbs.join()
@@ -99,7 +99,7 @@ def notebook(target: Target, drawn: random.Random) -> None:
 
 
 def kernel(target: Target, drawn: random.Random) -> None:
-    """A kernel that is killed while its cell follows a run does not end the run."""
+    """A killed kernel does not end the run that its cell follows."""
     owner, own = target.owner, target.own
     name = f"k{drawn.getrandbits(32):x}"
     number = owner.kernel(own)

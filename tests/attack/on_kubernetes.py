@@ -1,4 +1,4 @@
-"""The hostile tests of `tests/kube`, where a Kubernetes node is up."""
+"""The hostile tests of `tests/kube`, if a Kubernetes node is up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _tests(words: Sequence[str], **variables: str) -> None:
         try:
             said, _ = tests.communicate(timeout=SECONDS)
         except BaseException:
-            tests.send_signal(signal.SIGINT)  # it cleans up
+            tests.send_signal(signal.SIGINT)  # SIGINT lets pytest clean up
             try:
                 tests.communicate(timeout=120)
             finally:
@@ -57,7 +57,7 @@ def users(target: Target, drawn: random.Random) -> None:
 
 
 def neighbours(target: Target, drawn: random.Random) -> None:
-    """Other users' pods reach no server of a run."""
+    """Other users' pods cannot reach any server of a run."""
     del target, drawn
     _tests([str(FILES / "test_isolation.py"), str(FILES / "test_network_policy.py")])
 

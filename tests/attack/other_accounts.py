@@ -19,7 +19,7 @@ from .target import Target
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
-"""The address an intruder connects to, and the one the server listens on."""
+"""The address to which an intruder connects, and the one at which the server listens."""
 WAITING = ("half-closed", "patient")
 """How an intruder waits for an answer."""
 BECOME = """
@@ -88,7 +88,7 @@ with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=60) as co
 
 
 def _python(script: str, account: int, *words: str) -> list[str]:
-    """Return a command for Python as this account; it starts as root, which can read the
+    """Return a command for Python as this account. It starts as root, which can read the
     environment.
     """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *words]
@@ -130,7 +130,7 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
             _begin(server)
         attacks = _python(INTRUDER, NEIGHBOUR, host, port, way, str(TRIES))
         subprocess.run(attacks, timeout=200, check=True)
-        if late:  # they are gone when it looks
+        if late:  # the intruders have gone when the server looks
             _begin(server)
         command = _python(OWN, OWNER, host, port)
         served = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=90, check=False)
@@ -143,22 +143,22 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
 
 
 def reset(target: Target, drawn: random.Random) -> None:
-    """An intruder that sends and resets at once is not heard."""
+    """No byte of an intruder that sends and resets at once is read."""
     _intrude(drawn.choice(BOUND), "reset", drawn)
 
 
 def connected(target: Target, drawn: random.Random) -> None:
-    """An intruder that stays, half-closes, forks or exits is not heard."""
+    """No byte of an intruder that stays, half-closes, forks or exits is read."""
     _intrude(drawn.choice(BOUND), drawn.choice((*WAITING, "at-once", "forked")), drawn)
 
 
 def unbound(target: Target, drawn: random.Random) -> None:
-    """A server that listens without bind() is guarded as well."""
+    """A server that listens without bind() is guarded too."""
     _intrude(("127.0.0.1", "4 unbound"), drawn.choice(("reset", *WAITING)), drawn)
 
 
 def tensorflow(target: Target, drawn: random.Random) -> None:
-    """A real TensorFlow server reads nothing from another account, and serves its own."""
+    """A real TensorFlow server reads nothing from another account, and serves its own account."""
     del target
     if os.geteuid() != 0:
         raise NotTried("only root can be another account")

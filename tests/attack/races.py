@@ -42,12 +42,14 @@ def launch_of(name: str) -> dict[str, object]:
 
 
 def verbs(target: Target, drawn: random.Random) -> None:
-    """Clients that launch, stop and delete at once: no run is lost, and none is there twice."""
+    """When clients launch, stop and delete at the same time, no run is lost, and none exists
+    twice.
+    """
     runs_in_chaos(target, drawn, 5, CONTENDED)
 
 
 def one_name(target: Target, drawn: random.Random) -> None:
-    """Of several launches of one name at once, by pages and shells, one succeeds."""
+    """If several pages and shells launch one name at once, one launch succeeds."""
     name = f"r{drawn.getrandbits(32):x}"
     body = launch_of(name)
     browsers = [target.signed_in_again() for _ in range(3)]
@@ -66,7 +68,7 @@ def one_name(target: Target, drawn: random.Random) -> None:
 
 
 def one_run(target: Target, drawn: random.Random) -> None:
-    """A run that is stopped, deleted and run again at once ends up in one of these states."""
+    """A run that is stopped, deleted and run again at once ends in one of these states."""
     name = f"r{drawn.getrandbits(32):x}"
     target.hub.launch(SLEEP, name, workers=1)
     browsers = [target.signed_in_again() for _ in range(4)]

@@ -28,9 +28,9 @@ GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
 """A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""Shows that a traceback is our fault: JupyterHub logs some of its own when it answers 400."""
+"""Shows that a traceback is our fault; JupyterHub logs its own when it answers 400."""
 PATIENCE = 120.0
-"""Seconds in which everything here must happen, on a machine that is also busy with other work."""
+"""Timeout in seconds for everything here on a busy machine."""
 
 
 class Target:
@@ -63,7 +63,7 @@ class Target:
             self._made.callback(hub.close)
             hub.start()
         if "/set-password?" in hub.told:
-            hub.visitor().set_password(hub.link)  # refused, if a test has used it
+            hub.visitor().set_password(hub.link)  # refused if a test has used the link
         return hub
 
     @property
@@ -109,11 +109,11 @@ class Target:
         return visitor
 
     def recover(self) -> None:
-        """Wait until hub and notebook are back after a kill, and start what a user has to start."""
+        """Wait until hub and notebook are back after a kill, and start what a user must start."""
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            hub.process.wait(0.5)  # it ends with its hub
+            hub.process.wait(0.5)  # the notebook ends with its hub
             hub.process = None
             hub.start()
         self.until(self._serves, "the owner has a notebook again")
@@ -134,7 +134,9 @@ class Target:
 
     @property
     def doors(self) -> dict[str, tuple[int, str]]:
-        """Return the HTTP ports of this machine by server, each with the owner's path there."""
+        """Return the HTTP ports of this machine by server, each with the path that belongs to the
+        owner.
+        """
         hub_port, _proxy, console = json.loads((self.hub.state / "hub" / "ports.json").read_text())
         return {
             "front": (self.hub.port, f"/{self.own}"),
@@ -158,7 +160,9 @@ class Target:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """Check that inside, no server of the hub logs a traceback, and that all of them answer."""
+        """Check that during the block no server of the hub logs a traceback, and that all of them
+        answer.
+        """
         log = self.hub.state / "hub" / "hub.log"
         before = log.stat().st_size
         yield
@@ -176,9 +180,9 @@ class Target:
 
     @contextmanager
     def state(self) -> Iterator[Path]:
-        """Make a folder with its own state and home, also in the environment.
+        """Make a folder with its own state and home, and set the environment to it.
 
-        Afterwards nothing runs there.
+        At the end, check that nothing runs there.
         """
         self._states += 1
         folder = self.folder / f"state-{self._states}"

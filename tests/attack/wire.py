@@ -17,7 +17,8 @@ def exchange(port: int, sent: bytes | Iterable[bytes], quiet: float = QUIET) -> 
     """Send bytes, and return everything that comes back until the server closes or is silent."""
     heard = b""
     with socket.create_connection(("127.0.0.1", port), timeout=quiet) as connection:
-        with suppress(OSError):  # refused midway: the answer may be there already
+        # the request was refused midway, and the answer may have arrived already
+        with suppress(OSError):
             for part in [sent] if isinstance(sent, bytes) else sent:
                 connection.sendall(part)
         with suppress(OSError):
@@ -33,7 +34,7 @@ def request(
     body: bytes = b"",
     length: bool = True,
 ) -> bytes:
-    """Return a request as bytes; it asks the server to close afterwards."""
+    """Return a request as bytes, which asks the server to close the connection afterwards."""
     pairs = [*(headers.items() if isinstance(headers, Mapping) else headers)]
     named = {name.lower() for name, _ in pairs}
     if "host" not in named:

@@ -1,4 +1,4 @@
-"""Fixtures of the hub's tests: real hubs, each shared by the tests of a file, and the browser of
+"""Fixtures of the hub's tests: real hubs, which the tests of a file share, and the browser of
 tests/ui.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # fixtur
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the slowest files first; give a class's test a time limit by its size."""
-    items.sort(key=_rank)  # stable: the order within a file stays
+    items.sort(key=_rank)  # sorting is stable, so the order within a file stays
     limit = 600 + FOR_EACH * config.getoption("class_size")
     for item in items:
         if "class_size" in getattr(item, "fixturenames", ()):
@@ -53,7 +53,7 @@ def hub_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 @pytest.fixture(scope="module")
 def start_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Hub]]:
-    """A function that starts a hub as `make run` does, with the arguments of Hub."""
+    """Return a function that starts a hub as `make run` does, with the arguments of Hub."""
     started: list[Hub] = []
 
     def start(**words: Any) -> Hub:

@@ -159,7 +159,7 @@ def test_sign_in_form_of_another_site(hub_of_two: RealHub) -> None:
 
 
 def test_cookie_for_another_server(both: tuple[Visitor, Visitor]) -> None:
-    """The cookie of a user's own notebook opens no other, under whatever name it is sent."""
+    """The cookie of a user's notebook does not open any other, whatever name it is sent under."""
     ada, bob = both
     stolen = cookie(bob, "jupyterhub-user-bob")
     for name in ("jupyterhub-user-ada", "jupyterhub-user-bob", "jupyterhub-session-id"):
@@ -207,7 +207,9 @@ def test_page_of_another_site(both: tuple[Visitor, Visitor], path: str) -> None:
 
 
 def test_token_beyond_its_scopes(hub_of_two: RealHub, both: tuple[Visitor, Visitor]) -> None:
-    """A token is limited to its scopes, and nobody can make one with more rights than they have."""
+    """A token is limited to its scopes, and nobody can make a token with more rights than their
+    own.
+    """
     ada = both[0]
     for scopes in (
         ["admin:users"],
@@ -233,7 +235,7 @@ def test_token_beyond_its_scopes(hub_of_two: RealHub, both: tuple[Visitor, Visit
 
 
 def test_notebooks_own_token(hub_of_two: RealHub, both: tuple[Visitor, Visitor]) -> None:
-    """The token in a notebook opens only that notebook, and becomes invalid when it ends."""
+    """The token in a notebook opens only that notebook, and is invalid once the notebook ends."""
     token = both[1].run("user/bob", SHOW_TOKEN).strip()
     assert by_token(hub_of_two, token, "GET", "user/bob/tfcluster/api/clusters").status_code == 200
     for method, path in (

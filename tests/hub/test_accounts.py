@@ -21,7 +21,9 @@ def links(console: Console, names: list[str], *, reset: bool = False) -> dict[st
 
 
 def test_the_first_start_lets_the_owner_choose_a_password(hub: Hub, admin: Visitor) -> None:
-    """The printed link makes its owner an administrator with a password of their own."""
+    """The printed link gives its owner an administrator's account with a password of their
+    choice.
+    """
     assert admin.signed_in
     assert admin.get("admin").status_code == 200
     assert hub.visitor(OWNER).signed_in
@@ -64,7 +66,7 @@ def test_a_wrong_password_and_a_wrong_name_look_the_same(hub: Hub, admin: Visito
 
 
 def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor) -> None:
-    """After ten wrong passwords even the right one has to wait, and the page says how long."""
+    """After ten wrong passwords even the right one must wait, and the page says how long."""
     link = hub.accounts("invite", "guessed").strip()
     hub.visitor().set_password(link)
     visitor = hub.visitor()
@@ -104,7 +106,7 @@ def test_a_link_of_the_page_resets_a_password_as_the_command_does(hub: Hub, admi
 
 
 def test_an_invitation_resets_nobody(hub: Hub, admin: Visitor) -> None:
-    """An invitation keeps an existing password and its sessions, unless a reset is requested."""
+    """An invitation keeps an existing password and its sessions unless a reset is requested."""
     hub.visitor().set_password(hub.accounts("invite", "joined").strip())
     joined, console = hub.visitor("joined"), opened(admin)
     words = ("admin", "users", "invite", "joined", "--without-notebook")
@@ -155,7 +157,9 @@ def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
 def test_an_administrator_invites_in_the_console_and_each_is_noted(
     hub: Hub, admin: Visitor
 ) -> None:
-    """An administrator's newer link replaces an older one; a user and the hub's API make none."""
+    """An administrator's new link replaces the old one; a user cannot make links, nor can the hub's
+    API.
+    """
     assert admin.api("POST", "users/added").status_code == 201
     console = opened(admin)
     first = links(console, ["added"])["added"]
@@ -230,7 +234,7 @@ def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visito
 
 
 def test_who_is_removed_from_a_shell_is_no_user_of_the_hub(hub: Hub, admin: Visitor) -> None:
-    """Removing an account in a shell also removes the user, so a later user of that name gets no
+    """Removing an account in a shell also removes the hub user, so a new user of that name gets no
     rights.
     """
     hub.visitor().set_password(hub.accounts("invite", "dismissed", "--admin").strip())

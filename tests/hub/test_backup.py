@@ -19,7 +19,7 @@ from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
 
 BEFORE = "ff1860e38070"
-"""The database revision of JupyterHub 6.0, before the newest one, which adds a column."""
+"""The database revision of JupyterHub 6.0, the one before the newest, which adds a column."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,9 @@ def named(database: Path) -> set[str]:
 
 
 def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
-    """A backup of a running hub restores users, passwords and sessions, and keeps the rest."""
+    """Restoring the backup of a running hub brings back users, passwords and sessions, and keeps
+    other files.
+    """
     ada = hub.visitor("ada")
     file = tmp_path / "hub.backup"
     done = command("backup", file, "--state", hub.state)
@@ -54,7 +56,7 @@ def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert command("backup", file, "--state", hub.state).returncode == 1
 
-    hub.visitor("bob")  # after the backup
+    hub.visitor("bob")  # made after the backup
     refused = command("restore", file, "--state", hub.state)
     assert refused.returncode == 1
     assert b"a hub is running on" in refused.stderr
@@ -86,7 +88,7 @@ def test_newer_hub(hub: RealHub) -> None:
     ada.execute(own, kernel, "kept = 'as it was'")
     running = ada.ask("GET", f"{own}/api/status").json()["started"]
     hub.processes()
-    hub.stop(signal.SIGKILL)  # its notebooks go on
+    hub.stop(signal.SIGKILL)  # the notebooks of this hub keep running
     database = hub.state / "jupyterhub.sqlite"
     with closing(sqlite3.connect(database)) as connection:
         (newest,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()

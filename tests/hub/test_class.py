@@ -1,8 +1,8 @@
 """A class through its term, in a real browser on a real hub: from import to archive.
 
 `--class-size` students (default 2) each have a system account and a browser; the hub runs as root.
-The machine has room for a few notebooks only, so students come in turns of `AT_A_TIME`. Before the
-next turn an administrator stops the notebooks of those who have launched; their clusters go on. The
+The machine can run only a few notebooks, so students come in turns of `AT_A_TIME`. Before the next
+turn an administrator stops the notebooks of students who have launched; their clusters go on. The
 clusters only sleep, because the test is about numbers, not training.
 """
 
@@ -165,7 +165,7 @@ def allowed_more(page: Page, one: Student, shots: Path) -> None:
 
 
 def make_room(page: Page, turn: list[Student]) -> None:
-    """Close the browsers of those who have launched, and stop their notebooks."""
+    """Close the browsers of the students who have launched, and stop their notebooks."""
     for one in turn:
         one.goes()
         page.get_by_role("checkbox", name=f"Select {one.name}").check()

@@ -115,11 +115,11 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
 
 
 def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:
-    """Both pages with clusters mark cached rows as such until fresh ones arrive."""
+    """The two pages with clusters mark cached rows as such until fresh rows arrive."""
     note = "from 61 seconds ago; updating…"
 
     def old(route: Route) -> None:
-        known = ("if-none-match", "etag")  # without them such rows are always sent
+        known = ("if-none-match", "etag")  # without these headers such rows are always sent
         asked = {k: text for k, text in route.request.headers.items() if k not in known}
         found = route.fetch(headers=asked)
         headers = {k: text for k, text in found.headers.items() if k not in known}
@@ -160,7 +160,7 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
 
 
 def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Console) -> None:
-    """A stop gets one answer for each run: it needs a reason, and does not hit a newer run of that
+    """A stop gets one answer for each run: it needs a reason, and does not stop a newer run of that
     name.
     """
     hub.launch(SLEEP, "many", workers=1)
@@ -201,8 +201,8 @@ def test_what_nobody_owns_is_found_and_removed(hub: Hub, console: Console) -> No
 
 
 def test_the_audit_log_is_appended_to_and_exported(hub: Hub, console: Console) -> None:
-    """Each change is written to disk before and after it is made, readable by the hub's account
-    only.
+    """Each change is written to disk before and after it is made; only the hub's account can read
+    the log.
     """
     file = hub.state / "hub" / "audit.jsonl"
     before = file.read_bytes() if file.exists() else b""

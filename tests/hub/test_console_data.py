@@ -57,7 +57,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
 ) -> None:
     """Hours are on the page, in the API, as CSV and in a shell, including those of deleted
-    clusters. They are refused without sign-in or XSRF token.
+    clusters. Without sign-in or XSRF token they are refused.
     """
     done = hub.launch(SHORT, "digits", workers=1, worker_cpu=2)
     hub.manager.wait(done.metadata.name)

@@ -143,9 +143,7 @@ def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -
 
 
 def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None:
-    """A running notebook gets an override at once; a launch beyond it is refused with
-    the way out.
-    """
+    """A running notebook gets an override at once. A launch beyond it is refused with advice."""
     body = {"users": [OWNER], "do": "start"}
     assert console.ask("POST", "api/users/servers", json=body).json()["results"][0]["ok"]
     hub.until(lambda: users(console)[OWNER]["server"] == "running", "a server", 150)
@@ -195,8 +193,8 @@ def test_servers_are_stopped(hub: Hub, console: Console) -> None:
 
 
 def test_a_mistake_in_the_policy_changes_nothing(hub: Hub, console: Console) -> None:
-    """After a mistake in the policy, the next notebook has the previous limits and the log says the
-    line.
+    """After a mistake in the policy, the next notebook has the old limits, and the log has the line
+    number.
     """
     policy = hub.state / "hub" / "policy.yaml"
     file = hub.state / "hub" / "limits" / f"{OWNER}.json"
@@ -356,7 +354,7 @@ def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, p
 
 
 def test_who_is_no_administrator_changes_nobody(hub: Hub, console: Console) -> None:
-    """A user without rights changes nothing by page or request, nor does a forged request."""
+    """A user without rights can change nothing by page or request, nor can a forged request."""
     hub.visitor().set_password(hub.accounts("invite", "guest").strip())
     guest = Console(hub.visitor("guest"))
     doors = (

@@ -143,8 +143,8 @@ def test_a_wrong_password_is_told_and_the_right_one_goes_on(
 def test_the_home_page_tells_how_notebook_and_clusters_are(
     hub: Hub, page: Page, shots: Path
 ) -> None:
-    """The hub's page shows clusters with and without a notebook, links into it, and can be used
-    with keys alone.
+    """The hub's page shows clusters even while no notebook runs, links into the notebook, and works
+    by keyboard.
     """
     hub.launch("raise SystemExit('<b>no</b> data')\n", "broken", workers=1, restarts=0)
     hub.launch("import time\nprint('up', flush=True)\ntime.sleep(3600)\n", "steps", workers=2)
@@ -182,7 +182,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
     expect(log).to_contain_text("up", timeout=PATIENCE)
     page.screenshot(path=shots.with_name(f"{shots.name}-logs.png"))
 
-    page.goto(f"{hub.url}/hub/home")  # and now it runs
+    page.goto(f"{hub.url}/hub/home")  # the notebook is running now
     row.get_by_role("link", name="TensorBoard").press("Enter")
     board = page.locator(".lm-TabBar-tab", has_text=re.compile(r"steps-\d+ · TensorBoard"))
     expect(board).to_be_visible(timeout=PATIENCE)
@@ -198,7 +198,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
 def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     hub: Hub, page: Page, shots: Path
 ) -> None:
-    """An invited user sets a password; a refused notebook shows the reason and a way on."""
+    """An invited user sets a password. A refused notebook shows the reason and what to do."""
     sign_in(page, f"{hub.url}/hub/accounts")
     page.get_by_role("button", name="Invite…").click()
     page.get_by_label("User name").fill("tfc-guest")
@@ -211,7 +211,7 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     page.goto(link)
     expect(page.get_by_text(f"This browser is signed in as {OWNER} until then")).to_be_visible()
     fill_password(page, "too few")
-    expect(page.get_by_label("New password")).to_be_focused()  # the browser says why
+    expect(page.get_by_label("New password")).to_be_focused()  # the browser reports why
     fill_password(page, "eight more letters")
     expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()

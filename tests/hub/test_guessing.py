@@ -51,8 +51,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 def test_an_address_that_a_client_claims_is_not_believed(
     hub: RealHub, headers: dict[str, str]
 ) -> None:
-    """On the public port and on the hub's own port, which notebooks reach, the hub logs the address
-    of the connection and no forged scheme.
+    """On its public port and on the port for notebooks, the hub logs the address of the connection,
+    and no forged scheme.
     """
     for port in (hub.port, hub.hub_port):
         mark = f"{port}-{time.monotonic_ns()}"
@@ -64,9 +64,7 @@ def test_an_address_that_a_client_claims_is_not_believed(
 
 
 def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
-    """A guessed path does not work, and neither a log nor a response shows the proxy's
-    secret path.
-    """
+    """A guessed path does not work, and no log or response shows the proxy's secret path."""
     made_up = "0" * 64
     where = f"http://127.0.0.1:{hub.hub_port}/{made_up}{hub.base_url}hub/login"
     answer = requests.get(where, headers={"X-Real-Ip": FORGED}, timeout=120)
@@ -83,9 +81,9 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
 
 
 def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
-    """The audit log has the address of the connection, not one that the client claims."""
+    """The audit log has the address of the connection, not the one that the client claims."""
     ada = hub.visitor("ada")
-    found = wait_until(  # the console starts beside the hub
+    found = wait_until(  # the console is still starting
         lambda: re.search(r'data-xsrf="([^"]*)"', ada.get("services/admin/users").text),
         "the console's page",
         every=0.1,
@@ -111,8 +109,8 @@ def test_wrong_names_from_a_shared_address_refuse_nobody(hub: RealHub) -> None:
 
 
 def test_whose_password_is_guessed_signs_in_where_they_did(hub: RealHub) -> None:
-    """Ten wrong passwords block the sender's real address, but no browser that the
-    owner has used.
+    """Ten wrong passwords block the sender's real address, but no browser that the owner has
+    used.
     """
     hers, guessing = Visitor(hub.url), Visitor(hub.url)
     assert _status(hers, "cyd", password("cyd")) == 302
@@ -161,7 +159,7 @@ def _noted(hub: RealHub, mark: str) -> str:
         lines = hub.log.read_text().splitlines()
         return [one for one in lines if mark in one and "200 GET" in one]
 
-    return wait_until(noted, hub.tail)[0]  # a line is written after the response
+    return wait_until(noted, hub.tail)[0]  # the line is written after the response
 
 
 def _signed_in(visitor: Visitor, name: str, typed: str) -> requests.Response:

@@ -44,8 +44,8 @@ def status(hub: RealHub, name: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
-    """Run a cell of Bob's for twice the idle time; yield its output, and whether his notebook still
-    ran at its end.
+    """Run a cell of Bob's for twice the idle time; yield its output, and whether his notebook was
+    running at its end.
     """
     bob = hub.visitor("bob")
     text = "import time\nfor _ in range({}):\n    print(1, flush=True)\n    time.sleep(1)"
@@ -58,11 +58,11 @@ def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
         yield pool.submit(work)
 
 
-@pytest.mark.usefixtures("works")  # runs meanwhile
+@pytest.mark.usefixtures("works")  # the test continues meanwhile
 def test_running_cluster_is_no_use(
     hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
-    """A notebook without work is ended while its cluster runs on and succeeds."""
+    """A notebook without work is stopped while its cluster continues and succeeds."""
     ada = hub.visitor("ada")
     end = tmp_path / "end"
     told = ada.run(ada.spawn(), LAUNCH.format(end=str(end)))
@@ -77,14 +77,14 @@ def test_running_cluster_is_no_use(
 
 
 def test_work_is_use(works: Future[tuple[str, bool]]) -> None:
-    """A notebook whose cells run is not ended."""
+    """A notebook whose cells are running is not stopped."""
     said, is_there = works.result()
     assert said.count("1") == 2 * IDLE
     assert is_there
 
 
 def test_second_notebook(hub: RealHub) -> None:
-    """If named notebooks are on, one runs beside the first, and a further one is refused."""
+    """If named notebooks are enabled, one runs beside the first, and a further one is refused."""
     bob = hub.visitor("bob")
     assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"
     refused = bob.ask("POST", "hub/api/users/bob/servers/third")

@@ -1,4 +1,4 @@
-"""Signing in at a real OpenID Connect provider, and the sign-ins that are refused."""
+"""Sign-in at a real OpenID Connect provider, and the sign-ins that are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def to_provider(visitor: Visitor) -> requests.Response:
 
 
 def code_of(visitor: Visitor, name: str) -> str:
-    """Return the hub's address, with a code, to which the provider redirects a user."""
+    """Return the hub's address with a code, to which the provider redirects a user."""
     page = to_provider(visitor)
     return fill_in(visitor.session, page, name, provider.password(name))
 
@@ -90,7 +90,9 @@ def changed(url: str, **words: str) -> str:
 
 
 def test_member_has_a_notebook(dex: tuple[Provider, RealHub]) -> None:
-    """A member of an allowed group signs in, is in the hub's groups of that name, and works."""
+    """A member of an allowed group signs in, is in the hub group of that name, and gets a
+    notebook.
+    """
     visitor, answer = signed_in(dex[1], "mia")
     assert answer.status_code == 200
     assert urlsplit(answer.url).path.endswith("/hub/home")
@@ -120,8 +122,8 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
 
 
 def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """Besides groups, a list that administrators' programs write allows sign-in;
-    deletion ends it.
+    """A user on a list that administrators' programs write can sign in without a group; deletion
+    ends that.
     """
     refused, _ = signed_in(dex[1], "joe")
     ops, _ = signed_in(dex[1], "ops")
@@ -141,7 +143,7 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
 
 
 def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
-    """Send a request of a page of the console, which starts beside the hub."""
+    """Send a request as a page of the console, which starts together with the hub."""
     found = wait_until(
         lambda: re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text),
         "the console's page",
@@ -199,7 +201,9 @@ def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_outsider(dex: tuple[Provider, RealHub]) -> None:
-    """A user of the provider who is in no allowed group is told so and does not become a user."""
+    """A user of the provider who is in no allowed group is told so and does not become a hub
+    user.
+    """
     visitor, answer = signed_in(dex[1], "eve")
     assert answer.status_code == 403
     assert "Ask an administrator to add you" in answer.text
@@ -237,7 +241,7 @@ def test_changed_state(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_code_of_another_browser(dex: tuple[Provider, RealHub]) -> None:
-    """A code for another browser is refused, even if this one has asked for a code too."""
+    """A code for another browser is refused, even if this browser has asked for a code too."""
     victim, thief = Visitor(dex[1].url), Visitor(dex[1].url)
     stolen = parse_qs(urlsplit(code_of(victim, "mia")).query)["code"][0]
     answer = thief.session.get(changed(code_of(thief, "zoe"), code=stolen), timeout=120)
@@ -261,7 +265,7 @@ def test_old_code(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_another_address_of_the_hub(dex: tuple[Provider, RealHub]) -> None:
-    """The provider redirects only to the registered address, so no other gets a code."""
+    """The provider redirects only to the registered address, so no other address gets a code."""
     elsewhere = Visitor(dex[1].url.replace("127.0.0.1", "localhost"))
     answer = elsewhere.get("hub/oauth_login")
     assert answer.status_code == 400

@@ -98,9 +98,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
-    """Sessions, tokens, tokens made with them and open websockets end when the link is printed, at
-    the hub and at a notebook, which keeps its kernel. The old password is invalid. A reset while
-    the hub is down takes effect before the hub answers again.
+    """When the link is printed, sessions, tokens, tokens made with them and open websockets end at
+    the hub and at a notebook. The notebook keeps its kernel. The old password is invalid. A reset
+    while the hub is down takes effect before the hub answers again.
     """
     thief = Thief(hub)
     kernel = thief.browser.kernel(thief.own)
@@ -132,7 +132,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
 
     assert ada.get("hub/home", allow_redirects=False).status_code == 302
     contents = f"{thief.own}/api/contents"
-    wait_until(  # the hub applies it after its start, without an event
+    wait_until(  # the hub applies the reset after its start, without an event
         lambda: ada.get(contents, allow_redirects=False).status_code != 200,
         "the notebook lets no visitor in",
         every=0.1,
@@ -147,7 +147,7 @@ def _notebook(hub: RealHub) -> psutil.Process:
 
 
 def _end_proxy(hub: RealHub) -> None:
-    """End the proxy, which outlives a killed hub; `make run` ends it, too."""
+    """End the proxy, which outlives a killed hub; `make run` would end it too."""
     for one in hub.processes():
         if any("configurable-http-proxy" in word for word in one.cmdline()):
             one.kill()

@@ -44,7 +44,7 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """The observations around one restart of the hub: ended with Ctrl-C and started again."""
+    """What was observed around one restart of the hub, which Ctrl-C ended."""
 
     lab: str
     """URL of the owner's notebook before the restart."""
@@ -53,7 +53,7 @@ class Restart:
     ended: str
     """Output of the hub when it ended."""
     left: list[psutil.Process]
-    """Processes of the hub that survived it, except those of clusters."""
+    """Processes of the hub that survived its end, except those of clusters."""
     phase: str
     """Phase of the cluster after the hub had ended."""
     files: list[Path]
@@ -72,7 +72,7 @@ class Restart:
 
 @pytest.fixture(scope="module")
 def restart(hub: Hub, admin: Visitor) -> Restart:
-    """One restart of the hub, for the tests of its effects."""
+    """One restart of the hub, whose effects the tests check."""
     lab = admin.notebook()
     run = hub.launch(SLEEP, "steady", workers=1)
     hub.manager.wait(run.metadata.name, 180, until=Until.READY)
@@ -118,8 +118,8 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
-    """After the end nothing points to the hub's port, its token is invalid at the next start, and
-    links made meanwhile have its old address.
+    """After the hub's end nothing points to its port, and its token is invalid at the next start.
+    Links made meanwhile have its old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr
@@ -142,7 +142,7 @@ def test_who_is_removed_while_it_is_away_is_none_of_its_users(
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:
     """A killed proxy is back within seconds, with all notebooks. If a later shutdown takes long,
-    JupyterHub starts another proxy; Ctrl-C ends this one, too.
+    JupyterHub starts another proxy; Ctrl-C ends this one too.
     """
     lab = admin.notebook()
     hub.one(PROXY).kill()
@@ -154,7 +154,7 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
-    hub.one(NOTEBOOK).suspend()  # the hub waits for it longer than its proxy check interval
+    hub.one(NOTEBOOK).suspend()  # the hub waits for the proxy longer than its check interval
 
     hub.end()
 
@@ -191,7 +191,7 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
     assert hub.process is not None
     old = hub.one(PROXY)
     inner = hub.one("-m jupyterhub -f")
-    inner.suspend()  # else it would notice that its parent died and end the proxy itself
+    inner.suspend()  # otherwise the proxy would notice that its parent died, and end itself
     hub.process.kill()
     inner.kill()
     hub.process.wait(30)
@@ -211,7 +211,7 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
 def test_closing_the_terminal_ends_it_cleanly(
     hub: Hub, admin: Visitor, number: signal.Signals
 ) -> None:
-    """The signal ends the hub as Ctrl-C does."""
+    """SIGHUP ends the hub like Ctrl-C does."""
     hub.end(number)
 
     assert not hub.processes("")

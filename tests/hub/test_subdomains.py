@@ -1,4 +1,4 @@
-"""A hub whose notebooks have their own host names: which browser origin may do what."""
+"""A hub whose notebooks have their own host names, and the rights of each browser origin."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Loopback(HTTPAdapter):
 
 
 class Strict(requests.Session):
-    """A session that sends cookies as a browser does: without a domain only to the host that set
-    them.
+    """A session that sends cookies as a browser does: a cookie without a domain only to the host
+    that set it.
     """
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
@@ -76,7 +76,7 @@ class Browser(Visitor):
         return str(max(fits, key=lambda one: len(one.path)).value) if fits else ""
 
     def sends(self, path: str) -> dict[str, str]:
-        """Return the cookies that are sent with a request."""
+        """Return the cookies that the browser sends with a request."""
         asked = self.session.prepare_request(requests.Request("GET", self.url + path))
         said = asked.headers.get("Cookie", "")
         return dict(pair.split("=", 1) for pair in said.split("; ") if pair)
@@ -126,7 +126,7 @@ def test_a_notebook_opens_at_a_host_of_its_own(ada: tuple[Browser, Browser]) -> 
     page = own.get(f"user/ada/{board['path']}", headers={"Sec-Fetch-Site": "same-origin"})
     assert page.status_code in (200, 202)
     assert "frame-ancestors 'self'" in page.headers["Content-Security-Policy"]
-    for site in ("same-site", "cross-site"):  # a page of bob's host, or of another site
+    for site in ("same-site", "cross-site"):  # for a page of bob's host, or of another site
         asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}
         assert own.get(f"user/ada/{board['path']}", headers=asked).status_code == 403
     ended = own.ask("DELETE", f"user/ada/tfcluster/api/tensorboards/{board['id']}")
@@ -143,7 +143,8 @@ def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
     assert own.get("hub/api/user").status_code in (401, 403)
     assert at_hub.ask("GET", "hub/api/user").json()["name"] == "ada"
     shared = own.sends("user/ada/lab").items() & hubs.items()
-    assert {name for name, _value in shared} <= {"jupyterhub-session-id"}  # which opens nothing
+    # this cookie opens nothing
+    assert {name for name, _value in shared} <= {"jupyterhub-session-id"}
 
 
 def test_a_notebooks_cookie_stays_at_the_notebook(
@@ -164,8 +165,8 @@ def test_a_notebooks_cookie_stays_at_the_notebook(
         )
         assert answer.status_code in (302, 403), stolen
     assert bobs.get("user/bob/tfcluster/api/clusters").status_code == 200
-    seen = ada[0].get("user/bob/lab")  # ada is signed in at the hub, but is not bob
-    assert seen.status_code == 404  # the hub does not say whether bob has one
+    seen = ada[0].get("user/bob/lab")  # ada is signed in at the hub, but she is not bob
+    assert seen.status_code == 404  # the hub does not say whether bob has a notebook
 
 
 def test_a_page_of_another_host_uses_nobodys_cookies(
@@ -195,7 +196,7 @@ def test_a_path_of_the_hub_leads_to_no_notebook(hub: RealHub, ada: tuple[Browser
 
 
 class Subdomains(Hub):
-    """`make run SUBDOMAIN_HOST=hub.localhost`."""
+    """A hub of `make run SUBDOMAIN_HOST=hub.localhost`."""
 
     def _words(self) -> list[str]:
         return [*super()._words(), "--subdomain-host", NAME]

@@ -1,5 +1,5 @@
-"""A hub for system accounts: as root each notebook runs under its own, otherwise only its owner's
-runs.
+"""A hub for system accounts. Under root, each notebook runs under its user's account; otherwise
+only the owner has a notebook.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def of_root(machine: Path) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def of_ada(machine: Path) -> Iterator[Hub]:
-    """A hub started like `make run` as ada, an ordinary account there."""
+    """A hub started like `make run` as ada, an ordinary account of that machine."""
     (folder := machine / "ada").mkdir(mode=0o700)
     (around := machine / "around-ada").mkdir()
     hub = Hub(folder)
@@ -81,8 +81,8 @@ def of_ada(machine: Path) -> Iterator[Hub]:
 
 
 def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
-    """A notebook runs under the account's uid in its own home, without root's environment, and
-    cannot open another's workspace.
+    """A notebook runs under its user's uid in its own home, without root's environment, and cannot
+    open another workspace.
     """
     said = {}
     for name in UIDS:
@@ -147,7 +147,7 @@ def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
 
 
 def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> None:
-    """The reason is shown before a slow start begins, not later on another page."""
+    """The reason is shown before a slow start begins, instead of later on another page."""
     hub = RealHub(tmp_path / "slow", ["carl"], more=NEVER, several=False)
     try:
         hub.start()
@@ -175,7 +175,7 @@ def test_an_ordinary_users_hub_is_theirs_alone(of_ada: Hub) -> None:
 
 
 def arrived(hub: Hub, name: str) -> Visitor:
-    """Somebody who was invited, has set a password and is signed in."""
+    """Return a user who was invited, has set a password and is signed in."""
     hub.visitor().set_password(hub.accounts("invite", name, "--reset").strip())
     visitor = Visitor(f"{hub.url}/")
     visitor.sign_in(name, PASSWORD)

@@ -31,7 +31,7 @@ def sometimes(_target: Target, drawn: random.Random) -> None:
 
 
 def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
-    """The table shows the first failure of a case with a seed that repeats it exactly."""
+    """The table shows the first failure of a case, with a seed that repeats it exactly."""
     chosen = rows({"some": {"odd": sometimes}})
     assert not attack(Target(tmp_path), chosen, 8, 100)
     (row,) = chosen
@@ -45,7 +45,7 @@ def test_failure_is_told_and_repeated_by_its_seed(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
-    """The table says why a case was not tried; the others are tried if there is time."""
+    """The table says why a case was not tried; the other cases are tried if there is time."""
 
     def needs_more(_target: Target, _drawn: random.Random) -> None:
         raise NotTried("no node is up")

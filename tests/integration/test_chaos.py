@@ -1,5 +1,5 @@
-"""Whatever process dies at any time, no run leaks, gets lost, or runs twice. A long schedule:
-`pytest tests/integration/test_chaos.py --timeout 0 --chaos-steps 1000 --chaos-seed 7`.
+"""No run leaks, gets lost or runs twice, whichever process dies at whatever time. For a long
+schedule: `pytest tests/integration/test_chaos.py --timeout 0 --chaos-steps 1000 --chaos-seed 7`.
 """
 
 from __future__ import annotations

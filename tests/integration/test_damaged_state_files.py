@@ -29,7 +29,7 @@ PRINTS = "print('hello')\n"
 
 
 def look(backend: LocalBackend, others: set[str]) -> dict[str, TFCluster]:
-    """Read all runs in every way, check that the others are intact, and return all."""
+    """Read all runs in every way, check that the undamaged ones are intact, and return all."""
     manager = ClusterManager(backend)
     seen = {run.metadata.name: run for run in manager.list(all_runs=True)}
     manager.options()
@@ -61,8 +61,8 @@ def other(backend: LocalBackend, launch: Launch) -> Iterator[TFCluster]:
 def test_damaged_files_of_a_run(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
-    """Whatever file of a run is damaged, while it runs or afterwards, every command works, the run
-    ends with all its processes, and it can be deleted.
+    """Whichever file of a run is damaged, during the run or afterwards, every command works. The
+    run ends with all its processes, and can be deleted.
     """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
@@ -88,14 +88,14 @@ def test_damaged_files_of_a_run(
 def test_a_damaged_record_is_told_and_its_processes_are_found(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
-    """A run whose record and description are damaged and whose supervisor is gone is listed with
-    the path and what to do; its processes end, and it cannot be run again.
+    """If a run's record and description are damaged and its supervisor is gone, lists have its path
+    and what to do. Its processes end, and it cannot be run again.
     """
     hides = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     run = launch(hides + SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
-    os.kill(supervisor_of(run), signal.SIGSTOP)  # so that it repairs nothing
+    os.kill(supervisor_of(run), signal.SIGSTOP)  # without a supervisor nothing is repaired
     for file in (folder.record_file, folder.task_file, folder.lock_file):
         damage(file, kind)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -115,8 +115,8 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
 def test_a_copied_folder_ends_no_run(
     where: str, status: str, backend: LocalBackend, launch: Launch, wait_for: Wait, tmp_path: Path
 ) -> None:
-    """A copy of a live run's folder, listed, stopped and deleted with its logs, leaves the tasks
-    and the output of the run alone.
+    """Listing, stopping and deleting the copy of a live run's folder does not affect the run's
+    tasks and output.
     """
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
@@ -124,7 +124,7 @@ def test_a_copied_folder_ends_no_run(
     (output / "checkpoint").write_text("kept")
     tasks = tasks_of(run)
     runs, copy = backend.state_dir / "runs", "digits-backup"
-    if where == "another state folder":  # there the record is valid
+    if where == "another state folder":  # the record is valid in the copy
         runs, copy = tmp_path / "copied" / "runs", "digits"
         runs.mkdir(parents=True)
     subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)
@@ -163,7 +163,7 @@ def test_a_supervisor_writes_its_files_again(
 
 
 def test_a_lost_lock_ends_no_run(backend: LocalBackend, launch: Launch, wait_for: Wait) -> None:
-    """A run whose lock file was removed is not taken for one without a supervisor."""
+    """A run whose lock file was removed is not mistaken for a run without a supervisor."""
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     tasks = tasks_of(run)
@@ -177,8 +177,8 @@ def test_a_lost_lock_ends_no_run(backend: LocalBackend, launch: Launch, wait_for
 def test_a_copy_of_a_run_ends_nothing(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A copied folder counts as damaged; looking at it, stopping and deleting it leave the tasks of
-    the run it was copied from alone.
+    """A copied folder counts as damaged. Reading, stopping and deleting it does not affect the
+    tasks of the original run.
     """
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
@@ -195,8 +195,8 @@ def test_a_copy_of_a_run_ends_nothing(
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damaged files of the ledger, the launch lock and TensorBoards break no command; a damaged
-    file of limits makes the user ask the administrator, and grants nothing more.
+    """Damaged files of the ledger, the launch lock and TensorBoards break no command. A damaged
+    file of limits grants nothing, and tells the user to ask the administrator.
     """
     state = backend.state_dir
     view = views.view_of_folder(state)
@@ -234,13 +234,13 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         damage(file, kind)
         with pytest.raises(state_files.Unreadable):
             state_files.load(file, Stop)
-        state_files.write(file, b'{"reason": "enough"}')  # replaces anything at this path
+        state_files.write(file, b'{"reason": "enough"}')  # replaces any kind of file at this path
         assert state_files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # and does not write into a link with the temporary name
+    state_files.write(file, b"{}")  # also does not write into a link with the temporary name
     assert (tmp_path / "target").read_text() == "mine"
 
 

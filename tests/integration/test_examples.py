@@ -29,8 +29,8 @@ LONG = {
     "04-keras.ipynb",
     "05-multi-worker-mirrored.ipynb",
 }
-"""Notebooks that a client program, test_training_modes.py or test_connection.py covers too;
-test_user_journey.py runs the first two.
+"""Notebooks that are also covered by a client program, test_training_modes.py or
+test_connection.py; test_user_journey.py runs the first two.
 """
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
 """Programs that test_training_modes.py trains to the same accuracy."""
@@ -99,8 +99,8 @@ def test_notebooks_are_stored_without_outputs(name: str) -> None:
     [pytest.param(each, marks=pytest.mark.long) if each in LONG else each for each in NOTEBOOKS],
 )
 def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
-    """Run All in an example trains to 95 % on held-out digits and cleans up; the first one leaves a
-    run for the sidebar.
+    """Run All in an example trains to 95 % on held-out digits and cleans up. The first example
+    leaves a run for the sidebar.
     """
     notebook = nbformat.read(copy / name, nbformat.NO_CONVERT)
     client = NotebookClient(
@@ -118,7 +118,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # test_connection.py trains in the same ways as the others.
+    # test_connection.py trains in the same ways as the other examples.
     [CLIENTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CLIENTS[1:])],
 )
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:

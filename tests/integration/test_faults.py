@@ -1,4 +1,4 @@
-"""The fault matrix: faults of real processes, and what the user is told.
+"""The fault matrix: faults of real processes, and the messages for the user.
 
 After every fault the phase and the named task are right, a sentence gives the cause, logs are kept,
 and no process or control group is left (`real_runs.Runs.close` checks this too).
@@ -36,8 +36,8 @@ CLI = [sys.executable, "-c", "from tfcluster_magic.cli import main; main()"]
 def test_each_fault_is_told_with_its_cause_and_its_task(runs: Runs) -> None:
     """A run with a fault fails, names its task, gives the cause, and keeps its logs.
 
-    All faults of the table start at once, because most of them only wait. They are one test,
-    because otherwise each process of pytest-xdist would launch them all.
+    All faults of the table start at once, because most of them only wait. They are in one test,
+    because otherwise each process of pytest-xdist would launch all of them.
     """
     launched = {name: _launched(runs, name, fault) for name, fault in FAULTS.items()}
     found = {name: _what_is_wrong(run, FAULTS[name]) for name, run in launched.items()}
@@ -114,8 +114,8 @@ def test_a_killed_supervisor_takes_its_tasks_along(runs: Runs) -> None:
 
 
 def test_a_supervisor_that_is_asked_to_end_stops_its_run(runs: Runs) -> None:
-    """SIGTERM to the supervisor, as at a shutdown, stops the run properly, and the
-    record says so.
+    """SIGTERM to the supervisor, as at a shutdown, stops the run properly, and the record says
+    so.
     """
     run = runs.launch(SLEEPS, name="shutdown", workers=1, ps=1)
     run.until_logged("worker-0", "up")
@@ -171,7 +171,7 @@ def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_two_launches_of_one_name_at_once(runs: Runs) -> None:
-    """One of two processes that launch one name succeeds; the other is told who has the name.
+    """If two processes launch one name, one succeeds, and the other is told who has the name.
     Launches without a name get different names, and no two runs share a port.
     """
     program = runs.file(SLEEPS)
@@ -233,7 +233,7 @@ def test_deleting_a_run_that_runs(runs: Runs) -> None:
 
 
 def test_a_deletion_that_would_be_refused_stops_nothing(runs: Runs) -> None:
-    """A delete whose output cannot be removed is refused before the run is stopped."""
+    """A delete that cannot remove the output is refused before the run is stopped."""
     run = runs.launch(SLEEPS, name="kept", workers=1)
     run.until_logged("worker-0", "up")
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
@@ -305,8 +305,8 @@ def test_a_full_log_folder_never_stops_training(runs: Runs) -> None:
 
 
 def test_memory_is_watched_where_the_kernel_may_not_be_asked(runs: Runs) -> None:
-    """Without control groups, a task above its memory limit is still ended, and the record says
-    why.
+    """Without control groups, a task above its memory limit is still ended, and the record gives
+    the reason.
     """
     program = f"{IS}print('loading', flush=True)\n{EATS}{SLEEPS}"
     words = ("--workers", "1", "--ps", "0", "--worker-memory", "100Mi")

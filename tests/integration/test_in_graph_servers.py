@@ -84,7 +84,9 @@ with tf.Graph().as_default() as graph:
 
 
 def test_servers_are_kept_while_a_notebook_uses_them(runs: Runs) -> None:
-    """In-Graph servers run while a client is connected, computing or not, and end afterwards."""
+    """In-Graph servers run while a client is connected, even if it computes nothing, and end
+    afterwards.
+    """
     runs.environment["TFCLUSTER_IDLE_SAMPLE"] = "0.2"
     client = subprocess.run(
         [sys.executable, str(runs.file(CLIENT))],

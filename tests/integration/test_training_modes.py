@@ -1,5 +1,5 @@
-"""Real TensorFlow clusters of one parameter server and two workers in every mode; where a mode
-allows it, a task is killed during training.
+"""Real TensorFlow clusters of one parameter server and two workers in every mode. A task is killed
+during training if the mode allows it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEPS = re.compile(r": step (\d+) loss")
 
 @dataclass
 class Sighting:
-    """Observations of a run's processes while it ran."""
+    """What was observed of a run's processes while it ran."""
 
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """The environment of each task's program when it was first seen."""
@@ -47,7 +47,8 @@ class Sighting:
 
     def look(self, run: Run) -> None:
         for process in run.processes():
-            with contextlib.suppress(psutil.Error, OSError, ValueError):  # it has just ended
+            # the process has just ended
+            with contextlib.suppress(psutil.Error, OSError, ValueError):
                 env = environment_of(process)
                 self.private |= {name for name in env if name.startswith(PRIVATE)}
                 self.sockets.setdefault(env["TFCLUSTER_TASK"], set()).update(listening(process))
@@ -210,7 +211,7 @@ def test_multi_worker_mirrored_strategy(runs: Runs) -> None:
 
 
 def test_mirrored_strategy_on_one_worker(runs: Runs) -> None:
-    """A single worker is a cluster, too: it trains and listens on no port."""
+    """A single worker is a cluster too: it trains and listens on no port."""
     run = runs.launch(EXAMPLES / "mirrored.py", name="mirrored", workers=1, ps=0)
     sighting, _ = watched_to_its_end(run)
 
@@ -245,8 +246,8 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # tests/unit covers the program of one in runtime/test_tf_server.py, and its clients in
-        # client/test_connection.py.
+        # tests/unit covers a cluster of one worker: its program in runtime/test_tf_server.py, its
+        # clients in client/test_connection.py.
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

@@ -1,8 +1,8 @@
-"""Times until a user of the hub on Kubernetes has JupyterLab: of the hub, of tenancy, of claims.
+"""Times of hub, tenancy and claims until a user of the hub on Kubernetes has JupyterLab.
 
 `python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
-to build/bench/hub-on-kubernetes.json. The start of a pod itself is Kubernetes' time and counted
-separately. A missed goal is a row that says so, not a failure.
+to build/bench/hub-on-kubernetes.json. The start of a pod is Kubernetes' time and counted
+separately. A missed goal is marked in its row, and is not a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rows() -> Iterator[list[Row]]:
 
 
 def test_furnished(hub: Hub, rows: list[Row]) -> None:
-    """Measure from a new user's namespace to all its objects, with bound claims."""
+    """Measure the time from a new user's namespace to all its objects with bound claims."""
     furnished, bound = [], []
     for _round in range(ROUNDS):
         began = time.monotonic()
@@ -50,11 +50,11 @@ def test_furnished(hub: Hub, rows: list[Row]) -> None:
 
 
 def test_spawned(hub: Hub, rows: list[Row]) -> None:
-    """Measure from the request for a server to a created pod, and to JupyterLab's first answer,
-    without the pod's own start.
+    """Measure the time from the request for a server to a created pod and to JupyterLab's first
+    answer, without the pod's own start.
     """
     user, made, answers, starts = hub.new_user("bench"), [], [], []
-    for _round in range(ROUNDS + 1):  # the first is a new user's
+    for _round in range(ROUNDS + 1):  # the first user is new
         began = hub.spawn(user)
         created, running = _seen(hub, user)
         answers.append(hub.ready(user) - began - (running - created))

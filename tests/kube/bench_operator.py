@@ -1,8 +1,7 @@
-"""Times of the operator: until it is ready, explains a waiting task, and reclaims parameter
-servers.
+"""Times of the operator until it is ready, explains a waiting task, and reclaims parameter servers.
 
 `python -m pytest tests/kube/bench_operator.py -s` measures on the cluster of the tests, and writes
-rows to build/bench/operator.json. A missed goal is a row that says so, not a failure.
+rows to build/bench/operator.json. A missed goal is marked in its row, and is not a failure.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def rows() -> Iterator[list[Row]]:
 
 
 def test_ready(installed: Installed | None, rows: list[Row]) -> None:
-    """Measure the operator's start, to its first turn and to a Ready pod."""
+    """Measure the time from the operator's start to its first turn and to a Ready pod."""
     assert installed
     turns, pods = [], []
     for _ in range(ROUNDS):
@@ -80,7 +79,7 @@ def test_explained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Measure from Kubernetes' reason for a waiting task to the run's message."""
+    """Measure the time from Kubernetes' reason for a waiting task to the run's message."""
     every = cases(tmp_path, images.build("operator").reference, cluster.busybox)
     chosen = {name: every[name] for name in WAITING}
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
@@ -99,7 +98,9 @@ def test_explained(
 
 
 def test_reclaimed(tenant: Tenant, rows: list[Row], tmp_path: Path) -> None:
-    """Measure from a worker's exit to its parameter server's SIGTERM, without reclaimAfter."""
+    """Measure the time from a worker's exit to its parameter server's SIGTERM, without
+    reclaimAfter.
+    """
     program = tmp_path / "task.py"
     program.write_text(TASK)
     late = []

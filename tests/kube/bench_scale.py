@@ -1,8 +1,8 @@
 """The cost of TFCluster at 600 tasks, compared with a bare Job, hand-written objects, and others.
 
-`make bench-kube WITH=kwok` runs it on the project's own node with fake nodes (kwok), where pods run
-nothing: it measures only the control plane and the operator. Rows go to build/bench/scale.json. A
-missed goal is a row that says so, not a failure.
+`make bench-kube WITH=kwok` runs it on the project's own node with fake nodes (kwok). Pods run
+nothing there, so it measures only the control plane and the operator. Rows go to
+build/bench/scale.json. A missed goal is marked in its row, and is not a failure.
 
 PYTHONPATH=tests:tests/kube .venv/bin/python -m bench_scale --quick launches
 """
@@ -22,6 +22,7 @@ from scale.limits import limits
 from scale.names import names
 from scale.parts import parts
 from scale.records import records
+from scale.schedules import schedules
 from scale.site import Site, ready
 from scale.tfjob import tfjob
 from scale.users import users
@@ -38,12 +39,13 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "limits": limits,
     "names": names,
     "parts": parts,
+    "schedules": schedules,
     "tfjob": tfjob,
 }
 
 
 def main() -> int:
-    """Run benchmarks; write the rows of each when it has ended."""
+    """Run benchmarks; write the rows of each benchmark when it has ended."""
     parser = argparse.ArgumentParser(prog="bench_scale", description=__doc__.partition("\n")[0])
     parser.add_argument("benches", nargs="*", help=f"of {', '.join(BENCHES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="one round")

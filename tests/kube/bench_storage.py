@@ -1,8 +1,8 @@
 """The rate at which `tf.data` reads a claim on GlusterFS, compared with the machine's own disk.
 
 Run it by its path, as root; rows go to build/bench/storage.json. It starts a sandbox with its own
-volume, set up by gluster.py as for the tests, and reads through its FUSE mount; it needs no
-Kubernetes. "first" is the first epoch after mounting, with an empty cache; "later" is an epoch 2 s
+volume, which gluster.py sets up as for the tests, and reads through the FUSE mount. It needs no
+Kubernetes. "first" is the first epoch after mounting, with an empty cache. "later" is an epoch 2 s
 after another, when the kernel asks again for names and sizes.
 """
 
@@ -56,7 +56,7 @@ def shards(folder: Path) -> list[str]:
 
 
 def images(folder: Path) -> list[str]:
-    """Return the images' names, as a table of labels has them, without a listing."""
+    """Return the images' names as a table of labels has them, without listing the folder."""
     return [f"{folder}/images/{number % 10}/{number:05}.png" for number in range(IMAGES)]
 
 
@@ -78,7 +78,7 @@ def images_in_order(folder: Path) -> tf.data.Dataset:
 
 
 def images_shuffled(folder: Path) -> tf.data.Dataset:
-    """Return a reader of several images at once, in another order each time."""
+    """Return a reader of several images at once, each time in another order."""
     names = random.sample(images(folder), IMAGES)
     return tf.data.Dataset.from_tensor_slices(names).map(
         tf.io.read_file, num_parallel_calls=tf.data.AUTOTUNE
@@ -117,7 +117,7 @@ def mount_again(node: Node) -> None:
 
 
 def measured(node: Node, rounds: int) -> list[Row]:
-    """Return all rows: each reader, on both sides, at first and later."""
+    """Return all rows: each reader on both sides, first and later."""
     local = node.folder / "bench"
     inside = Path(f"/proc/{node.pid}/root")  # the node's root, as this process sees it
     shared = Path(f"{inside}{gluster.CLAIMS}/bench")

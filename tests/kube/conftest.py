@@ -1,8 +1,9 @@
-"""The cluster of these tests: a user's, or the project's own node, which is started for them.
+"""The cluster of these tests: a user's cluster, or the project's own node, which is started for
+them.
 
 On the own node every test runs or fails. On a user's cluster, tests that need a feature missing
 from its description are deselected, and the summary lists them. Several processes may share the
-cluster (pytest-xdist): a file that would disturb others has it alone.
+cluster (pytest-xdist). A file that would disturb others has the cluster alone.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ ORDER = (
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
-"""Files that run first: those that need the cluster alone, next to the one that does not need it,
-then the longest, so that two processes end together.
+"""Files that run first: files that need the cluster alone, next to the file that does not need it,
+then the longest files. So two processes end together.
 """
 
 
@@ -54,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # A node outlives the process that starts it, on purpose.
+    # A node outlives the process that starts it on purpose.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
@@ -83,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen, left_out = [], {}
     for item in items:
         if Path(__file__).parent not in item.path.parents:
-            chosen.append(item)  # a test of another folder, named on the same command line
+            chosen.append(item)  # a test of another folder named on the same command line
             continue
         needs = _needs(item)
         if unknown := needs - clusters.ABILITIES.keys():
@@ -98,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = sorted(chosen, key=_rank)  # a stable sort: the order within a file stays
+    items[:] = sorted(chosen, key=_rank)  # sorting is stable, so the order within a file stays
 
 
 def _rank(item: pytest.Item) -> int:
@@ -132,7 +133,9 @@ def pytest_runtest_protocol(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start with every server: one that an earlier test disturbed may have ended after it."""
+    """Make sure that every server is running, because one may have ended after an earlier test
+    disturbed it.
+    """
     if item.config.stash[CLUSTER].held and not item.config.stash[THEIRS]:
         Cluster().revive()
 
@@ -159,7 +162,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the deselected tests of a process; the summary is made here."""
+    """Collect the deselected tests of a process, because this process prints the summary."""
     left_out = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left_out)
 
@@ -182,7 +185,7 @@ def _needs(item: pytest.Item) -> set[str]:
 
 
 def asked_for() -> set[str]:
-    """Return the options of the own node: WITH=kwok,volcano."""
+    """Return the options of the own node, as in WITH=kwok,volcano."""
     words = {word for word in os.environ.get("WITH", "").split(",") if word}
     if unknown := words - OPTIONS.keys():
         raise pytest.UsageError(f"WITH knows {', '.join(OPTIONS)}, not {', '.join(unknown)}")
@@ -195,13 +198,13 @@ def _one_message() -> Iterator[None]:
         yield
     except NodeError as error:
         if "PYTEST_XDIST_WORKER" in os.environ:
-            say(str(error))  # the process that reports learns only that this one ended, not why
+            say(str(error))  # the reporting process learns only that this process ended, not why
         pytest.exit(str(error), returncode=1)
 
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Keep the user's home, with the node's cache; a cluster checks for its own remains."""
+    """Keep the user's home, with the node's cache. A cluster checks for its own remains."""
     return tmp_path
 
 
@@ -214,7 +217,7 @@ def machine() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> UnderTest:
-    """The cluster under test; the first process that needs it starts the own one."""
+    """The cluster under test. The first process that needs it starts the own node."""
     theirs = request.config.stash[THEIRS]
     if theirs:
         program = shutil.which("kubectl")
@@ -225,7 +228,7 @@ def cluster(request: pytest.FixtureRequest) -> UnderTest:
         return UnderTest(Kubectl(Path(program), theirs[0]), theirs[1], None)
     own = Cluster()
     capture = request.config.pluginmanager.getplugin("capturemanager")
-    # Shown as it goes: the first start builds for half an hour.
+    # Show progress, because the first start builds for half an hour.
     with _one_message(), capture.global_and_fixture_disabled():
         own.up(
             second=any("two-nodes" in _needs(item) for item in request.session.items),
@@ -238,7 +241,7 @@ def cluster(request: pytest.FixtureRequest) -> UnderTest:
 
 @pytest.fixture(autouse=True)
 def _is_able(request: pytest.FixtureRequest) -> None:
-    """Check that the own node has the features of a test."""
+    """Check that the own node has the features that a test needs."""
     needs = _needs(request.node)
     if needs and "cluster" in request.fixturenames:
         lacking = needs - request.getfixturevalue("cluster").description.can

@@ -1,4 +1,4 @@
-"""Recordings of every cause for which a task waits or ends, with Kubernetes' messages.
+"""Recordings of every cause of a task's wait or end, with Kubernetes' messages.
 
 `python tests/kube/record_waiting.py [CAUSE…]` writes tests/data/waiting/<cause>.json from the node
 of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without data
@@ -40,7 +40,7 @@ CLUSTER_WIDE = (
 
 
 def seen_now(kube: Kubectl) -> Object:
-    """Return all objects of the namespace that may have the reason."""
+    """Return all objects of the namespace that may show the reason."""
 
     def every(kind: str) -> list[Object]:
         return list(json.loads(kube("get", kind, "-o", "json"))["items"])
@@ -127,7 +127,7 @@ def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
     if cause.beside:
         inside.apply(*cause.beside)
     if any(each["kind"] in ("ResourceQuota", "LimitRange") for each in cause.beside):
-        time.sleep(2)  # until admission knows it too: nothing tells
+        time.sleep(2)  # until admission knows the change too, which nothing reports
     made = job(f"{RUN}-worker", template, cause.count, backoffLimit=100)
     more = {**LABELS, "tfcluster.dev/task-type": "worker"}
     made["metadata"]["labels"] = more
@@ -166,7 +166,7 @@ def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
 
 
 def main() -> int:
-    """Record the requested causes in parallel; those that stop a node come last."""
+    """Record the requested causes in parallel. Causes that stop a node come last."""
     own = Cluster()
     busybox = clusters.described(own.state / "cluster.toml").images["busybox"]
     kube = Kubectl(build.binary("kubectl"), str(own.kubeconfig))

@@ -84,8 +84,8 @@ def stop(tenant: Tenant, *names: str) -> None:
 
 @pytest.mark.needs("quota", "rwx")
 def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
-    """If two runs are launched and one fits, the other waits with its reason, its place, and the
-    user of the resources; it starts by itself when they are free, and the third after it.
+    """If only one of two launched runs fits, the other waits with its reason, its place, and the
+    run that uses the resources. It starts by itself when they are free, and the third run after it.
     """
     for name in ("first-1", "second-1", "third-1"):
         bounded.launch(name, workers(program, 1, "3Gi"))
@@ -159,7 +159,8 @@ TOO_MUCH = (
 @pytest.mark.needs("quota", "rwx")
 def test_what_can_never_fit_is_refused_by_apply(bounded: Tenant, kube: Kubectl) -> None:
     """`kubectl apply` is refused above a limit, with the requested and allowed amounts and a
-    remedy. A spec that just fits is accepted, and any spec if the operator has published nothing.
+    remedy. A spec that just fits is accepted. If the operator has published nothing, any spec is
+    accepted.
     """
 
     def published() -> bool:
@@ -193,8 +194,8 @@ ADVICE = (
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """A number of workers is advised only if fewer of them would help, because they request the
-    scarce resource. Only the test publishes limits here. Limits of another offer than the one that
-    is published, as after an operator of an older version, refuse nothing.
+    scarce resource. Only the test publishes limits here. Limits that belong to another offer than
+    the published one, as after an older operator, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -266,8 +267,8 @@ def test_what_only_the_operator_knows_fails_with_every_problem(
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
-    """The namespace's ConfigMap has the capacity and soon the free resources; from it a client
-    finds the operator's problems.
+    """The namespace's ConfigMap has the capacity and soon the free resources. From it a client
+    finds the same problems as the operator.
     """
 
     def options() -> Object:
@@ -300,8 +301,8 @@ def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
 def test_hours_outlive_their_records_and_a_budget_refuses(
     new_tenant: Callable[[], Tenant], program: Any
 ) -> None:
-    """A used-up budget refuses launches by any client, and lets running runs continue; a deleted
-    record leaves its hours with the operator, out of its user's reach.
+    """A used-up budget refuses launches by any client, and lets running runs continue. The operator
+    keeps the hours of a deleted record where its user cannot change them.
     """
     tenant = new_tenant()
     inside, name = tenant.kubectl, tenant.name
@@ -359,8 +360,8 @@ def four_gpus(cluster: UnderTest) -> Iterator[None]:
 def test_gpus_are_asked_for_by_the_pod(
     new_tenant: Callable[[], Tenant], four_gpus: None, program: Any
 ) -> None:
-    """A task that requests a GPU has one in its pod's limits, on a node with GPUs. Of two runs that
-    each need most of them one runs whole, the other reports its reason and reserves nothing.
+    """A task that requests a GPU has one in its pod's limits, on a node with GPUs. If two runs each
+    need most of the GPUs, one runs completely; the other reports its reason and reserves nothing.
     """
     home = new_tenant()
 

@@ -61,14 +61,14 @@ def waits(status: dict[str, object], words: str) -> bool:
 def test_a_run_starts_when_those_before_it_have_succeeded(
     home: Tenant, apply: Callable[..., None]
 ) -> None:
-    """A manifest may come before the one that it names; its run has no pods and holds nobody up,
-    and starts by itself when that run has succeeded, after an operator that was away, too.
+    """A manifest may be applied before the run that it names. Its run has no pods and delays no
+    other run. It starts by itself when the named run has succeeded, even if the operator was away.
     """
     apply(("train-1", 0, 0, on("prepare-1")))
     home.wait("train-1", lambda s: waits(s, "there is no run prepare-1 yet"), "it says so")
     apply(("prepare-1", 600, 0, ()), ("later-1", 600, 0, on("train-1")))
     home.wait("train-1", lambda s: waits(s, "Waiting for prepare-1 to succeed."), "it waits")
-    home.phase("prepare-1", "Running")  # it came later, and was not held up
+    home.phase("prepare-1", "Running")  # this run came later, and was not delayed
     assert home.left_of("train-1") == ["tfcluster/train-1"]
     home.operator.stop()
     worker = home.pods("prepare-1")[0]["metadata"]["name"]
@@ -90,8 +90,8 @@ def test_a_run_starts_when_those_before_it_have_succeeded(
 def test_a_run_ends_when_what_it_waits_for_cannot_happen(
     home: Tenant, apply: Callable[..., None]
 ) -> None:
-    """A run of which another one failed, was deleted, never existed, or waits for it itself fails
-    with that reason; `End` takes any end, and a stop ends a wait.
+    """A run fails if the run that it waits for failed, was deleted, never existed, or waits for it;
+    the reason says so. `End` accepts any end, and a stop ends a wait.
     """
     apply(
         ("bad-1", 0, 1, ()),

@@ -1,5 +1,5 @@
-"""The Kubernetes backend as users have it: with only their rights, over a network that is cut, and
-with missing parts. The contract of every backend is in test_backend_contract.py.
+"""The Kubernetes backend in users' conditions: with only their rights, over a network that is cut,
+and with missing parts. The contract of every backend is in test_backend_contract.py.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesB
     """The backend with that kubeconfig; its runs are deleted afterwards."""
     monkeypatch.setenv("KUBECONFIG", str(user))
     yield KubernetesBackend()
-    left = KubernetesBackend()  # without the relay
+    left = KubernetesBackend()  # this connection bypasses the relay
     for run in left.list():
         left.api.delete(client.path("tfclusters", left.namespace, run.metadata.name))
 
@@ -86,7 +86,7 @@ def stuck(hello: Path) -> Spec:
 
 
 def refusal(call: Callable[[], object]) -> TFClusterError | None:
-    """Return the error of a call; None without one."""
+    """Return the error of a call; None if it raises none."""
     try:
         call()
     except TFClusterError as error:
@@ -104,9 +104,7 @@ def words_of(refused: Callable[[], object]) -> TFClusterError:
 def test_every_verb_with_the_users_rights_alone(
     backend: KubernetesBackend, hello: Path, tmp_path: Path
 ) -> None:
-    """From a laptop all verbs work with only a user's role, except those that need the volumes,
-    which say so.
-    """
+    """From a laptop all verbs work with only a user's role. Verbs that need the volumes say so."""
     manager = ClusterManager(backend)
     assert manager.options().backend == "kubernetes"
     name = manager.launch(str(hello), workers=2, name="verbs").metadata.name

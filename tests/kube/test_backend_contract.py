@@ -1,7 +1,7 @@
 """The contract of every backend on Kubernetes: tests/unit/backends/test_contract*.py in pods.
 
-The files are copied unchanged into notebooks as users have them, with their account and volumes,
-several at once, each in its own namespace; each of its tests is reported here by its name.
+The files are copied unchanged into several notebook pods with a user's account and volumes, each in
+its own namespace. Each test of these files is reported here by its name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = [*SUITE]
 AT_ONCE = 4
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-timeout")
 QUOTA = {"requests.cpu": "1300m", "requests.memory": "6Gi"}
-"""Limits, so that the free resources of a namespace do not depend on others."""
+"""These limits keep the free resources of a namespace independent of others."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class Verdict:
 
 @pytest.fixture(scope="module")
 def verdicts(new_tenant: Callable[[], Tenant]) -> Mapping[str, Verdict]:
-    """Every test of the suite by its name, run once, in a few pods in parallel."""
+    """The result of every test of the suite by its name. The suite runs once, in a few pods in
+    parallel.
+    """
     shares = [NAMES[at::AT_ONCE] for at in range(AT_ONCE)]
     homes = [new_tenant() for _share in shares]
     found: dict[str, Verdict] = {}
@@ -85,7 +87,7 @@ def _try(tenant: Tenant, names: list[str]) -> dict[str, Verdict]:
     )
     try:
         said = kube.exec(tenants.POD, "sh", "-c", command, seconds=600)
-    except NodeError as error:  # a test failed; the report says which
+    except NodeError as error:  # a test failed; the report says which one
         said = str(error)
     try:
         report = kube.exec(tenants.POD, "cat", report)

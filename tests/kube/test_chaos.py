@@ -59,8 +59,8 @@ def test_nothing_leaks_and_nothing_is_lost(
     pytestconfig: pytest.Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With launches, ends, stops, deletes, and every server, client and task killed, all invariants
-    hold, and nothing is left at the end.
+    """All invariants hold while runs are launched, ended, stopped and deleted, and while every
+    server, client and task is killed. Nothing is left at the end.
     """
     assert cluster.own
     steps = pytestconfig.getoption("chaos_steps") or STEPS

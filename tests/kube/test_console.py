@@ -38,7 +38,7 @@ LEFT = {
 
 @pytest.fixture(scope="module")
 def tenants(hub: Hub) -> Iterator[tuple[Furnished, Furnished]]:
-    """Two users with furnished namespaces."""
+    """Two users with provisioned namespaces."""
     found = move_in(hub, hub.new_user("ada")), move_in(hub, hub.new_user("bob"))
     yield found
     for each in found:
@@ -53,7 +53,7 @@ def launched(
     cluster: UnderTest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, str]:
-    """Create a run of each user, as owner/name: one fails, the other continues."""
+    """Create a run of each user, as owner/name. One run fails; the other goes on."""
     folder, names = tmp_path_factory.mktemp("programs"), []
     for each, name, text in zip(tenants, ("fails", "stays"), (FAILS, STAYS), strict=True):
         (folder / f"{name}.py").write_text(text)
@@ -160,7 +160,7 @@ def is_going(carol: Furnished) -> bool:
 
 def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
     """No user, no token of a user or a notebook, no forged request, and no request that bypasses
-    the proxy gets access; a former administrator loses it at once.
+    the proxy gets access. A former administrator loses access at once.
     """
     guest = hub.newcomer("guest", "--admin")
     theirs = Console(guest)

@@ -59,7 +59,7 @@ def archived(console: Console, user: str, **more: Any) -> Object:
 
 
 def is_cleared(space: Kubectl) -> Callable[[], bool]:
-    """Return a condition: no Job of an archive and none of its pods are left."""
+    """Return a condition that is true when no Job of an archive and none of its pods are left."""
     return lambda: not any(space.every(kind, kubernetes_archive.OURS) for kind in ("jobs", "pods"))
 
 
@@ -131,7 +131,7 @@ def test_a_failed_archive_says_why_and_can_be_repeated(
 ) -> None:
     """A failed archive changes neither the data nor the user, and the next attempt starts afresh.
 
-    The failures are a pod unknown to the hub, no room on the volume, and a console that is killed
+    The causes are a pod that the hub does not know, a full volume, and a console that is killed
     while it packs.
     """
     assert cluster.own
@@ -180,8 +180,8 @@ def test_a_failed_archive_says_why_and_can_be_repeated(
 
 
 def test_the_console_makes_no_other_job(hub: Hub) -> None:
-    """The console's account can only make Jobs that read a user's claims, and add nothing to their
-    pods.
+    """The console's account can make only Jobs that read a user's claims, and can add nothing to
+    their pods.
     """
     bob = move_in(hub, hub.new_user("other"))
     own = hub.kubectl("get", "deployment", "console", "-o", "json")

@@ -1,4 +1,4 @@
-"""Measured usage in the admin console on Kubernetes: storage from kubelets, CPU from metrics.
+"""Measured usage in the admin console on Kubernetes: storage by kubelets, CPU by the metrics API.
 
 Both depend on the administrator: the console needs a right that it lacks by default, and the
 cluster needs a server of `metrics.k8s.io` (WITH=metrics).
@@ -34,7 +34,9 @@ pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "
 MIB = 1 << 20
 SIZE, WRITTEN = 50 * MIB, 42 * MIB
 ENDS = "import time\nend = time.monotonic() + 150\nwhile time.monotonic() < end: {what}\n"
-"""Runs longer than two measurements of the operator, which measures once a minute."""
+"""Seconds that a run goes on, longer than two measurements of the operator, which measures once a
+minute.
+"""
 
 
 def volume(name: str, folder: str) -> Object:
@@ -57,7 +59,7 @@ def volume(name: str, folder: str) -> Object:
 
 @pytest.fixture
 def filler(hub: Hub, cluster: UnderTest) -> Iterator[Furnished]:
-    """A user whose claims each have a file system of their own, as with many storage classes."""
+    """A user whose claims each have their own file system, as with many storage classes."""
     assert cluster.own
     node, marker = cluster.own.first, uuid.uuid4().hex[:8]
     names = [f"measured-{marker}-{number}" for number in range(3)]
@@ -150,8 +152,8 @@ def test_used_hours_are_shown_beside_requested_ones(
 ) -> None:
     """The console shows the CPU hours used next to those requested, on the page and in a shell.
 
-    The used hours come from `metrics.k8s.io`: nearly all of the requested ones for a busy task,
-    almost none for a sleeping one.
+    The used hours come from `metrics.k8s.io`. A busy task uses nearly all of the requested hours, a
+    sleeping task almost none.
     """
     user = move_in(hub, hub.new_user("works"))
     tenant = Tenant(user.kubectl, installed, cluster.description.images["notebook"])

@@ -68,7 +68,7 @@ def kubectl(cluster: UnderTest) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def api(kubectl: Kubectl) -> Iterator[Api]:
-    """The package's own client of the same API server; faster than starting kubectl."""
+    """The package's own client of the same API server, which is faster than starting kubectl."""
     from kubernetes.client.configuration import Configuration
     from kubernetes.config import load_kube_config
 
@@ -80,7 +80,7 @@ def api(kubectl: Kubectl) -> Iterator[Api]:
 
 
 def refusal(api: Api, thing: Object) -> str:
-    """Return the API server's refusal of an object in a dry run, or "" if it accepts it."""
+    """Return the API server's refusal of an object in a dry run, or "" if it accepts the object."""
     try:
         strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` requests
         api.create(path("tfclusters", "default"), thing, **strictly)
@@ -91,7 +91,7 @@ def refusal(api: Api, thing: Object) -> str:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_kubectl_is_refused_what_the_magic_is_refused(api: Api, wrong: Wrong) -> None:
-    """The API server refuses each mistake that a launch refuses, with the same sentence."""
+    """The API server refuses each mistake that a launch refuses, in the same words."""
     said = refusal(api, run("wrong-1", wrong.spec))
     if wrong.told_by_kubectl is None:
         assert said == ""
@@ -128,7 +128,7 @@ def test_an_applied_run_reads_like_a_launched_one(kubectl: Kubectl, kube: Kubect
 
 
 def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl) -> None:
-    """A record written by the backend is read back with its warnings."""
+    """A record that the backend wrote is read back with its warnings."""
     spec = validate(WHOLE)
     kube.apply(custom_resource.write("digits", 3, spec, warnings=["memory is scarce"]))
     stored = custom_resource.read(kube.get("tfc", "digits-3"))
@@ -141,7 +141,7 @@ def test_records_of_the_previous_version_are_converted(kubectl: Kubectl, kube: K
     docs/how-to/install-kubernetes.md says.
     """
     head = {"name": "old-3", "namespace": kube.namespace, "uid": "7f0e"}
-    ended = float(int(time.time()))  # recent, because an operator deletes old runs
+    ended = float(int(time.time()))  # recent times, because an operator deletes old runs
     status = {"phase": "Succeeded", "reason": "Completed", "finishedAt": ended, "releasedAt": ended}
     old = {"metadata": head, "spec": {**WHOLE, "lifecycle": {"grace": 5.0}}, "status": status}
     made = subprocess.run(

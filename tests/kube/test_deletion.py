@@ -79,8 +79,8 @@ def kept(alices: Tenant, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_finalizer_keeps_no_task(alices: Tenant, kept: None, how: str) -> None:
-    """Deleting a run ends its tasks at once even if a finalizer keeps its record. The message names
-    the finalizer, and the record goes once the finalizer is removed.
+    """Deleting a run ends its tasks at once, even if a finalizer keeps its record. The message
+    names the finalizer, and the record is deleted once the finalizer is removed.
     """
     name = f"kept-{how}-1"
     alices.kubectl("delete", "tfcluster", name, f"--cascade={how}", "--wait=false")
@@ -108,7 +108,7 @@ def test_a_record_goes_after_its_tasks(alices: Tenant, waits: Any) -> None:
 
 def test_users_set_no_finalizer_or_owner_on_a_record(alices: Tenant, waits: Any) -> None:
     """A user can set no finalizer and no owner on a TFCluster, new or existing, but may remove
-    both. The message says why. The garbage collector's own finalizers are refused, too.
+    both. The message says why. The garbage collector's own finalizers are refused too.
     """
     alices.launch("tied-1", spec_of(waits, lifecycle=Lifecycle(grace=1)))
     uid = alices.kubectl.get("configmap", OWNER["name"])["metadata"]["uid"]
@@ -142,7 +142,8 @@ def test_users_set_no_finalizer_or_owner_on_a_record(alices: Tenant, waits: Any)
     said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "InGraph"}})
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
-    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""  # old ones block nothing else
+    # existing finalizers block nothing else
+    assert patch(f"--as={USER}", labels={"mine": "too"}) == ""
     assert patch(f"--as={USER}", finalizers=None) == ""
     alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}", "--cascade=orphan")
     tasks_gone(alices, "tied-1")
@@ -201,7 +202,9 @@ def test_tenants_set_no_finalizer_or_owner_on_other_objects(alices: Tenant) -> N
 def test_a_removed_namespace_goes(
     new_tenant: Callable[[], Tenant], waits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A removed user's namespace goes even if its runs, running or deleted, carry finalizers."""
+    """A removed user's namespace disappears even if its runs, running or deleted, have
+    finalizers.
+    """
     tenant = new_tenant()
     for name in ("held-1", "over-1"):
         tenant.launch(name, spec_of(waits, lifecycle=Lifecycle(grace=1)))

@@ -1,4 +1,4 @@
-"""The operator's own check whether the cluster enforces NetworkPolicies."""
+"""The operator's own check of whether the cluster enforces NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcluster_magic.operator.policy_enforcement import RECORD, EnforcementCheck
 
 pytestmark = pytest.mark.alone
 ENFORCED = "NetworkPolicies are enforced: True"
-"""Logged by an operator when its check has ended."""
+"""The operator logs this when its check has ended."""
 
 
 @pytest.mark.needs("network-policy", "node-inside")
@@ -27,11 +27,11 @@ def test_it_sees_whether_policies_are_enforced(
     installed: Installed | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The check reports correctly whether the network enforces NetworkPolicies, also in a namespace
+    """The check reports correctly whether the network enforces NetworkPolicies, even in a namespace
     that denies all traffic. It records its answer and leaves no pod.
     """
     assert cluster.own
-    if installed:  # else a check in progress would record a wrong answer for minutes
+    if installed:  # otherwise a check in progress would record a wrong answer for minutes
         wait_until(lambda: ENFORCED in installed.log(), "the operator's own check", seconds=300)
     (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")
     kube.apply(denies)

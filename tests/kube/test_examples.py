@@ -32,7 +32,7 @@ PRINTED = {
     "multi-worker-mirrored": ("worker-0", "replicas: 2 weight: 0.65"),
     "volumes-and-limits": ("chief-0", "chief-0 learns with 0.01"),
 }
-"""The task and the words that each example prints; the In-Graph example prints none."""
+"""The task and the words that each example prints. The In-Graph example prints none."""
 NOTHING = "registry:5000/nothing:3"
 WRONG: dict[str, dict[str, Any]] = {
     "image": {"image": NOTHING, "lifecycle": {"imageTimeoutSeconds": 5}},
@@ -132,8 +132,8 @@ def test_the_in_graph_example_serves(applied: Tenant) -> None:
 
 
 def test_a_missing_image_fails_the_run(applied: Tenant) -> None:
-    """If the registry does not have the image, the run fails after imageTimeoutSeconds and names
-    the image and the registry's answer.
+    """If the registry lacks the image, the run fails after imageTimeoutSeconds and names the image
+    and the registry's answer.
     """
     status = applied.phase("image-1", "Failed", seconds=120)
     assert (status["reason"], status["messages"][0]["code"]) == ("StartFailed", "ImageTimeout")
@@ -144,7 +144,7 @@ def test_a_missing_image_fails_the_run(applied: Tenant) -> None:
 
 @pytest.mark.parametrize(("name", "text"), [("checksum", TRAIN), ("text", TRAIN)])
 def test_a_wrong_checksum_fails_at_once(applied: Tenant, name: str, text: str) -> None:
-    """A wrong checksum fails the run at once with both checksums, and gives back its quota."""
+    """A wrong checksum fails the run at once with both checksums, and frees its quota."""
     status = applied.phase(f"{name}-1", "Failed")
     assert status["reason"] == "StartFailed"
     assert "0" * 64 in status["message"]

@@ -1,7 +1,7 @@
 """The operator's explanations of waiting and failing tasks: each cause is produced for real.
 
 Every run is admitted before its cause exists, as when a cluster changes between admission and
-start: the operator is stopped while the records are written.
+start. The operator is stopped while the records are written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def image(cluster: UnderTest) -> str:
 
 @pytest.fixture
 def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A client of the API: it answers faster than kubectl, and these tests measure times."""
+    """A client of the API, which answers faster than kubectl, because these tests measure times."""
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
     found, _namespace = access.connect()
     yield found
@@ -76,8 +76,8 @@ def place(new_tenant: Callable[[], Tenant]) -> Iterator[Tenant]:
 
 @pytest.fixture(scope="module")
 def refusing(cluster: UnderTest, place: Tenant) -> Iterator[Callable[..., str]]:
-    """A function that puts the pods of a run, or of one task type, under an unreachable admission
-    webhook.
+    """Return a function that puts the pods of a run, or of one task type, under an unreachable
+    admission webhook.
     """
     made: list[str] = []
 
@@ -104,12 +104,12 @@ def test_each_cause_is_in_the_status(
     image: str,
     tmp_path: Path,
 ) -> None:
-    """For each cause for which a task waits or fails, the run's status says what to do. The delay
-    of each message is printed.
+    """For each cause of a task's wait or failure, the run's status says what to do. The delay of
+    each message is printed.
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # the nodes' disks outlive them
+    for node in cluster.own.nodes():  # the nodes' disks outlive the nodes
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,
@@ -128,7 +128,7 @@ def test_each_cause_is_in_the_status(
     tenants = ((place, False), (bounded, True))
     for each, _second in tenants:
         each.operator.stop()
-    for each, _second in tenants:  # else `kubectl apply` refuses these runs
+    for each, _second in tenants:  # otherwise `kubectl apply` refuses these runs
         each.kubectl("delete", "configmap", "tfcluster-options", "--ignore-not-found")
     too_large = json.dumps(custom_resource.write("large", 1, every["no-cpu-1"].spec))
     wait_until(lambda: is_taken(place, too_large), "the API server knows no limits", seconds=60)
@@ -188,7 +188,7 @@ def test_a_task_names_the_peer_that_it_waits_for(
     place.kubectl("wait", "--for=create", "job/dns-1-ps", "--timeout=60s", seconds=70)
     found = custom_resource.read(place.kubectl.get("tfcluster", "dns-1"))
     named = run_objects.headless_service(found, namespace=place.kubectl.namespace)
-    named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # selects no pod
+    named["spec"]["selector"] = {"tfcluster.dev/name": "nobody"}  # this selector matches no pod
     place.kubectl.apply(named)
     cluster.kubectl("delete", "validatingwebhookconfiguration", held)
     place.phase("peers-1", "Running")
@@ -201,7 +201,7 @@ def test_a_task_names_the_peer_that_it_waits_for(
 
 
 def test_an_eviction_is_reported_and_healed(place: Tenant, image: str, tmp_path: Path) -> None:
-    """The status says that a task was evicted, as by a drained node, and starts again."""
+    """The status says that a task was evicted, as from a drained node; the task starts again."""
     place.launch("evicted-1", wish(tmp_path, image, SLEEP)())
     place.phase("evicted-1", "Running")
     (pod,) = place.pods("evicted-1")

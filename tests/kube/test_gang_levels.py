@@ -41,7 +41,7 @@ tiers:
   - {name: proportion}
   - {name: nodeorder}
 """
-"""Volcano's default configuration with preemption, which it leaves to administrators to enable."""
+"""Volcano's default configuration with preemption, which administrators must enable."""
 LOW, HIGH = "tests-low", "tests-high"
 PUSHED_OUT = "was evicted (a pod of higher priority took its place: "
 
@@ -172,7 +172,7 @@ def preempting(cluster: UnderTest) -> Iterator[None]:
 def push_out(
     cluster: UnderTest, tenant: Tenant, program: Path, scheduler: str, *, workers: int, ps: int
 ) -> Object:
-    """Let a run of a higher class preempt a run that uses nearly all resources; return the
+    """Let a run of a higher class preempt a run that uses nearly all resources. Return the
     preempted run's status once it says so.
     """
     tenant.launch("low-1", wish(program, workers=workers, ps=ps, cpu=5))
@@ -189,14 +189,14 @@ def push_out(
 
 
 def holding(tenant: Tenant, name: str) -> int:
-    """Return how many tasks of a run occupy a node, without pods that have ended."""
+    """Return how many tasks of a run occupy a node; pods that have ended do not count."""
     over = ("Failed", "Succeeded")
     there = [pod for pod in tenant.pods(name) if pod["status"].get("phase") not in over]
     return len([pod for pod in there if pod["spec"].get("nodeName")])
 
 
 def room_again(tenant: Tenant, *, tasks: int) -> None:
-    """Stop the preempting run, and wait until the other has each of its tasks once again."""
+    """Stop the preempting run, and wait until the other run has each of its tasks once again."""
     stop(tenant, "high-1")
     tenant.wait(
         "low-1",
@@ -214,7 +214,7 @@ def test_volcano_preempts_a_lower_class_and_the_record_says_so(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
     """The record says in Volcano's words which tasks it preempted. With parameter servers, the
-    other workers go on, and the run is complete again once there is room.
+    other workers go on, and all tasks are there again once resources are free.
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=3, ps=1)
@@ -240,7 +240,7 @@ def test_synchronous_workers_are_preempted_together(
 def test_the_default_scheduler_preempts_a_lower_class_too(
     cluster: UnderTest, there: Tenant, program: Path, classes: None
 ) -> None:
-    """Kubernetes' scheduler preempts, too, if the operator leaves the fit on nodes to it, and the
+    """Kubernetes' scheduler preempts too, if the operator leaves the choice of nodes to it, and the
     record says so.
     """
     operate(cluster, there, gang=False, nodesAreFixed=False)

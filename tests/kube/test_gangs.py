@@ -1,4 +1,4 @@
-"""Two runs on nodes that have room for only one of them, with and without Volcano."""
+"""Two runs on nodes whose resources suffice for only one of them, with and without Volcano."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[st
 def test_without_a_gang_scheduler_one_run_waits_for_the_other(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
-    """Two clusters that each need most of the room do not deadlock: the operator starts one, and
-    the other after its end.
+    """Two clusters that each need most of the resources do not deadlock: the operator starts one,
+    and then the other after its end.
     """
     operate(cluster, there, gang=False)
     runs, waits = one_runs_and_one_waits(there, program, "more on the nodes, used by one-1")
@@ -113,7 +113,7 @@ def test_with_volcano_one_run_waits_for_the_other(
 def test_parameter_servers_and_workers_share_a_node(
     cluster: UnderTest, there: Tenant, program: Path, gang: object
 ) -> None:
-    """A cluster that fits on one node is placed on one node, by every scheduler."""
+    """A cluster that fits on one node is placed there by every scheduler."""
     operate(cluster, there, gang=gang)
     for run in ("near-1", "near-2", "near-3"):
         there.launch(run, wish(program, workers=2, ps=1, cpu=2))

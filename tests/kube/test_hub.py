@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "r
 
 UPLOAD = 60 << 20
 ROUTED, BY_ROUTE = "route.test", {"X-Came-By": "HTTPRoute"}
-"""A host of the route, and a header that marks answers through it; the Ingress answers for any host
+"""A host of the route, and a header that marks its answers. The Ingress answers for any host
 without that header.
 """
 MAGIC = """
@@ -138,9 +138,7 @@ def at(route: Object, listener: str, **more: Any) -> Object:
 
 
 def test_an_http_route_leads_to_the_hub(hub: Hub, route: Object) -> None:
-    """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub below the base_url without a
-    change.
-    """
+    """The HTTPRoute of k8s/overlays/hub-httproute leads unchanged to the hub below the base_url."""
     hub.kubectl.apply(route)
 
     def answers() -> bool:
@@ -227,7 +225,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
 
 
 def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
-    """The command that creates the hub's Secrets keeps those that the cluster has."""
+    """The command that creates the hub's Secrets keeps the Secrets that the cluster has."""
     before = hub.kubectl.get("secret", "tfcluster-hub-tokens")["data"]
     said = bring_secrets(cluster)
     assert "kept proxy, cookie, crypt, tenancy, console" in said
@@ -235,8 +233,8 @@ def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
 
 
 def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor) -> None:
-    """A notebook that its user does not use ends after the group's idle time in the policy, and its
-    cluster runs on to its success. A running cluster does not count as use.
+    """An unused notebook ends after the group's idle time in the policy, and its cluster goes on
+    until it succeeds. A running cluster does not count as use.
     """
     inside = hub.namespace(alice.name)
     said = alice.run(f"user/{alice.name}", LONG)
@@ -245,7 +243,7 @@ def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor)
         return str((inside.get("tfcluster", "long-1").get("status") or {}).get("phase"))
 
     wait_until(lambda: phase() == "Running", f"the cluster runs: {said}", seconds=120)
-    hub.api("POST", "groups/brief")  # this group's idle time in the policy is seconds
+    hub.api("POST", "groups/brief")  # the policy's idle time of this group is a few seconds
     assert hub.api("POST", "groups/brief/users", {"users": [alice.name]}).status_code == 200
     wait_until(lambda: hub.server(alice.name) is None, "the notebook is ended", seconds=120)
     assert f"Culling server {alice.name}" in hub.log()
@@ -281,7 +279,7 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
 def test_the_base_url_can_be_any_path(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str
 ) -> None:
-    """The hub answers below `/` and below a path of two levels; one setting of the overlay selects
+    """The hub answers below `/` and below a path of two levels. One setting of the overlay selects
     the path.
     """
     hub.alone()

@@ -96,8 +96,8 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
 def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     """After the proxy's pod is killed, pages answer again without a new sign-in.
 
-    Requests to the hub arrive by its secret path even before the new proxy has its routes, so the
-    hub's log has each client's own address.
+    Requests reach the hub by its secret path even before the new proxy has its routes, so the hub's
+    log has the address of each client.
     """
     hub.alone()
     _kill(hub, "tfcluster-proxy")
@@ -115,8 +115,8 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
 
 
 def test_a_killed_hub_agrees_with_the_cluster_afterwards(hub: Hub, carol: Visitor) -> None:
-    """A hub that is killed while a notebook starts agrees with the cluster when it is back. It
-    takes over the starting notebook; sessions and other notebooks go on.
+    """A hub that is killed while a notebook starts knows the state of the cluster when it is back.
+    It takes over the starting notebook; sessions and other notebooks go on.
     """
     hub.alone()
     user = hub.new_user("half")

@@ -1,8 +1,7 @@
 """The hub on two nodes: placement by policy, a missing storage class, shared data, a lost node, and
 removal of a user with the data.
 
-One user's notebook goes through all of it in the order of the tests, because a pod's start takes
-seconds.
+The tests share one user's notebook and depend on their order, because a pod's start takes seconds.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def kept_for(cluster: UnderTest, node: str, name: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def nodes(cluster: UnderTest) -> Iterator[tuple[str, str]]:
-    """The first node, and the second, which is reserved for notebooks."""
+    """The first node, and the second node, which is reserved for notebooks."""
     assert cluster.own
     first, second = cluster.own.first.name, cluster.own.second.name
     with kept_for(cluster, second, PEOPLE):
@@ -81,7 +80,9 @@ def nodes(cluster: UnderTest) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def write(hub: Hub) -> Iterator[Write]:
-    """A function that sets the storage class and the nodes of notebooks in the hub's policy."""
+    """Return a function that sets the storage class and the nodes of notebooks in the hub's
+    policy.
+    """
     before = hub.kubectl.get("configmap", POLICY)["data"]["policy.yaml"]
 
     def say(text: str) -> None:
@@ -152,7 +153,7 @@ def run(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Object]]:
     """The output of Eva's cell that launched a run, and the run's pod. The administrator's overlay
-    puts tasks, operator and hub on the first node, which is reserved for them.
+    places tasks, operator and hub on the first node, which is reserved for them.
     """
     first, _second = nodes
     try:
@@ -189,8 +190,8 @@ def test_a_notebook_waits_for_a_storage_class(
 def test_pods_run_where_the_policies_say(
     hub: Hub, nodes: tuple[str, str], notebook: Visitor, run: tuple[str, Object]
 ) -> None:
-    """With a taint on every node, notebooks run where the hub's policy says, tasks where the
-    operator's policy says, and hub, proxy and tenancy where the overlay says.
+    """With a taint on every node, the hub's policy places notebooks, the operator's policy places
+    tasks, and the overlay places hub, proxy and tenancy.
     """
     first, second = nodes
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
@@ -220,7 +221,9 @@ def test_shared_data_is_read_by_notebook_and_tasks(
 
 @pytest.fixture
 def lose(cluster: UnderTest, nodes: tuple[str, str]) -> Iterator[Callable[[], None]]:
-    """A function that takes the second node down; it is back and ready after the test."""
+    """Return a function that takes the second node down. The node is back and ready after the
+    test.
+    """
     own = cluster.own
     assert own
     yield lambda: own.lose(own.second.name)
@@ -237,12 +240,12 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     run: tuple[str, Object],
     lose: Callable[[], None],
 ) -> None:
-    """The hub gives up a notebook whose node is lost, and its page says so. Started again, it runs
-    on another node with its files, and the cluster that it launched has gone on.
+    """The hub gives up a notebook whose node is lost, and its page says so. After a new start it
+    runs on another node with its files. Its cluster has gone on meanwhile.
     """
     (first, second), own = nodes, f"user/{notebook.name}"
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
-    write(cluster.description.storage_class, WORK)  # leaves only the first node
+    write(cluster.description.storage_class, WORK)  # this leaves only the first node
     lose()
     wait_until(lambda: hub.server(notebook.name) is None, "the hub gives it up", seconds=180)
     page = notebook.get(f"{own}/lab")
@@ -267,7 +270,8 @@ def test_a_user_is_removed_with_the_data(
     said = hub.commanded("accounts", "remove", notebook.name, "--with-data")
     assert f"{notebook.name} is removed." in said
     assert hub.api("GET", f"users/{notebook.name}").status_code == 404
-    hub.kubectl.gone("namespace", inside.namespace, seconds=120)  # goes after its claims
+    # the namespace is deleted after its claims
+    hub.kubectl.gone("namespace", inside.namespace, seconds=120)
 
 
 def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:

@@ -34,7 +34,7 @@ class Behind(Provider):
 
     def __init__(self, node: Node, host: str, callback: str) -> None:
         self.node = node
-        folder = node.state / "provider"  # a folder that is also in the node
+        folder = node.state / "provider"  # a folder that exists in the node too
         folder.mkdir(exist_ok=True)
         words = {"address": f"{node.ip}:{PORT}", "issuer": f"https://{host}/dex"}
         super().__init__(folder, PEOPLE, callback, **words)
@@ -89,7 +89,7 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
         def described() -> bool:
             try:
                 return browser.session.get(description, timeout=10).status_code == 200
-            except requests.RequestException:  # still the default certificate
+            except requests.RequestException:  # the certificate is still the default
                 return False  # the controller has not read the Secret yet
 
         wait_until(described, "the provider describes itself behind TLS", seconds=90)
@@ -132,8 +132,8 @@ def test_sign_in_at_a_provider(
     """Users sign in at the provider of `hub-settings` and `hub-sign-in` through the ingress
     controller.
 
-    The groups of the claim become the hub's groups, with what the policy grants them. A user in no
-    allowed group is refused, and so is a request without TLS.
+    The groups of the claim become the hub's groups, with the policy's grants. A user in no allowed
+    group is refused, and so is a request without TLS.
     """
     words = {
         "TFCLUSTER_HUB_SIGN_IN": "oidc",

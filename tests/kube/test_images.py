@@ -63,7 +63,7 @@ def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl,
     started = " && ".join(f"{program} --version" for program in PROGRAMS[name])
     asking = pod(name, image.reference, "sh", "-c", f"id -u && {started}")
     for field in ("runAsUser", "runAsGroup"):
-        del asking["spec"]["securityContext"][field]  # use the image's own
+        del asking["spec"]["securityContext"][field]  # use the image's own packages
     kube.apply(asking)
     ended = kube.wait("pod", name, _ended, "it has ended", seconds=300)
     assert ended["status"]["phase"] == "Succeeded", kube.logs(name)
@@ -72,7 +72,7 @@ def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl,
 
 def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl) -> None:
     """Every module of TensorFlow, Keras, JupyterLab and this package has valid bytecode. `pip
-    install --user` in a notebook puts a package under the home folder, and Python imports it.
+    install --user` in a notebook installs a package below the home folder, and Python imports it.
     """
     kube.apply(pod("notebook", pushed("notebook").reference))
     kube.running("notebook", seconds=300)
@@ -84,7 +84,7 @@ def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl
     assert said.endswith("made_here.py hello from home\n")
 
 
-@pytest.mark.long  # builds two images; the tests beside it show what is in one
+@pytest.mark.long  # this builds two images; the other tests here show what is in one
 def test_a_change_of_code_changes_one_layer(
     pushed: Pushed,
     kube: Kubectl,

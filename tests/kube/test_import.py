@@ -25,7 +25,7 @@ told = {name: os.environ[name] for name in names if name in os.environ}
 print(json.dumps([kind, sys.argv[1:], os.getcwd(), told]), flush=True)
 time.sleep(3600 if kind == "ps" else 1)
 """
-"""Prints what the task was given; a parameter server then serves on."""
+"""Prints what the task was given; a parameter server then goes on serving."""
 
 
 def secret(name: str, **keys: str) -> Object:
@@ -81,8 +81,8 @@ def tfcluster(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]
 def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
     user: tuple[Tenant, Path], tmp_path: Path
 ) -> None:
-    """Each task type of an imported TFJob gets its command, folder and variables, also those of a
-    Secret with other key names.
+    """Each task type of an imported TFJob gets its command, folder and variables, including
+    variables from a Secret with other key names.
 
     The run succeeds when the chief is done, and its parameter server ends after it.
     """

@@ -33,7 +33,7 @@ host, _colon, port = sys.argv[1].rpartition(":")
 socket.create_connection((host, int(port)))
 print("reached")
 """
-"""The same connection without TensorFlow, which takes seconds of a core to start; a client that
+"""The same connection without TensorFlow, whose start takes seconds of CPU time. A client that
 cannot connect cannot send a request either.
 """
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
@@ -65,12 +65,12 @@ def test_only_the_owners_notebook_reaches_the_servers(
     """A TensorFlow client in the owner's notebook uses the servers of a run; no other pod reaches
     their port.
 
-    The other pods are in another namespace (even with a notebook's label), in the hub's namespace,
-    another pod of the owner, and a task of the owner's other run.
+    The other pods are a pod in another namespace (even with a notebook's label), a pod in the hub's
+    namespace, another pod of the owner, and a task of the owner's other run.
     """
     kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
-    # As in a user's namespace of the hub: notebooks may send traffic out, tasks and other pods may
-    # not.
+    # The policy is that of a user's namespace of the hub: notebooks may send traffic out, tasks and
+    # other pods may not.
     kube.apply(
         {
             "apiVersion": "networking.k8s.io/v1",

@@ -36,7 +36,7 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""More of them, for long runs: they make the same API calls."""
+"""Further flows, for long test runs: they make the same API calls."""
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time
@@ -100,7 +100,7 @@ def shots(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def narrow(server: KubernetesLab) -> Iterator[None]:
-    """A quota that leaves the tenant room for one small task."""
+    """A quota in which the tenant can run one small task."""
     kube = server.tenant.kubectl
     quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"requests.memory": "1280Mi"}}}
     kube.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
@@ -133,8 +133,8 @@ def test_the_flows_of_one_machine_work_on_pods(
 
 
 def test_the_form_launches_pods_and_the_sidebar_follows_them(lab: LabPage, form: Locator) -> None:
-    """Options of the form's section Pods reach the pods, and the sidebar follows the run to its
-    success.
+    """Options in the form's section Pods reach the pods, and the sidebar follows the run until it
+    succeeds.
     """
     lab.page.evaluate(
         """() => {
@@ -194,7 +194,9 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
 
 
 def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
-    """A run without room in the quota is Queued, says which run uses it, and starts later."""
+    """A run that does not fit into the quota is Queued, says which run uses the quota, and starts
+    later.
+    """
     size = {"workers": 1, "ps": 0, "worker_memory": "768Mi"}
     for name in ("first", "second"):
         lab.server.launch("sleep.py", name=name, **size)
@@ -224,8 +226,8 @@ def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
 
 
 def test_a_run_with_output_on_an_unmounted_volume(lab: LabPage) -> None:
-    """Where the output's volume is not mounted, TensorBoard and the output of deleted pods say so,
-    and where to read it.
+    """If the output's volume is not mounted, TensorBoard and the output of deleted pods say so, and
+    where to read it.
 
     A delete with the output is refused before it stops anything; a delete without it removes the
     run and its pods.

@@ -1,4 +1,4 @@
-"""Programs in pods: what they are given, where they come from, and every task type."""
+"""Programs in pods: their options, their sources, and every task type."""
 
 from __future__ import annotations
 
@@ -188,8 +188,8 @@ def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
 def test_a_program_gets_its_options(home: Tenant, tmp_path: Path) -> None:
     """A program of a cell gets its variables, Secrets, packages, claims and annotation in its pods.
 
-    The Secret, as variables and as files, opens an object store; each claim has its access mode.
-    The run's own data claim is deleted with the run.
+    The Secret, as variables and as files, gives access to an object store; each claim has its
+    access mode. The run's own data claim is deleted with the run.
     """
     said = tenants.run_cells(home.kubectl, GIVEN, tmp_path)
     found = re.search(r"TOLD (.*)", said)

@@ -45,7 +45,7 @@ def programs() -> Path:
 
 
 def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) -> None:
-    """Every rule is valid, and for promtool each alert is silent before its cause and fires after
+    """Every rule is valid. For promtool, each alert is silent before its cause and fires after
     it.
     """
     for file in (MONITORING / "rules.yaml", ALERTS):

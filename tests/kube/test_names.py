@@ -71,8 +71,8 @@ def exists(kube: Kubectl, name: str, server: str) -> bool | None:
 def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
     cluster: UnderTest, kube: Kubectl, keeping: str
 ) -> None:
-    """A task sees a new name at once even if the server still answers others from its cache that it
-    is missing.
+    """A task sees a new name at once, even if the server still answers other clients from its cache
+    that the name is missing.
     """
     early = {
         "do": "early",
@@ -92,7 +92,9 @@ def test_a_name_that_was_asked_for_too_early_is_seen_at_once(
 
 
 def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
-    """The API server accepts k8s/overlays/dns-autoscaler, which runs one CoreDNS for ten nodes."""
+    """The API server accepts k8s/overlays/dns-autoscaler, which runs one CoreDNS for every ten
+    nodes.
+    """
     told = cluster.kubectl("kustomize", str(DNS_AUTOSCALER))
     made = cluster.kubectl("apply", "--dry-run=server", "-f", "-", "-o", "name", stdin=told)
     assert sorted(made.split()) == [
@@ -118,7 +120,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
 
 @pytest.mark.needs("node-inside")
 def test_the_dns_autoscaler_has_the_rights_it_needs(cluster: UnderTest) -> None:
-    """The autoscaler's account may count nodes, read its ConfigMap and scale CoreDNS, but no other
+    """The autoscaler's account may count nodes, read its ConfigMap, and scale CoreDNS but no other
     Deployment.
 
     The test makes the program's API calls instead of running it. The node's CoreDNS is not a
@@ -165,5 +167,5 @@ def paused(name: str, template: Object) -> Object:
 
 
 def running(kube: Kubectl) -> int:
-    """Return how many of the Job's pods run; none of them becomes ready."""
+    """Return how many of the Job's pods are running; none of them becomes ready."""
     return sum(each["status"]["phase"] == "Running" for each in kube.every("pod", "app=task"))

@@ -39,12 +39,14 @@ OWN_NAMESPACE_ONLY = {
 }
 
 
-@pytest.mark.long  # test_tenancy.py and test_two_nodes.py cover policies, too
+@pytest.mark.long  # test_tenancy.py and test_two_nodes.py cover policies too
 @pytest.mark.needs("network-policy")
 def test_a_policy_blocks_other_namespaces(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A NetworkPolicy blocks another namespace but not its own; without it both get through."""
+    """A NetworkPolicy blocks pods of another namespace but not of its own; without it both
+    connect.
+    """
     ours, others = new_namespace(), new_namespace()
     ours.apply(web("server", cluster.busybox), pod("client", cluster.busybox))
     others.apply(pod("client", cluster.busybox))
@@ -74,7 +76,7 @@ ORDINARY = "198.51.100.7"
 @contextmanager
 def answering(node: Node) -> Iterator[None]:
     """Let a node answer on port WEB of the clouds' metadata addresses, and of one unused address.
-    Pods reach them through their node, as in a cloud.
+    Pods reach these addresses through their node, as in a cloud.
     """
     every = (*METADATA, ORDINARY)
     node.run(["sh", "-ec", "; ".join(f"ip address add {each}/32 dev lo" for each in every)])

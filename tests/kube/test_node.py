@@ -20,7 +20,7 @@ from kubenode.processes import members, namespace_of
 
 pytestmark = pytest.mark.needs("node-inside")
 NAMESPACES = ("pid", "ipc", "uts")
-"""Namespaces that hold no resources when kept open: neither mounts nor network devices."""
+"""Namespaces that hold no resources when they are kept open: neither mounts nor network devices."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def made(machine: None, settings: dict[str, str]) -> Iterator[Cluster]:
-    """A cluster with its own name; afterwards nothing of it is left."""
+    """A cluster with its own name; at the end nothing of it may be left."""
     cluster = Cluster(f"{Cluster().name}-spare")
     cluster.down()
     yield cluster
@@ -59,7 +59,8 @@ class Traces:
         first = cluster.first.pid
         self.state = cluster.state
         self.cgroup = f"tfcluster-kube-{cluster.name}"
-        # Kept open until the check, else the kernel may reuse their numbers for another cluster.
+        # These are kept open until the check, because the kernel may otherwise reuse their numbers
+        # for another cluster.
         self._kept = [os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES]
         self.namespaces = {_namespace(first, kind) for kind in NAMESPACES}
         assert not self.namespaces & {_namespace(os.getpid(), kind) for kind in NAMESPACES}
@@ -111,7 +112,7 @@ def test_up_restarts_ended_servers(running: Cluster) -> None:
     spare.kubectl("get", "configmap", "kept")
 
 
-@pytest.mark.long  # the next test also starts a new one
+@pytest.mark.long  # the next test also starts a new cluster
 def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
     """If something that cannot be restarted has ended, `up` starts a new cluster."""
     spare = running
@@ -127,7 +128,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     running: Cluster, settings: dict[str, str]
 ) -> None:
     """A second `up` changes nothing; after kill -9 of all processes a new cluster starts. `down`
-    leaves no trace of either, and may be repeated.
+    leaves no trace of either cluster, and may be repeated.
     """
     spare = running
     servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
@@ -136,7 +137,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     before = Traces(spare)
     assert before.processes > len(servers)
     for pid in list(members(namespace_of(spare.first.pid))):
-        with suppress(ProcessLookupError):  # it ended with process 1
+        with suppress(ProcessLookupError):  # the door ended together with process 1
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not spare.nodes(), "all its processes have ended", seconds=90)
     spare.up()

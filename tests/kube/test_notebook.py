@@ -51,12 +51,12 @@ FULL = [
     "again = %tfcluster launch --workers 1 --name hello hello.py",
     "again.wait(300); print('AGAIN', again.status.phase.value)",
 ]
-"""The tenants' claims have 100Mi; a measurement is cached for three seconds."""
+"""The tenants' claims have 100Mi. A measurement is cached for three seconds."""
 
 
 @pytest.fixture(scope="module")
 def home(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A tenant with a notebook that holds this clone's package."""
+    """A tenant with a notebook that has this clone's package."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     tenant.kubectl.apply(tenants.notebook(tenant.image))
@@ -86,8 +86,8 @@ def test_a_large_program_lies_in_the_workspace(home: Tenant, tmp_path: Path) -> 
 
 
 def test_nothing_starts_when_a_claim_is_full(home: Tenant, tmp_path: Path) -> None:
-    """A launch warns when the log claim is nearly full, and is refused when it is full; with free
-    space it works again.
+    """A launch warns if the log claim is nearly full, and is refused if it is full. With free space
+    it works again.
     """
     said = tenants.run_cells(home.kubectl, FULL, tmp_path)
     assert re.search(r"WARNED .*your log folder holds 85Mi of 100Mi", said)

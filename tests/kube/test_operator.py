@@ -1,4 +1,6 @@
-"""The operator on a real cluster: what happens to runs while it works, is away, and returns."""
+"""The operator on a real cluster, and its runs while it works, while it is away, and after it
+returns.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ if name.startswith("worker-"):
 else:
     time.sleep(3600)
 """
-"""Workers run for argv[1] s or until /tmp/enough exists; every task takes argv[2] s to end; with
+"""Workers run for argv[1] s or until /tmp/enough exists. Every task takes argv[2] s to end. With
 argv[3], worker-1 fails.
 """
 LONG = "3600"
@@ -96,7 +98,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
-    """All runs of these tests, launched together, so that they take only as long as the longest."""
+    """All runs of these tests, launched together, so that the tests take only as long as the
+    longest run.
+    """
     tenant.launch("works-1", spec_of(program, "1", "0", workers=2, ps=1, lifecycle=SHORT))
     fails = ("2", "0", "the shapes do not match")
     tenant.launch("fails-1", spec_of(program, *fails, workers=2, ps=1, lifecycle=SHORT))
@@ -111,8 +115,8 @@ def launched(tenant: Tenant, watched: Watched, program: Path) -> Tenant:
 
 @pytest.fixture(scope="module")
 def hurt(launched: Tenant) -> dict[str, list[Object]]:
-    """The workers of two runs before the first worker of each was deleted. They are deleted before
-    the other tests, because Kubernetes takes ten seconds to replace a pod.
+    """The workers of two runs, as they were before the first worker of each run was deleted. The
+    deletion comes before the other tests, because Kubernetes takes ten seconds to replace a pod.
     """
     before = {}
     for name in ("heals-1", "group-1"):
@@ -196,9 +200,10 @@ def test_a_run_of_a_deleted_name_waits_for_the_old_pods(launched: Tenant, progra
     launched.phase("again-1", "Running")
     (ends,) = launched.pods("again-1")
     old = {ends["metadata"]["uid"]}
-    # Delete its output, too: a run never writes among the files of an earlier one.
+    # Delete its output too: a run never writes among the files of an earlier run.
     launched.kubectl.exec(ends["metadata"]["name"], "rm", "-rf", "/log/again/1")
-    kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'  # until it is checked
+    # until the output is checked
+    kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'
     launched.kubectl("patch", "pod", ends["metadata"]["name"], "-p", kept)
     launched.kubectl("delete", "tfcluster", "again-1")
     launched.launch("again-1", spec_of(program, LONG, "0", lifecycle=SHORT))
@@ -231,7 +236,7 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant.kubectl.apply(reads)
     tenant.kubectl.running("reads-twice-1")
     tenant.kubectl("delete", "tfcluster", "twice-1")
-    # Delete its output, too: a run never writes among the files of an earlier one.
+    # Delete its output too: a run never writes among the files of an earlier run.
     tenant.kubectl.exec("reads-twice-1", "rm", "-rf", "/log/twice/1")
     wait_until(lambda: not tenant.left_of("twice-1"), "nothing of it is left", seconds=120)
     file.write_text("print('the second')")
@@ -243,7 +248,9 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
 
 
 def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: Path) -> None:
-    """A task whose log volume stops accepting its output trains on; the status warns once."""
+    """A task whose log volume stops accepting its output goes on training; the status warns
+    once.
+    """
     file = tmp_path / "full.py"
     file.write_text(
         "import os\n"
@@ -284,8 +291,8 @@ def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
 
 
 def _without_standstill(status: Object) -> Object:
-    """Return a status without its messages, because after a minute these report that a silent
-    program is silent.
+    """Return a status without its messages, which after a minute report that a silent program is
+    silent.
     """
     words = ("events", "message", "messages", "reason", "conditions")
     return {key: value for key, value in status.items() if key not in words}
@@ -299,7 +306,7 @@ def test_an_operator_that_returns_catches_up(
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")
-    # Its reason is no sign: the run may be at a standstill, for its program prints nothing.
+    # The reason is no sign of it: the run may be stalled, because its program prints nothing.
     launched.wait("heals-1", lambda s: s["counts"]["worker"].get("running") == 2, "healed")
     others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
     before = _without_standstill(launched.status("heals-1"))

@@ -33,7 +33,7 @@ RUN = "tried-1"
 NO_RIGHT = "cannot"
 LABELS = "the operator may only touch objects with the labels of a run"
 DENIED = "denied request"
-"""Either of two policies says this."""
+"""One of two policies gives this message."""
 OPEN = "may only write in namespaces labelled tfcluster.dev/tenant=true"
 HOME = "may only write its Lease, its ledgers and its check"
 WAITS = "import time\ntime.sleep(600)\n"
@@ -248,8 +248,8 @@ SHAPES: dict[str, tuple[str, Callable[[Object], object]]] = {
 def test_only_jobs_of_a_run_are_created(
     thief: Kubectl, alices: Tenant, parts: dict[str, Object]
 ) -> None:
-    """In a tenant's namespace the token can only create Jobs of an existing run. It can create none
-    with an account, a token, privileges, access to the node, or files of others.
+    """In a tenant's namespace the token can only create Jobs of an existing run. It can create no
+    Job with an account, a token, privileges, access to the node, or files of others.
     """
     assert created(thief, alices.name, parts["Job"]) == ""
     of_secret = copy.deepcopy(parts["Job"])
@@ -456,7 +456,7 @@ def test_a_binding_alone_opens_no_namespace(
     cluster: UnderTest, thief: Kubectl, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
     """The token creates nothing in a namespace without the tenant label, even if the operator's
-    role is bound there. The same holds for a namespace of the cluster itself that has both.
+    role is bound there. The same is true for a namespace of the cluster itself that has both.
     """
     names = (kube.namespace, f"kube-tests-{uuid.uuid4().hex[:8]}")
     marks = {"tfcluster.dev/tenant": "true", "tfcluster-tests": "true"}

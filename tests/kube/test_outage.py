@@ -37,11 +37,11 @@ def test_users_are_told_of_an_outage_only_during_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`list` and `status` show a notice only while the operator is killed or stopped. A run that
-    ends slowly shows none. Requests made during the outage are carried out afterwards.
+    ends slowly shows no notice. Requests made during the outage are carried out afterwards.
     """
     tenant = new_tenant()
-    # The tests' own operator has its Lease in the tenant's namespace; k8s/base lets users read the
-    # Lease of an installed one.
+    # The tests' own operator has its Lease in the tenant's namespace. k8s/base lets users read the
+    # Lease of an installed operator.
     more = [HEARTBEAT] if isinstance(tenant.operator, Process) else []
     tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tenant.kubectl, tmp_path / "user")))

@@ -36,7 +36,7 @@ def test_a_pod_beyond_its_memory_is_killed(cluster: UnderTest, kube: Kubectl) ->
     assert _terminated(ended)["exitCode"] == 137
 
 
-@pytest.mark.long  # test_explain.py covers the run's message about it
+@pytest.mark.long  # test_explain.py covers the run's message about this
 def test_a_missing_image_shows(cluster: UnderTest, kube: Kubectl) -> None:
     """A pod whose image is not in the registry waits in ImagePullBackOff, and the message names the
     image.

@@ -37,7 +37,7 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
     }
 
     def counts() -> bool:
-        """Replace the quota, because one that is older than the CRD takes minutes to count."""
+        """Replace the quota, because a quota that is older than the CRD takes minutes to count."""
         tenant.kubectl("delete", "resourcequota", "records", "--ignore-not-found")
         tenant.kubectl.apply(quota)
         return _counts(tenant.kubectl)
@@ -92,8 +92,8 @@ LARGE = {
 
 @pytest.mark.parametrize("what", LARGE)
 def test_no_record_is_large(bounded: Tenant, api: Api, what: str) -> None:
-    """The API server refuses a record with any field too large, and says how large it may be and
-    where to put larger data.
+    """The API server refuses a record with any field too large, and says how large the field may be
+    and where to put larger data.
     """
     spec, head = LARGE[what]
     with pytest.raises(ApiError) as refused:
@@ -127,8 +127,8 @@ def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Te
     """A record above today's limits, as from an earlier release, can still be stopped and
     annotated.
 
-    A spec's texts are checked only at creation, and labels and annotations only where they grow.
-    The test creates the record by an account that the policy exempts.
+    A spec's texts are checked only at creation, and labels and annotations only if they grow. The
+    test creates the record with an account that the policy exempts.
     """
     spec, marks = running(env={"A": "<" * 20_000}), {"a": "x" * 40_000, "b": ""}
     text = json.dumps(record("early-1", spec, annotations=marks))
@@ -146,7 +146,7 @@ def test_a_record_of_an_earlier_release_can_be_stopped_and_annotated(bounded: Te
 def test_the_largest_record_fits_its_budget(bounded: Tenant, api: Api) -> None:
     """The largest possible record stays within the bytes that etcd's budget counts for it.
 
-    It has the largest program and annotations, in characters that take six bytes, and the most
+    It has the largest program and annotations, with characters that take six bytes, and the most
     field managers.
     """
     where, content = path("tfclusters", bounded.name), "A" * 87_000

@@ -93,21 +93,21 @@ while True:  # each epoch needs both
         saved.with_suffix(".new").replace(saved)
     time.sleep(0.5)
 """
-"""Synchronous workers, as in MultiWorkerMirroredStrategy: each needs its peer in every epoch."""
+"""Synchronous workers, as in MultiWorkerMirroredStrategy: each needs the other in every epoch."""
 STEP = re.compile(r"^at ([\d.]+) step (\d+)$", re.MULTILINE)
 EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Training that went on after a fault."""
+    """Facts about training that went on after a fault."""
 
     after: float
     """Seconds from the fault to the first step of any worker."""
     last: int
     """Last step before all replacement pods were up."""
     first: int
-    """First step after that."""
+    """First step after all replacement pods were up."""
 
 
 @dataclass
@@ -132,7 +132,9 @@ class Training:
         return sorted((float(at), int(step)) for at, step in both)
 
     def resumed(self, fault: float) -> Resumed | None:
-        """Return how training went on once all replacement pods were up; None until then."""
+        """Return the facts once all replacement pods were up and training went on; None until
+        then.
+        """
         new = [pod for pod in self.tenant.pods(self.name) if _made(pod) > fault - 1.0]
         if not new or not all(map(is_ready, new)):
             return None
@@ -156,7 +158,9 @@ class Training:
 
 @pytest.fixture(scope="module")
 def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
-    """A function that takes the second node down; it is back and ready after these tests."""
+    """Return a function that takes the second node down. The node is back and ready after these
+    tests.
+    """
     assert cluster.own
     own = cluster.own
     yield lambda: own.lose(own.second.name)
@@ -168,8 +172,8 @@ def lose(cluster: UnderTest) -> Iterator[Callable[[], None]]:
 def trainings(
     cluster: UnderTest, tenant: Tenant, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Training, Training]]:
-    """Two running trainings: one with a parameter server, all on the second node, and a synchronous
-    one with a worker on each node. The operator is on the second node, too.
+    """Two running trainings: one with a parameter server, completely on the second node, and a
+    synchronous one with a worker on each node. The operator is on the second node too.
     """
     assert cluster.own
     first, second = cluster.own.first.name, cluster.own.second.name
@@ -186,7 +190,7 @@ def trainings(
     tenant.kubectl.apply(reader)
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
-    try:  # Moves the operator to the node that will be lost, too; its absence must stay short.
+    try:  # Move the operator to the node that will be lost too; its absence must be short.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
@@ -206,7 +210,7 @@ def trainings(
 
 @contextmanager
 def _room_for_one_task_each(cluster: UnderTest, nodes: Sequence[str]) -> Iterator[None]:
-    """Fill these nodes up to one more task each, because tasks of a run share a node where they
+    """Fill these nodes up to one more task each, because tasks of a run share a node if they
     can.
     """
     kubectl = cluster.kubectl.within("default")
@@ -236,8 +240,8 @@ def _nodes(tenant: Tenant, name: str) -> list[str]:
 def test_training_goes_on_after_its_parameter_server_was_deleted(
     tenant: Tenant, trainings: tuple[Training, Training]
 ) -> None:
-    """A deleted parameter server comes back, workers continue from the last checkpoint, and the
-    record says what happened.
+    """A deleted parameter server returns, workers continue from the last checkpoint, and the record
+    says what happened.
     """
     training, _group = trainings
     wait_until(lambda: training.checkpoint() >= 40, "checkpoints", seconds=120, every=2.0)
@@ -284,7 +288,7 @@ def test_training_goes_on_after_a_node_was_lost(
 def test_a_node_that_lost_power_comes_back(
     cluster: UnderTest, kube: Kubectl, lose: Callable[[], None]
 ) -> None:
-    """A lost node comes back and runs pods."""
+    """A lost node returns and runs pods."""
     assert cluster.own
     lost = cluster.own.second.name
     if is_ready(cluster.kubectl.get("node", lost)):  # when this test runs alone

@@ -55,7 +55,7 @@ print("the parameter server counts", total, flush=True)
 task, folder = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_OUTPUT_DIR"]
 pathlib.Path(folder, task + ".counted").write_text(total)
 """
-"""Workers that need their parameter server, without TensorFlow."""
+"""Workers that need their parameter server, but not TensorFlow."""
 
 
 def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:
@@ -91,7 +91,7 @@ def ended(kube: Kubectl, layout: str) -> str:
 
 
 def ends_with_its_manifests(kube: Kubectl, manifests: str) -> None:
-    """The parameter server runs on until the applied manifests are deleted."""
+    """Check that the parameter server runs until the applied manifests are deleted."""
     (server,) = [each for each in kube.every("pod") if "-ps-" in each["metadata"]["name"]]
     assert server["status"]["phase"] == "Running"
     kube("delete", "-f", "-", "--wait=false", stdin=manifests)
@@ -104,7 +104,7 @@ def test_a_program_runs_by_kubectl_alone(
     cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path
 ) -> None:
     """On a cluster without TFCluster, workers reach their parameter server and write output and
-    files to the log volume. The parameter server runs on until its manifests are deleted.
+    files to the log volume. The parameter server runs until its manifests are deleted.
     """
     kube, program = kube_with_claims, tmp_path / "counts.py"
     program.write_text(COUNTS)
@@ -126,7 +126,7 @@ def test_digits_are_learned_by_kubectl_alone(
     cluster: UnderTest, kube_with_claims: Kubectl, tmp_path: Path, layout: str
 ) -> None:
     """Both layouts train to the end on a cluster without TFCluster, with output and checkpoints in
-    the log volume. The parameter server runs on until its manifests are deleted.
+    the log volume. The parameter server runs until its manifests are deleted.
     """
     kube = kube_with_claims
     name = LAYOUTS[layout][0].partition("-")[0]

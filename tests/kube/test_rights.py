@@ -1,4 +1,4 @@
-"""The rights of a user's account: every verb on every resource of the API, checked one by one."""
+"""The rights of a user's account: every verb on every resource of the API is checked."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def every_resource(api: Api) -> list[tuple[str, str]]:
 
 
 def test_a_user_may_do_what_the_role_says_and_nothing_else(alices: Tenant, api: Api) -> None:
-    """A user's account may use its runs and read pods, logs and events in its own namespace, and
+    """A user's account may use its runs and read pods, logs and events in its own namespace, but
     nothing else of the API.
     """
     asked = [

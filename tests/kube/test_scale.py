@@ -1,5 +1,6 @@
 """600 tasks on fake nodes, and one of them on a real node, which resolves the names of all. Run it
-by `make test-kube WITH=kwok`. It makes its own fake nodes, because another file removes its own.
+by `make test-kube WITH=kwok`. It makes its own fake nodes, because another file removes the nodes
+that it made.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def fake_nodes(cluster: UnderTest) -> Iterator[int]:
 def test_a_task_finds_the_names_of_all_of_600(
     cluster: UnderTest, kube: Kubectl, fake_nodes: int
 ) -> None:
-    """A task that started before any name existed resolves all 600 and runs its program, which
-    resolves them again.
+    """A task that started before any name existed resolves all 600 names and runs its program,
+    which resolves them again.
     """
     assert cluster.own
     posts = _objects(cluster.description.images["notebook"])

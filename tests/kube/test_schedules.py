@@ -1,27 +1,36 @@
-"""Schedules, applied by kubectl and by the verbs: what is due is launched once, and in time."""
+"""Schedules, applied by kubectl and by the verbs: what is due is launched once, and in time.
+
+The schedules of `minutely` are due while the tests before their own run. The last test stops the
+operator that all others need.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubenode import paths
-from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from support.kube.kubectl import Kubectl, Object
+from support.kube.fast_operators import (
+    FastOperators,
+    check_once_each,
+    occurrences,
+    runs_of,
+    scheduled,
+    status_of,
+    until,
+)
+from support.kube.kubectl import Kubectl
 from support.kube.operator import Tenant, policy
+from support.kube.tenants import kubeconfig, rights, user_rules
 from support.kube.under_test import UnderTest
 
-from tfcluster_magic.schedules import ScheduleStatus
-from tfcluster_magic.spec import resource_form
+from tfcluster_magic import ClusterManager, cli
+from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
+from tfcluster_magic.cli.terminal import Terminal
 
 NIGHTLY = """
 apiVersion: tfcluster.dev/v1beta1
@@ -42,24 +51,14 @@ spec:
           time.sleep(float(sys.argv[1]))
         arguments: ["%(seconds)s", "{scheduled_for:%%H:%%M}"]
 """
-FAST = """
-import sys, time
-from tfcluster_magic.operator.__main__ import main
-from tfcluster_magic.operator.reconcile.schedules import ScheduleClock
-
-base, speed = float(sys.argv[1]), float(sys.argv[2])
-
-class Fast(ScheduleClock):
-    def now(self):
-        return base + (time.time() - base) * speed
-
-    def seconds_until(self, at):
-        return (at - self.now()) / speed
-
-sys.exit(main(sys.argv[3:], Fast()))
-"""
 SPEED = 12.0
 """Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
+PROJECT = """
+program: train.py
+memory: 1Gi
+max-duration: 15s
+grace: 1s
+"""
 
 
 @pytest.fixture(scope="module")
@@ -68,100 +67,69 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
     return new_tenant()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def minutely(home: Tenant, request: pytest.FixtureRequest) -> list[str]:
+    """Apply schedules that are due each minute, and pause the second; return their names."""
+    count = 20 if request.config.getoption("--long") else 5
+    names = [f"nightly-{chr(97 + n)}" for n in range(count)]
+    for name in names:
+        apply(home.kubectl, name)
+    said = {"spec": {"suspend": True, "suspension": {"by": "ida", "reason": "repairs"}}}
+    home.kubectl("patch", "tfcs", names[1], "--type=merge", "-p", json.dumps(said))
+    return names
+
+
 def apply(home: Kubectl, name: str, **words: Any) -> None:
     said = {"cron": "* * * * *", "overlap": "Forbid", "seconds": 0, **words}
     home.apply(NIGHTLY % {"name": name, **said})
 
 
-def schedule(home: Kubectl, name: str) -> Object:
-    return dict(home.get("tfclusterschedule", name))
-
-
-def status(home: Kubectl, name: str) -> Object:
-    return resource_form.read(ScheduleStatus, schedule(home, name).get("status") or {})
-
-
-def occurrences(home: Kubectl, name: str) -> list[Object]:
-    return list(status(home, name).get("occurrences") or [])
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 150) -> None:
-    wait_until(condition, what, seconds=seconds, every=0.3)
-
-
-def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(home: Tenant) -> None:
-    """Twenty schedules are due at the same second; each launches one run within two seconds, which
-    knows its time. kubectl shows them, pauses one, and deletes them; runs stay.
+def test_a_project_is_replaced_and_ended_at_its_longest_duration(
+    home: Tenant,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A user's nightly project: the run that goes on is stopped as its owner would, the next begins
+    after its end, and `--max-duration` ends that. `kubectl get tfcs,tfc` shows both.
     """
     kubectl = home.kubectl
-    names = [f"nightly-{chr(97 + n)}" for n in range(20)]
-    for name in names:
-        apply(kubectl, name)
-    wide = kubectl("get", "tfcs", "-o", "wide")
-    assert wide.split()[:6] == ["NAME", "CRON", "ZONE", "NEXT", "LAST", "RUN"], wide
-    kubectl(
-        *("patch", "tfcs", names[1], "--type=merge", "-p"),
-        json.dumps({"spec": {"suspend": True, "suspension": {"by": "ida", "reason": "repairs"}}}),
-    )
-    kubectl("wait", f"tfcs/{names[1]}", "--for=condition=Paused", "--timeout=20s")
-    launching = [name for name in names if name != names[1]]
-    until(lambda: all(occurrences(kubectl, name) for name in launching), "all were due")
-    until(
-        lambda: all(occurrences(kubectl, n)[0]["state"] != "Launching" for n in launching),
-        "all are launched",
-    )
-    late = sorted(
-        run["metadata"]["annotations"] and _late(home, each)
-        for each in launching
-        for run in [kubectl.get("tfcluster", f"{each}-1")]
-    )
-    print(f"launched after due: median {late[len(late) // 2]:.2f} s, p95 {late[-1]:.2f} s")
-    for name in launching[2:]:
-        kubectl("delete", "tfcs", name)
-    first, second = launching[:2]
-    home.phase(f"{first}-1", "Succeeded")
-    assert not occurrences(kubectl, names[1])
-    until(lambda: len(occurrences(kubectl, first)) > 1, "it is due again")
-    until(lambda: occurrences(kubectl, first)[0]["state"] == "Succeeded", "the first is over")
-    runs = kubectl.every("tfcluster", f"tfcluster.dev/schedule={first}")
-    assert runs[0]["metadata"]["name"] == f"{first}-1"
-    assert runs[0]["spec"]["program"]["arguments"][1] == _clock(runs[0])
-    kubectl("delete", "tfcs", first, second, names[1])
-    assert kubectl.get("tfcluster", f"{first}-1")
+    kubectl.apply(*rights(user_rules(), home.name))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(kubectl, tmp_path / "user")))
+    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")
+    project = tmp_path / "digits"
+    project.mkdir()
+    (project / "tfcluster.yaml").write_text(PROJECT)
+    (project / "train.py").write_text("import time\ntime.sleep(600)\n")
+    terminal = Terminal(ClusterManager(backend=KubernetesBackend()))
 
+    def says(*words: str) -> str:
+        assert cli.run(["schedule", *words], terminal) == 0, capsys.readouterr().err
+        return str(capsys.readouterr().out)
 
-def _late(home: Tenant, name: str) -> float:
-    """Return the seconds from the due time until the operator knew that the run was created."""
-    (line,) = (each for each in home.operator.log().splitlines() if f"/{name}-1: launched" in each)
-    return float(line.partition("launched ")[2].split()[0])
-
-
-def _clock(run: Object) -> str:
-    at = json.loads(run["metadata"]["annotations"]["tfcluster.dev/scheduled"])["due"]
-    return time.strftime("%H:%M", time.gmtime(at))
-
-
-def test_a_run_is_replaced_as_its_owner_would_stop_it(home: Tenant) -> None:
-    """With `Replace` the run of the minute before is stopped, and the next begins after its end;
-    runs that are asked for come at once.
-    """
-    kubectl = home.kubectl
-    apply(kubectl, "replaces", overlap="Replace", seconds=600, cron="0 0 1 1 *")
+    create = ("create", "digits", "--cron", "0 2 * * *", "--overlap", "replace", str(project))
+    assert "digits" in says(*create)
     for number in (1, 2):
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        patch = json.dumps({"spec": {"runTimes": [at]}})
-        kubectl("patch", "tfcs", "replaces", "--type=merge", "-p", patch)
-        home.phase(f"replaces-{number}", "Running")
-    stopped = home.phase("replaces-1", "Stopped")
-    assert "schedule replaces" in stopped["message"]
-    states = [each["state"] for each in occurrences(kubectl, "replaces")]
-    assert states == ["Stopped", "Running"]
-    kubectl("delete", "tfcs", "replaces")
-    kubectl("delete", "tfcluster", "replaces-2")
+        says("run-now", "digits")
+        home.phase(f"digits-{number}", "Running")
+    assert "schedule digits" in home.phase("digits-1", "Stopped")["message"]
+    words = kubectl("get", "tfcs,tfc")
+    assert "tfclusterschedule.tfcluster.dev/digits" in words and "digits-2" in words
+    ended = home.phase("digits-2", "Failed")
+    assert ended["reason"] == "MaxDuration", ended
+    until(
+        lambda: [o["state"] for o in occurrences(kubectl, "digits")] == ["Stopped", "Failed"],
+        "the schedule knows",
+    )
+    history = says("history", "digits")
+    assert "digits-1" in history and "digits-2" in history
+    says("delete", "digits", "--yes")
 
 
 def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
-    """The API server refuses what its rules can see, and the condition Ready says the rest."""
+    """The API server refuses the mistakes that its rules can see, and the condition Ready reports
+    the others.
+    """
     kubectl = home.kubectl
     good = NIGHTLY % {"name": "wrong", "cron": "* * * * *", "overlap": "Forbid", "seconds": 0}
     for old, new, words in (
@@ -182,7 +150,7 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
     kubectl("wait", "tfcs/nonsense", "--for=condition=Ready=False", "--timeout=20s")
     (ready,) = (
         each
-        for each in schedule(kubectl, "nonsense")["status"]["conditions"]
+        for each in kubectl.get("tfclusterschedule", "nonsense")["status"]["conditions"]
         if each["type"] == "Ready"
     )
     assert "spec.cron" in ready["message"] and "minute" in ready["message"]
@@ -190,7 +158,7 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
 
 
 def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
-    """An account with a right to schedules alone gets no runs by them."""
+    """An account that has only a right to schedules gets no runs by them."""
     kubectl, user = home.kubectl, "scheduler-only"
     group = "rbac.authorization.k8s.io"
     rule = {
@@ -213,78 +181,70 @@ def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
         kubectl("create", "-f", "-", f"--as={user}", stdin=text)
 
 
-class FastOperators:
-    """Operators with a fast clock that all lead, each by a Lease of its own."""
+def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(
+    home: Tenant, minutely: list[str]
+) -> None:
+    """Schedules that are due at the same second each launch one run, which knows its time. kubectl
+    shows them, pauses one, and deletes them; runs stay.
+    """
+    kubectl = home.kubectl
+    wide = kubectl("get", "tfcs", "-o", "wide")
+    assert wide.split()[:6] == ["NAME", "CRON", "ZONE", "NEXT", "LAST", "RUN"], wide
+    first, paused = minutely[:2]
+    kubectl("wait", f"tfcs/{paused}", "--for=condition=Paused", "--timeout=20s")
+    launching = [name for name in minutely if name != paused]
+    until(lambda: all(occurrences(kubectl, name) for name in launching), "all were due")
+    until(
+        lambda: all(occurrences(kubectl, n)[0]["state"] != "Launching" for n in launching),
+        "all are launched",
+    )
+    late = sorted(_late(home, each) for each in launching)
+    print(f"launched after due: median {late[len(late) // 2]:.2f} s, last {late[-1]:.2f} s")
+    assert not occurrences(kubectl, paused)
+    kubectl("delete", "tfcs", *launching[1:], paused)
+    home.phase(f"{first}-1", "Succeeded")
+    until(lambda: occurrences(kubectl, first)[0]["state"] == "Succeeded", "the first is over")
+    run = runs_of(kubectl, first)[0]
+    assert run["metadata"]["name"] == f"{first}-1"
+    due = time.gmtime(scheduled(run)["due"])
+    assert run["spec"]["program"]["arguments"][1] == time.strftime("%H:%M", due)
+    kubectl("delete", "tfcs", first)
+    assert kubectl.get("tfcluster", f"{first}-1")
 
-    def __init__(self, home: Tenant, folder: Path) -> None:
-        self._home, self._folder, self._base = home, folder, time.time()
-        self._processes: list[subprocess.Popen[bytes] | None] = [None, None]
 
-    def start(self, number: int) -> None:
-        """Start one of them."""
-        words = [sys.executable, "-c", FAST, str(self._base), str(SPEED)]
-        words += [f"--namespace={self._home.name}", f"--policy={self._folder}/policy.yaml"]
-        words += ["--health-port=0", "--identity=fast"]
-        words += [f"--lease-namespace={('default', self._home.name)[number]}"]
-        environment = {**os.environ, "KUBECONFIG": self._home.kubectl.kubeconfig}
-        with (self._folder / f"operator-{number}.log").open("ab") as to:
-            self._processes[number] = subprocess.Popen(
-                words, stderr=to, env=environment, cwd=paths.ROOT
-            )
-
-    def kill(self, number: int) -> None:
-        """Kill one of them, unless it does not run."""
-        process = self._processes[number]
-        if process is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait(30)
-        self._processes[number] = None
-
-    def now(self) -> float:
-        """Return their time."""
-        return self._base + (time.time() - self._base) * SPEED
+def _late(home: Tenant, name: str) -> float:
+    """Return the seconds from the due time until the operator knew that the run was created."""
+    (line,) = (each for each in home.operator.log().splitlines() if f"/{name}-1: launched" in each)
+    return float(line.partition("launched ")[2].split()[0])
 
 
-@pytest.mark.parametrize("minutes", [8, pytest.param(300, marks=pytest.mark.long)])
 def test_two_operators_that_are_killed_launch_each_due_time_once(
-    cluster: UnderTest, home: Tenant, tmp_path: Path, minutes: int
+    cluster: UnderTest, home: Tenant, tmp_path: Path
 ) -> None:
     """Two that both lead, on a fast clock, are killed in turn around due seconds: each due time ran
-    once, and none is lost.
+    once, and none is lost. `test_schedule_chaos.py` does so for longer.
     """
-    name = f"chaos-{'abc'[minutes % 3]}"
     home.operator.stop()
     (tmp_path / "policy.yaml").write_text(policy(cluster, requireNetworkPolicy=False))
-    operators = FastOperators(home, tmp_path)
-    kubectl = home.kubectl
+    operators, kubectl, minutes = FastOperators(home.kubectl, tmp_path, SPEED), home.kubectl, 5
     try:
         for number in (0, 1):
             operators.start(number)
-        apply(kubectl, name, overlap="Allow", seconds=0)
-        kubectl("patch", "tfcs", name, "--type=merge", "-p", '{"spec":{"catchUp":"All"}}')
-        until(lambda: occurrences(kubectl, name), "it was due", 60)
-        begun, number = operators.now(), 0
-        while operators.now() < begun + minutes * 60:
-            left = (60 - operators.now() % 60) / SPEED
-            time.sleep(left)  # the due second of a clock
-            operators.kill(number)
-            operators.start(number)
-            number = 1 - number
-        kubectl("patch", "tfcs", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-        until(lambda: status(kubectl, name).get("paused"), "it is paused", 60)
+        apply(kubectl, "chaos", overlap="Allow")
+        kubectl("patch", "tfcs", "chaos", "--type=merge", "-p", '{"spec":{"catchUp":"All"}}')
+        until(lambda: occurrences(kubectl, "chaos"), "it was due", 60)
+        operators.shake(minutes, minutes)
+        kubectl("patch", "tfcs", "chaos", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+        until(lambda: status_of(kubectl, "chaos").get("paused"), "it is paused", 60)
         until(
-            lambda: {each["state"] for each in occurrences(kubectl, name)} == {"Succeeded"},
+            lambda: {each["state"] for each in occurrences(kubectl, "chaos")} == {"Succeeded"},
             "all have succeeded",
             300,
         )
     finally:
-        for number in (0, 1):
-            operators.kill(number)
+        operators.end()
         home.operator.start()
-    runs = kubectl.every("tfcluster", f"tfcluster.dev/schedule={name}")
-    noted = [json.loads(r["metadata"]["annotations"]["tfcluster.dev/scheduled"]) for r in runs]
-    dues = sorted(each["due"] for each in noted)
-    print(f"{len(dues)} due times with {minutes} kills")
-    assert len(dues) >= minutes and len(set(dues)) == len(dues), "a due time ran twice"
-    assert dues == [dues[0] + 60 * n for n in range(len(dues))], "a due time is lost"
-    kubectl("delete", "tfcs", name)
+    runs = runs_of(kubectl, "chaos")
+    assert len(runs) >= minutes
+    check_once_each(runs)
+    kubectl("delete", "tfcs", "chaos")

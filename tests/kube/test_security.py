@@ -213,8 +213,8 @@ def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
 def test_a_nodes_cache_gives_nobody_a_private_image(
     alices: Tenant, cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A run with a private image and no Secret is refused the image, even if its node has it from
-    another user's pull.
+    """A run with a private image and no Secret cannot use the image, even if another user's pull
+    left it on the node.
     """
     private = cluster.busybox.replace(REGISTRY, PRIVATE)
     owners = new_namespace()

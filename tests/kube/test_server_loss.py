@@ -1,5 +1,5 @@
-"""Killed servers of the cluster: objects survive an API server, and a node without kubelet is
-noticed.
+"""Killed servers of the cluster: objects survive the API server's death, and a node without kubelet
+is noticed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _uids(kube: Kubectl) -> set[str]:
 
 @pytest.fixture
 def without_kubelet(cluster: UnderTest) -> Iterator[Node]:
-    """The second node, whose kubelet a test may kill; it runs again afterwards."""
+    """The second node, whose kubelet a test may kill; it is started again afterwards."""
     assert cluster.own
     node = cluster.own.second
     yield node
@@ -69,7 +69,9 @@ def without_kubelet(cluster: UnderTest) -> Iterator[Node]:
 
 @pytest.mark.needs("two-nodes", "node-inside")
 def test_a_lost_node_is_noticed(cluster: UnderTest, kube: Kubectl, without_kubelet: Node) -> None:
-    """A node whose kubelet dies is noticed; its pods are replaced, and end once it is back."""
+    """A node whose kubelet dies is noticed. Its pods are replaced, and end once the kubelet is
+    back.
+    """
     lost = without_kubelet.name
     kube.apply(_preferring(lost, cluster.busybox))
     kube.wait("deployment", "web", _is_available, "its pod is available")

@@ -56,7 +56,7 @@ def claim(name: str, storage_class: str) -> Object:
 
 
 def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
-    """Return a pod with a claim at /data, on the given node if any."""
+    """Return a pod with a claim at /data, on `node` if it is given."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
     found["spec"].update(volumes=[volume])
     if node:
@@ -83,7 +83,7 @@ def own_node(cluster: UnderTest) -> Node:
 
 
 def is_read(kube: Kubectl, name: str, text: str) -> None:
-    """Wait until a pod reads a text in the claim's note; shared storage may take a second."""
+    """Wait until a pod reads a text in the claim's note. Shared storage may take a second."""
     wait_until(
         lambda: kube.exec(name, "sh", "-c", "cat /data/note || true") == text,
         f"{name} reads {text!r}",
@@ -120,7 +120,7 @@ def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> N
 
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -> None:
-    """A file that one node replaces again and again is never missing or broken on another."""
+    """A file that one node replaces again and again is never missing or broken on another node."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     reading, writing = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     first = "until [ -e /data/note ]; do :; done; touch /data/reading; "
@@ -134,9 +134,7 @@ def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -
 
 @pytest.mark.needs("rwx", "node-inside")
 def test_a_claim_belongs_to_the_users_group(cluster: UnderTest, kube: Kubectl) -> None:
-    """A claim's folder and its files belong to group 100, whatever the primary group of their
-    writer.
-    """
+    """A claim's folder and files belong to group 100, whatever primary group their writer has."""
     kube.apply(claim(CLAIM, cluster.description.storage_class))
     asked = using(pod("user", cluster.busybox))
     asked["spec"]["securityContext"].update(runAsGroup=4242, supplementalGroups=[100])
@@ -196,7 +194,7 @@ def test_files_outlive_a_lost_replica(
     gluster.revive_bricks(node)
     healed = dict.fromkeys(gluster.BRICKS, 0)
     wait_until(lambda: gluster.heal_info(node) == healed, "nothing left to heal", seconds=120)
-    # On the replica's own disk, because another replica might answer through the volume.
+    # Written on the replica's own disk, because another replica might answer through the volume.
     on_brick = gluster.brick(LOST) / files.relative_to(gluster.MOUNT)
     node.run(["sh", "-c", 'cd "$0" && sha256sum --check --status sums', on_brick])
     assert len(node.run(["ls", on_brick]).splitlines()) == written() + len(("sums", "lost"))

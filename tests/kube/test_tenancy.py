@@ -35,7 +35,7 @@ QUOTA = {
 
 
 def write_policy(hub: Hub, group: Object | None) -> None:
-    """Set what the group of these tests is granted; the rest of the policy stays."""
+    """Set the grants of the tests' group; the rest of the policy stays."""
     found = hub.kubectl.get("configmap", "tfcluster-hub-policy")
     said = yaml.safe_load(found["data"]["policy.yaml"])
     said.setdefault("groups", {}).pop(GROUP, None)
@@ -73,7 +73,7 @@ def bob(hub: Hub) -> Iterator[Furnished]:
 
 @pytest.fixture(scope="module")
 def notebooks(cluster: UnderTest, alice: Furnished, bob: Furnished) -> tuple[Object, Object]:
-    """A running notebook pod of each user, created by the hub's account."""
+    """A running notebook pod of each user, created with the hub's account."""
     for each in (alice, bob):
         made = json.dumps(of_user(cluster.busybox))
         each.kubectl("create", "-f", "-", as_(HUB), stdin=made)
@@ -93,7 +93,7 @@ def run(alice: Furnished, installed: Installed | None, cluster: UnderTest) -> Ob
 
 
 def test_a_new_user_has_everything(alice: Furnished, bob: Furnished) -> None:
-    """A new namespace of the hub gets its objects without trouble."""
+    """A new namespace of the hub gets its objects without a problem."""
     print(f"furnished in {alice.seconds:.1f} s and {bob.seconds:.1f} s")
     assert "trouble" not in alice.marks()
     hard = alice.kubectl.get("resourcequota", "tasks")["spec"]["hard"]
@@ -102,7 +102,7 @@ def test_a_new_user_has_everything(alice: Furnished, bob: Furnished) -> None:
 
 @pytest.mark.parametrize("what", ["rolebinding/tfcluster-user", "networkpolicy/default-deny"])
 def test_what_is_deleted_by_hand_comes_back(bob: Furnished, what: str) -> None:
-    """A deleted object of a tenant is back within seconds."""
+    """A deleted object of a tenant is created again within seconds."""
     kind, name = what.split("/")
     was = bob.kubectl.get(kind, name)
     bob.kubectl.delete(kind, name)
@@ -117,7 +117,7 @@ def test_what_is_deleted_by_hand_comes_back(bob: Furnished, what: str) -> None:
 
 
 def test_what_is_altered_by_hand_is_put_right(bob: Furnished) -> None:
-    """A NetworkPolicy that somebody opens is closed again."""
+    """A NetworkPolicy that somebody opened is closed again."""
     change = {"spec": {"ingress": [{}]}}
     words = ["patch", "networkpolicy", "default-deny", "--type=merge", "-p", json.dumps(change)]
     bob.kubectl(*words)
@@ -153,7 +153,7 @@ def test_a_changed_policy_is_live_within_ten_seconds(hub: Hub, alice: Furnished)
 
 
 def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> None:
-    """The notebook's account can launch and read, in its own namespace only."""
+    """The notebook's account can launch and read, but only in its own namespace."""
     account = as_(f"system:serviceaccount:{alice.name}:notebook")
 
     def may(*words: str) -> bool:
@@ -177,7 +177,9 @@ def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> 
 
 
 def test_pods_must_be_restricted_and_of_a_class(cluster: UnderTest, bob: Furnished) -> None:
-    """Pod Security refuses a privileged pod, and the quota one that is no notebook or task."""
+    """Pod Security refuses a privileged pod, and the quota refuses a pod that is neither a notebook
+    nor a task.
+    """
     privileged = pod("privileged", cluster.busybox)
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     assert "violates PodSecurity" in bob.kubectl.refused(privileged)
@@ -187,8 +189,8 @@ def test_pods_must_be_restricted_and_of_a_class(cluster: UnderTest, bob: Furnish
 def test_a_run_fits_in_its_quota_beside_the_notebook(
     alice: Furnished, notebooks: tuple[Object, Object], run: Object
 ) -> None:
-    """The quota counts tasks but not the notebook, and refuses a run that can never fit, with the
-    limit.
+    """The quota counts tasks but not the notebook, and refuses a run that can never fit; the
+    message has the limit.
     """
     used = alice.kubectl.get("resourcequota", "tasks")["status"]["used"]
     assert used["pods"] == "1"
@@ -210,8 +212,8 @@ def test_pods_reach_only_the_pods_they_need(
     notebooks: tuple[Object, Object],
     run: Object,
 ) -> None:
-    """The network allows a notebook to reach its task, the hub and the API, the proxy its notebook,
-    and a task its client; nothing else.
+    """The network lets a notebook reach its task, the hub and the API; the proxy its notebooks; and
+    a task its client. It allows nothing else.
     """
     own, _others = (each["status"]["podIP"] for each in notebooks)
     task = run["status"]["podIP"]
@@ -262,7 +264,8 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
     def pulls(account: str) -> Object:
         made = of_user(private, f"pulls-{account}")
         made["spec"] |= {"serviceAccountName": account, "priorityClassName": "tfcluster-task"}
-        made["spec"]["containers"][0]["imagePullPolicy"] = "Always"  # the node may have it
+        # the node may have the image already
+        made["spec"]["containers"][0]["imagePullPolicy"] = "Always"
         return made
 
     def is_refused(found: Object) -> bool:
@@ -282,7 +285,9 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
 
 
 def test_the_data_of_a_removed_user_stays_until_it_is_deleted(hub: Hub, bob: Furnished) -> None:
-    """A removed user loses the rights at once, and the data only when the hub asks for that."""
+    """A removed user loses all rights at once, but the data only when the hub requests its
+    deletion.
+    """
     bob.annotate("removed=2026-01-01T00:00:00Z")
 
     def bound() -> bool:

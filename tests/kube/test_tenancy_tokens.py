@@ -38,7 +38,7 @@ def bob(hub: Hub) -> Iterator[Furnished]:
 
 
 def binding(role: str, account: str, where: str) -> Object:
-    """Return a RoleBinding of a ClusterRole to a service account."""
+    """Return a RoleBinding that grants a ClusterRole to a service account."""
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
@@ -74,7 +74,7 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
     system, image = hub.kubectl.within("kube-system"), cluster.busybox
     elsewhere = "the hub may only touch pods in namespaces of its tenants"
     other = of_user(image, "other")
-    other["spec"]["serviceAccountName"] = "default"  # an account of every namespace
+    other["spec"]["serviceAccountName"] = "default"  # every namespace has this account
     for where in (system, kube, hub.kubectl):
         assert elsewhere in created(where, HUB, other)
     assert "have the service account notebook" in created(bob.kubectl, HUB, other)
@@ -123,8 +123,8 @@ def test_the_hubs_token_reaches_tenants_and_nothing_else(
 def test_tenancys_token_binds_the_tenant_roles_alone(
     cluster: UnderTest, bob: Furnished, kube: Kubectl
 ) -> None:
-    """Tenancy's token writes only in tenants, binds the tenant role only to the notebook's account,
-    and reads no Secret.
+    """Tenancy's token can write only in tenants' namespaces, bind the tenant role only to the
+    notebook's account, and read no Secret.
     """
     no_right = "is attempting to grant RBAC permissions not currently held"
     assert no_right in created(bob.kubectl, TENANCY, binding("tfcluster-hub", "notebook", bob.name))
@@ -168,7 +168,7 @@ def test_tenancys_token_binds_the_tenant_roles_alone(
 
 
 def patched(kube: Kubectl, account: str, where: str, change: str) -> str:
-    """Send a patch without the reads that kubectl makes first; return the refusal, or ""."""
+    """Send a patch without the reads that kubectl would make first; return the refusal, or ""."""
     configuration = Configuration()
     load_kube_config(kube.kubeconfig, client_configuration=configuration)
     token = kube.within(HOME)("create", "token", account.rpartition(":")[2]).strip()

@@ -1,7 +1,7 @@
 """TFJobs under Kubeflow's training operator, compared with the TFClusters imported from them.
 
-The manifests are those of tests/data/tfjobs. Their programs are replaced by one that starts, ends
-and fails as its case says, and notes that on a volume. More cases test single fields.
+The manifests are those of tests/data/tfjobs. Their programs are replaced by a program that starts,
+ends and fails as its case says, and records that on a volume. More cases test single fields.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ if code == "kill":
 note("exit " + code)
 os._exit(int(code))
 """
-"""A step is an exit code, `serve` or `kill`; `0+15` waits 15 s first, and `0@ps-0=3` waits until
-that task has exited with 3.
+"""A step is an exit code, `serve` or `kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until that
+task has exited with 3.
 """
 
 
@@ -103,7 +103,7 @@ class Case:
 
     tasks: str
     steps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By task; the last step is repeated, and tasks without steps exit with 0."""
+    """Steps by task. The last step is repeated; tasks without steps exit with 0."""
     end: str = SUCCEEDED
     starts: Mapping[str, int] = field(default_factory=dict)
     """Expected starts of the tasks that start more than once."""
@@ -121,7 +121,7 @@ class Case:
         return self.tasks.split()
 
     def expected(self, *, here: bool) -> dict[str, tuple[int, str]]:
-        """Return, for each task, the number of starts and how it ends by itself."""
+        """Return, for each task, the number of starts and how it ends without the operator."""
         starts = self.starts if not here or self.starts_here is None else self.starts_here
         return {name: self._last(name, starts.get(name, 1)) for name in self.names}
 
@@ -172,7 +172,7 @@ TWELVE = {
     ),
     "volumes": Case("worker-0 worker-1", {"worker-1": [SERVES], "worker-0": ["7"]}, end=FAILED),
 }
-"""Cases of the manifests. A job without a chief succeeds with its worker 0, unless it says
+"""Cases of the manifests. Without a chief a job succeeds with its worker 0, unless the case says
 AllWorkers.
 """
 
@@ -274,7 +274,7 @@ ALONE = {
     ),
 }
 CUT = {"gives-up", "last-retry", "evaluator-fails", "early-server"}
-"""Cases in which one of the operators ends tasks before they would exit."""
+"""Cases in which one of the two operators ends tasks before they would exit."""
 AT_ITS_LIMIT = {"gives-up", "last-retry"}
 """TFJobs that fail when the last retry starts, before or after the program's first line."""
 IN_TIME = {"run-policy"}
@@ -296,7 +296,8 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
     # The API of a live operator accepts this field only below runPolicy.
     if (old := made["spec"].pop("cleanPodPolicy", None)) is not None:
         policy["cleanPodPolicy"] = old
-    for key in ("managedBy", "suspend", "schedulingPolicy"):  # with these it would never start here
+    # with these fields it would never start here
+    for key in ("managedBy", "suspend", "schedulingPolicy"):
         policy.pop(key, None)
     policy.update(case.run_policy)
     for replicas in made["spec"]["tfReplicaSpecs"].values():
@@ -334,7 +335,8 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
                 *({"name": key, "value": value} for key, value in env.items()),
                 *container.get("env", ()),
             ]
-            if any("subPathExpr" in each for each in mounts):  # else its container never starts
+            # otherwise its container never starts
+            if any("subPathExpr" in each for each in mounts):
                 pod_name = {"fieldRef": {"fieldPath": "metadata.name"}}
                 container["env"].append({"name": "POD_NAME", "valueFrom": pod_name})
             container["resources"] = {"limits": {"memory": "128Mi"}}
@@ -398,7 +400,7 @@ def reader(busybox: str) -> Object:
 
 
 def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
-    """Return the noted lines, by job and task."""
+    """Return the recorded lines, by job and task."""
     text = kubectl.exec("reader", "sh", "-c", f"cd {ENDS} && grep -r . * || true")
     found: dict[str, dict[str, list[str]]] = {}
     for line in text.splitlines():
@@ -409,7 +411,7 @@ def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
 
 
 def own_ends(lines: Sequence[str]) -> tuple[int, str]:
-    """Return how often a task started, and how it ended by itself."""
+    """Return how often a task started, and how it ended without the operator."""
     last = lines[-1].split()[-1]
     own = {"killed": "kill", "start": SERVES, "asked": SERVES}.get(last, last)
     return lines.count("start"), own
@@ -453,7 +455,7 @@ class TFJobs:
         return training_operator.TFJOBS.format(self.kubectl.namespace)
 
     def look(self) -> bool:
-        """Record the ends of jobs; return whether all have ended."""
+        """Record the ends of jobs; return whether all jobs have ended."""
         api = self.kubectl.api
         for job in api.every(self.where).items:
             name = job["metadata"]["name"]
@@ -473,7 +475,7 @@ class TFJobs:
         return "ttlSecondsAfterFinished" in self.jobs[name]["spec"]["runPolicy"]
 
     def left(self) -> dict[str, tuple[set[str], set[str]]]:
-        """Return for each job the tasks that still have pods, and those of them that run."""
+        """Return the tasks of each job that still have pods, and those of them that are running."""
         found = pods_of(self.kubectl.every("pods"))
         return {
             name: (
@@ -498,7 +500,7 @@ class TFJobs:
 
 
 def imported(tenant: Tenant, jobs: Mapping[str, Object], folder: Path) -> tuple[str, str]:
-    """Import all jobs: return the printed files, and the fields that are not carried over."""
+    """Import all jobs; return the printed files, and the fields that are not carried over."""
     file, kubeconfig = folder / "jobs.yaml", folder / "kubeconfig"
     file.write_text(yaml.safe_dump_all(jobs.values()))
     tenants.kubeconfig(tenant.kubectl, kubeconfig)
@@ -527,7 +529,7 @@ def settled(look: Callable[[], Mapping[str, Any]], expected: Mapping[str, Any]) 
 
 
 def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]:
-    """Return, by job and task, the number of starts and how the task ended by itself."""
+    """Return, by job and task, the number of starts and how the task ended without the operator."""
     ends = {
         name: {task: own_ends(lines) for task, lines in tasks.items()}
         for name, tasks in found.items()
@@ -554,7 +556,7 @@ def test_jobs_end_as_beside_kubeflows_operator(
     that differs.
 
     They have the same success or failure, the same starts and ends of tasks, and the same deletion
-    of the record. No task of a TFCluster runs on.
+    of the record. No task of an ended TFCluster keeps running.
     """
     tenant = new_tenant()
     jobs = manifests(cases, tenant.image)
@@ -569,8 +571,8 @@ def test_jobs_end_as_beside_kubeflows_operator(
 
 
 def furnished(cluster: UnderTest, tenant: Tenant) -> Kubectl:
-    """Make the objects that the jobs need in the tenant's namespace and in one for TFJobs; return
-    kubectl for the latter.
+    """Make the objects that the jobs need, in the tenant's namespace and in a namespace for TFJobs;
+    return kubectl for the latter.
     """
     tenants.move_in(tenant.kubectl)
     theirs = cluster.kubectl.within(f"{THEIRS}-{tenant.name}")

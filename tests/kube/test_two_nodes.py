@@ -18,7 +18,7 @@ NOTHING_IN: Object = {
     "metadata": {"name": "policy"},
     "spec": {"podSelector": {"matchLabels": CLOSED}, "policyTypes": ["Ingress"]},
 }
-# Allows DNS queries only; the API server, for example, is out of reach.
+# Allows only DNS queries; the API server, for example, is out of reach.
 ONLY_NAMES_OUT: Object = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
@@ -32,7 +32,7 @@ ONLY_NAMES_OUT: Object = {
 
 
 def on(node: str, manifest: Object) -> Object:
-    """Return the pod, assigned to a node."""
+    """Return the pod assigned to a node."""
     selector = {"kubernetes.io/hostname": node}
     return {**manifest, "spec": {**manifest["spec"], "nodeSelector": selector}}
 
@@ -69,7 +69,7 @@ def test_pods_of_two_nodes_reach_each_other(
 def test_policies_hold_on_every_node(
     cluster: UnderTest, kube: Kubectl, two: tuple[str, str]
 ) -> None:
-    """A NetworkPolicy closes pods on both nodes to clients on the same node and on the other."""
+    """A NetworkPolicy closes pods on both nodes to clients on the same and on the other node."""
     for node in two:
         server = on(node, web(f"server-{node}", cluster.busybox))
         server["metadata"]["labels"] |= CLOSED

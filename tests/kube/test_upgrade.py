@@ -1,4 +1,4 @@
-"""Faults and upgrades of control plane and nodes, which leave running runs alone."""
+"""Faults and upgrades of control plane and nodes, which do not affect active runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ while not os.path.exists("/tmp/enough"):
     time.sleep(0.2)
 """
 AWAY = 22.0
-"""Seconds without an API server: longer than a Lease lasts, and than a node may be silent."""
+"""Seconds without an API server: longer than a Lease lasts and than a node may be silent."""
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
 def test_an_operator_that_is_killed_is_back_at_once(
     operator: Installed, ticking: Tenant, tmp_path: Path
 ) -> None:
-    """An operator killed with SIGKILL restarts in its pod, takes its own Lease back without waiting
-    for its expiry, and serves a launch.
+    """An operator killed with SIGKILL restarts in its pod, takes its own Lease back before it
+    expires, and serves a launch.
     """
     (before,) = operator.kubectl.every("pod", "app=tfcluster-operator")
     name = before["metadata"]["name"]
@@ -117,8 +117,8 @@ def test_an_operator_that_is_killed_is_back_at_once(
 def test_the_next_version_keeps_what_runs(
     cluster: UnderTest, operator: Installed, ticking: Tenant, tmp_path: Path
 ) -> None:
-    """`kubectl apply -k` with another image replaces only the operator: pods and record of a run
-    stay the same, and the next launch is served.
+    """`kubectl apply -k` with another image replaces only the operator: the pods and record of a
+    run stay the same, and the next launch is served.
     """
     assert cluster.own
     image = images.build("operator")
@@ -133,7 +133,7 @@ def test_the_next_version_keeps_what_runs(
 
 @pytest.fixture
 def without_api(cluster: UnderTest, operator: Installed) -> Iterator[Callable[[], None]]:
-    """A function that restarts the API server, which this fixture has killed."""
+    """Return a function that restarts the API server, which this fixture has killed."""
     assert cluster.own
     node = cluster.own.first
 
@@ -154,7 +154,7 @@ def test_a_run_goes_on_without_an_api_server(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without an API server a run goes on, and clients say so. After its return nothing of the run
+    """Without an API server a run goes on, and clients say so. When it returns, nothing of the run
     has changed, and operator and clients work again.
     """
     monkeypatch.setenv("KUBECONFIG", ticking.kubectl.kubeconfig)
@@ -162,7 +162,8 @@ def test_a_run_goes_on_without_an_api_server(
     told = _refusal(KubernetesBackend(namespace=ticking.name).list)
     assert isinstance(told, BackendUnavailable)
     assert "running tasks continue" in str(told)
-    time.sleep(max(0.0, AWAY - (time.monotonic() - went)))  # stays away for the whole time
+    # the API server stays away for the whole time
+    time.sleep(max(0.0, AWAY - (time.monotonic() - went)))
     without_api()
     back = time.time()
     (run,) = KubernetesBackend(namespace=ticking.name).list()

@@ -19,15 +19,15 @@ pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry")
 FONTS = r"\.woff2"
 """Fonts that TensorBoard requests but its package lacks."""
 SLOW = 240_000
-"""Timeout in milliseconds where TensorFlow starts in several pods of one node."""
+"""Timeout in milliseconds for steps that start TensorFlow in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
 STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
-"""The program for the sidebar; it needs no TensorFlow, which the examples before it use."""
+"""The program for the sidebar. It needs no TensorFlow, which the examples before it use."""
 context = pages.context
 
 
 class Way(LabPage):
-    """A page with the JupyterLab of a hub user, without a server of the tests."""
+    """A page with a hub user's JupyterLab, without a server of the tests."""
 
     def __init__(self, page: Page, shots: Path) -> None:
         super().__init__(page, None, shots)  # type: ignore[arg-type]
@@ -48,8 +48,8 @@ class Way(LabPage):
         return found
 
     def run_until(self, text: str | re.Pattern[str], cells: int) -> None:
-        """Run `cells` cells from the selected one, text cells included, and wait for the last one's
-        output.
+        """Run `cells` cells from the selected one on, including text cells, and wait for the output
+        of the last one.
         """
         for _cell in range(cells):
             self.execute("notebook:run-cell-and-select-next")
@@ -111,7 +111,7 @@ def comes_in(hub: Hub, way: Way) -> str:
 
 
 def runs_both_examples(way: Way) -> None:
-    """Run the cells of the first two examples unchanged; the In-Graph servers run on."""
+    """Run the cells of the first two examples unchanged; the In-Graph servers keep running."""
     way.idle()
     way.run_until(re.compile("digits-1"), cells=4)
     expect(way.row("digits-1")).to_have_attribute("data-phase", "Running", timeout=SLOW)

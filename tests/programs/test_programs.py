@@ -29,7 +29,7 @@ PATIENCE = 300.0
 
 
 def launched(program: PublicProgram) -> object:
-    """Return a test parameter, marked `long` if a shorter program covers the same kind."""
+    """Return a test parameter; it is marked `long` if a shorter program covers the same kind."""
     return pytest.param(program, id=program.name, marks=[pytest.mark.long] * program.is_long)
 
 

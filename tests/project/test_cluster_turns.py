@@ -1,4 +1,4 @@
-"""Turns of the test processes that share a cluster (tests/support/kube/turns.py)."""
+"""Turns of test processes that share a cluster (tests/support/kube/turns.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.kube.turns import Turn
 
 
 def soon(take: Callable[[], None]) -> threading.Event:
-    """Take a turn beside the test; return an event that is set once it is taken."""
+    """Take a turn in a thread; return an event that is set once it is taken."""
     taken = threading.Event()
 
     def wait() -> None:
@@ -38,7 +38,7 @@ def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
 
 
 def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
-    """A shared turn that is requested after an exclusive one comes after it."""
+    """A shared turn that is requested after an exclusive turn comes after it."""
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     alone = soon(second.alone)
@@ -53,8 +53,8 @@ def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
-    """Two sharers that both request an exclusive turn do not deadlock, because each gives back
-    first.
+    """Two sharers that both request an exclusive turn do not deadlock, because each releases its
+    turn first.
     """
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.share()

@@ -34,7 +34,9 @@ def old(name: str, **status: Any) -> dict[str, Any]:
 
 
 def test_records_of_the_version_before_are_created_again() -> None:
-    """An ended run stays ended and keeps its history and its note; a run that ran starts again."""
+    """An ended run stays ended and keeps its history and note; a run that was active starts
+    again.
+    """
     usage = {"at": 9.0, "days": {"2026-11-22": {"worker": 3600.5}}}
     over = old("digits-1", phase="Failed", reason="ProgramFailed", releasedAt=9.5, usage=usage)
     large = old("large-1")

@@ -163,7 +163,7 @@ def test_tfcluster_takes_the_commands_on_pages(block: Block, words: list[str]) -
 
 
 def words_of_ours(text: str) -> list[str]:
-    """Return the words in a text that have a better word; code and values do not count."""
+    """Return the words in a text for which there is a better word; code and values do not count."""
     plain = re.sub(r"`[^`]*`|\{[^}]*\}|\]\([^)]*\)", " ", text)
     return [
         f"{found[0]!r}: write {instead}"

@@ -69,7 +69,9 @@ def said(made: Path) -> str:
 def test_another_clone_takes_what_was_unpacked_and_compiled(
     install: ModuleType, first: Path, tmp_path: Path
 ) -> None:
-    """Its scripts run with its own Python, and no file of the first clone's own is copied."""
+    """Scripts of the second clone run with its own Python, and no file that belongs to the first
+    clone is copied.
+    """
     kept = tmp_path / "cache" / "dev-1"
     install.keep_packages(kept, first)
     second = environment(tmp_path / "second")
@@ -95,8 +97,8 @@ def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Pa
 def test_what_was_killed_is_not_taken_for_whole(
     install: ModuleType, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packages that are partly kept or removed are never used, and are removed later; those that
-    another process is keeping stay.
+    """Partly kept or removed packages are never used, and are removed later. Those that another
+    process is keeping stay.
     """
     cache = tmp_path / "cache"
     (cache / ".dev-9.1").mkdir(parents=True)

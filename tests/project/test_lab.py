@@ -117,7 +117,9 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_printed_address_opens_jupyterlab_and_ctrl_c_ends_it(
     server: subprocess.Popen[str],
 ) -> None:
-    """The address works with the token, is refused without, and an interrupt ends all processes."""
+    """The address works with the token and is refused without it, and an interrupt ends all
+    processes.
+    """
     assert server.stdout is not None
     address = next(line.strip() for line in server.stdout if "?token=" in line)
     base, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=(\w+)", address).groups()  # type: ignore[union-attr]

@@ -1,4 +1,6 @@
-"""The JupyterLab extension in a wheel, in an environment and in images, and when it is built."""
+"""The JupyterLab extension in a wheel, an environment and images, and the cases in which it is
+built.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def copy(target: Path) -> Path:
 
 
 def node(folder: Path) -> tuple[dict[str, str], Path]:
-    """Return an environment whose Node leaves a mark and fails, and the mark."""
+    """Return an environment whose Node leaves a mark and fails, and return the mark."""
     folder.mkdir()
     mark = folder / "was-started"
     for name in ("node", "nodejs"):
@@ -59,7 +61,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of that clone, built where Node fails."""
+    """The wheel of that clone, built with a Node that fails."""
     environment, mark = node(tmp_path_factory.mktemp("wheel") / "bin")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
     done = subprocess.run(
@@ -82,7 +84,7 @@ def run_tool(clone: Path, *words: str, **environment: str) -> subprocess.Complet
 
 
 def test_the_wheel_holds_the_extension_where_jupyter_looks_for_it(wheel: Path) -> None:
-    """Page, settings, install.json and the server's configuration are data files, each once."""
+    """Page, settings, install.json and the server's configuration are data files, once each."""
     names = zipfile.ZipFile(wheel).namelist()
     data = f"tfcluster_magic-{tfcluster_magic.__version__}.data/data"
     front = f"{data}/share/jupyter/labextensions/{NAME}"
@@ -182,7 +184,9 @@ def put_in_cache(clone: Path, cache: Path) -> None:
 
 
 def test_what_another_clone_built_is_not_built_again(clone: Path, tmp_path: Path) -> None:
-    """The build of the same sources is taken from the user's cache, although Node would fail."""
+    """A build of the same sources is taken from the user's cache, so a failing Node does not
+    matter.
+    """
     environment, mark = node(tmp_path / "bin")
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": environment["PATH"]}
     put_in_cache(clone, tmp_path / "cache")
@@ -192,13 +196,11 @@ def test_what_another_clone_built_is_not_built_again(clone: Path, tmp_path: Path
     built = clone / "tfcluster_magic" / "labextension"
     assert (built / "static.js").read_text() == "built elsewhere"
     assert run_tool(clone, "current").returncode == 0
-    assert run_tool(clone, "build", **cache).stdout == ""  # nothing to report
+    assert run_tool(clone, "build", **cache).stdout == ""  # there is nothing to report
 
 
 def test_only_what_goes_into_the_extension_asks_for_a_build(clone: Path, tmp_path: Path) -> None:
-    """A unit test may change without a build; a source, a style, a setting or a
-    dependency may not.
-    """
+    """A changed unit test needs no build; a changed source, style, setting or dependency does."""
     put_in_cache(clone, tmp_path / "cache")
     run_tool(clone, "build", XDG_CACHE_HOME=str(tmp_path / "cache"))
     (clone / "labextension" / "src" / "index.test.ts").write_text("it()")
@@ -235,7 +237,9 @@ def test_a_registry_that_is_away_is_named_as_the_reason(clone: Path, tmp_path: P
 def test_a_package_can_be_built_without_the_extension_and_says_so(
     sources: Path, tmp_path: Path
 ) -> None:
-    """Images without a notebook omit the sources, and a variable can be set; both are reported."""
+    """Images without a notebook leave the extension out, as does a variable; the build says so in
+    both cases.
+    """
     ask = "import labextension as e; print(e.left_out()); print(e.requirements())"
 
     def said(folder: Path, **environment: str) -> list[str]:

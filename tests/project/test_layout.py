@@ -53,7 +53,7 @@ def imports(module: str, tree: ast.Module) -> set[str]:
 def test_no_two_modules_import_each_other() -> None:
     """There are no import cycles, not even inside functions or through TYPE_CHECKING."""
     graph = {module: imports(module, tree) for module, tree in modules().items()}
-    graph[PACKAGE.name] = set()  # the root lists its names and imports them only on use
+    graph[PACKAGE.name] = set()  # the root package lists its names and imports them only on use
     TopologicalSorter(graph).prepare()
 
 

@@ -1,4 +1,6 @@
-"""The build of the servers for the tests' Kubernetes node: once, and completely or not at all."""
+"""The build of the servers for the tests' Kubernetes node happens once, and completely or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def test_a_program_is_built_from_its_module_and_found_by_its_name(
 
 
 def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
-    """One of two simultaneous builds builds; the other waits and uses the result."""
+    """If two builds run at once, one builds; the other waits and uses the result."""
     tiny = module()
     with ThreadPoolExecutor(2) as both:
         for done in [both.submit(build.make, tiny) for _ in range(2)]:
@@ -72,7 +74,7 @@ def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
 
 
 def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> None:
-    """A build that waits for another process says for whose build it waits."""
+    """A build that waits for another process says what that process builds."""
     tiny = module()
     holds = (
         "from kubenode import paths; from kubenode.commands import locked\n"
@@ -99,7 +101,7 @@ def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> No
 def test_the_first_module_that_fails_ends_the_build_and_leaves_nothing(
     cache: Path, module: Make
 ) -> None:
-    """A module that does not compile is named with the compiler's message, and no further one is
+    """A module that does not compile is named with the compiler's message, and no further module is
     built.
     """
     module("bad", "package main\n\nfunc main() { undefined() }\n")
@@ -146,7 +148,7 @@ def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> 
 def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
     cache: Path, module: Make
 ) -> None:
-    """The resources of Gateway API come with traefik's module, and starting a node needs no Go."""
+    """The resources of Gateway API come with traefik's module, so starting a node needs no Go."""
     traefik = module("traefik")
     brings = depends(traefik, "sigs.k8s.io/gateway-api", "v1.4.0") / "config/crd/standard"
     brings.mkdir(parents=True)
@@ -201,7 +203,7 @@ def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
 def test_versions_of_an_image_leave_the_cache_when_newer_ones_are_built(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The versions built last stay, in buildah's storage and in what nodes may keep."""
+    """The versions that were built last stay in buildah's storage and in the nodes' caches."""
     removed: list[str] = []
     monkeypatch.setattr(images, "buildah", lambda words: removed.append(words[-1]))
     built = images.storage() / "built"

@@ -18,7 +18,7 @@ __all__ = ["cache", "go_cache", "module"]  # fixtures used by the tests below
 def test_without_go_the_message_says_which_version_to_install(
     cache: Path, module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing Go is reported with the version that is needed; built programs need no Go."""
+    """If Go is missing, the message names the version to install; built programs need no Go."""
     folder = module("built").folder.parent
     build.build(["built"], folder=folder)
     module("later", needs_go="1.23.4")
@@ -29,7 +29,7 @@ def test_without_go_the_message_says_which_version_to_install(
 
 
 def test_an_old_go_is_refused_before_anything_is_built(cache: Path, module: Make) -> None:
-    """A Go that is too old for the last module is refused before the first is built."""
+    """A Go that is too old for the last module is refused before the first module is built."""
     module("first")
     folder = module("last", needs_go="1.999").folder.parent
     with pytest.raises(NodeError, match=r"last needs Go 1\.999; /.*/go is go1\..*Do: install"):
@@ -81,14 +81,14 @@ def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: M
 def test_a_cache_that_cannot_be_written_says_which_variable_moves_it(
     cache: Path, module: Make
 ) -> None:
-    """If a file is in place of the cache, the message names it and the variable."""
+    """If there is a file at the cache's path, the message names it and the variable."""
     cache.write_text("")
     with pytest.raises(NodeError, match=r"(?s)cache cannot be written.*TFCLUSTER_KUBE_CACHE"):
         build.make(module())
 
 
 def test_an_unknown_module_or_program_is_refused(cache: Path) -> None:
-    """An unknown name is refused, and the existing ones are listed."""
+    """An unknown name is refused, and the known names are listed."""
     with pytest.raises(NodeError, match=r"called kubernets\. There are: kubernetes, et"):
         build.build(["kubernets"])
     with pytest.raises(NodeError, match="builds a program called kubectx"):

@@ -1,4 +1,4 @@
-"""Kubernetes tests that cannot run as requested: one message says which, and what to do."""
+"""Kubernetes tests that cannot run as requested: one message names them and says what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.project import ROOT
 
 KUBENODE = [sys.executable, "-m", "kubenode"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-# Drops its rights after the imports, which the new user might not be able to read.
+# Drops its rights after the imports, because the new user might not be able to read them.
 AS_NOBODY = """
 import os, sys
 from kubenode.__main__ import main
@@ -49,14 +49,16 @@ def ended(words: list[str], cwd: Path = ROOT, **env: str) -> subprocess.Complete
 
 @pytest.fixture
 def as_root() -> None:
-    """Skips without root, which is needed to drop rights as root and to mount."""
+    """Skip without root, which is needed to drop rights and to mount."""
     if os.geteuid() != 0:
         pytest.skip("only root can try what a node says to root")
 
 
 @pytest.fixture
 def powerless(as_root: None) -> list[str]:
-    """The prefix of a command that runs as root without namespaces, as in a plain container."""
+    """Return the prefix of a command that runs as root without namespaces, as in a plain
+    container.
+    """
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
@@ -68,7 +70,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_node_needs_root() -> None:
-    """Without root a node does not start; one message says so, with the way out."""
+    """Without root a node does not start; one message says so and what to do."""
     done = ended([sys.executable, "-c", AS_NOBODY])
     assert done.returncode == 1
     assert "needs root" in done.stderr
@@ -101,7 +103,9 @@ def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -
 
 
 def test_tests_on_our_node_end_where_it_cannot_start(powerless: list[str]) -> None:
-    """Tests without a cluster end with one message and an exit status; none is skipped."""
+    """If the node cannot start, its tests end with one message and an exit status; none is
+    skipped.
+    """
     done = ended([*powerless, *PYTEST, "tests/kube/test_pods.py"])
     assert done.returncode == 1
     assert "lets root make no namespaces" in done.stdout
@@ -110,7 +114,7 @@ def test_tests_on_our_node_end_where_it_cannot_start(powerless: list[str]) -> No
 
 
 def test_ending_a_cluster_that_does_not_run(state: Path) -> None:
-    """Ending a stopped cluster is not an error, even repeatedly, and leaves no folder."""
+    """Ending a stopped cluster is not an error, even twice, and leaves no folder."""
     for _ in range(2):
         done = ended([*KUBENODE, "down"], TFCLUSTER_KUBE_NAME="never")
         assert (done.returncode, done.stderr) == (0, "")

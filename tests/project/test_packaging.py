@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_wheel_serves_every_python_of_a_platform(wheel: Path) -> None:
-    """Because of the guard the wheel is tagged for the platform, but for no single Python."""
+    """Because of the guard the wheel has a platform's tag, but not the tag of a single Python."""
     assert re.fullmatch(r"tfcluster_magic-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
 
 
@@ -95,7 +95,7 @@ def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
 
 
 def test_make_tells_its_targets() -> None:
-    """`make` alone lists its targets, each with a line."""
+    """`make` alone lists its targets with a line for each."""
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("install", "run", "test", "lint", "fix", "bench", "clean"):
         assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
@@ -118,7 +118,9 @@ def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
 
 
 def test_an_image_holds_the_versions_that_are_tested_here() -> None:
-    """The notebook image has all of run.txt, and images never differ in a package's version."""
+    """The notebook image has all packages of run.txt, and images never differ in a package's
+    version.
+    """
     assert _pins("run.txt") < _pins("notebook.txt")
     for one, other in itertools.combinations(("notebook.txt", "hub.txt", "operator.txt"), 2):
         differing = {pin.partition("==")[0] for pin in _pins(one) ^ _pins(other)}
@@ -142,7 +144,7 @@ def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
     """
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}
-    late = {"tensorflow"}  # for `--server python` only
+    late = {"tensorflow"}  # only for `--server python`
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
@@ -153,7 +155,9 @@ def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
 
 
 def test_the_figure_of_the_layers_is_that_of_the_contract() -> None:
-    """docs/explanation/layers.svg shows each package of the contract, and none above its layer."""
+    """docs/explanation/layers.svg shows each package of the contract, and no package above its
+    layer.
+    """
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     layers = [re.findall(r"\w+", layer) for layer in contracts[0]["layers"]]

@@ -1,4 +1,4 @@
-"""tools/suite.py: a broken test fails always; in CI an unsteady one is listed."""
+"""tools/suite.py: a broken test always fails, and CI lists an unsteady test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_unsteady_test_is_named_with_its_first_failure(
 def test_tests_of_a_file_that_belong_together_are_tried_together(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """If a file stays in one process, its tests run together again, as they may need
+    """If the tests of a file share a process, they run again together, because a test may need
     earlier ones.
     """
     later = UNSTEADY.replace("def test_steady():", "def test_steady():\n    assert made\n")
@@ -87,8 +87,8 @@ def test_failures_in_many_files_are_no_accident(
 
 
 def test_a_choice_that_leaves_nothing_is_no_failure(folder: Path) -> None:
-    """`make test PYTEST_ARGS='-k name'` runs all suites, so no match is fine; without -k it is an
-    error.
+    """`make test PYTEST_ARGS='-k name'` runs all suites, so a suite without a match is fine;
+    without -k it is an error.
     """
     assert suite.main(["-k", "nothing_has_this_name"], folder) == 0
     (folder / "test_it.py").unlink()

@@ -69,7 +69,7 @@ def test_a_translation_has_the_placeholders_of_its_message(domain: str, language
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> None:
-    """Text between backticks is typed, so it is the same in every language."""
+    """Text between backticks is what users type, so it is the same in every language."""
     for message in made.written(domain, language):
         for form in made.forms(message) if message.id else ():
             commands = sorted(re.findall(r"`[^`\n]+`", form))
@@ -78,7 +78,7 @@ def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> N
 
 @pytest.mark.parametrize("language", made.LANGUAGES)
 def test_jupyterlab_finds_the_plurals_of_a_language_that_has_none(language: str) -> None:
-    """A plural has at least two entries for the page; otherwise JupyterLab ignores it."""
+    """For the page, a plural has at least two entries; otherwise JupyterLab ignores it."""
     catalog = made.written(made.PAGE, language)
     told = json.loads((made.folder(language) / f"{made.PAGE}.json").read_text("utf-8"))
 
@@ -113,7 +113,7 @@ def test_nothing_takes_the_name_of_the_translation() -> None:
 
 
 def test_no_text_is_translated_when_a_module_is_imported() -> None:
-    """The language may differ between requests, so constants are only marked."""
+    """The language may differ between requests, so constants are only marked at import."""
     early = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in MODULES
@@ -129,7 +129,7 @@ def _calls_at_import(node: ast.AST) -> Iterator[ast.Call]:
         if isinstance(inner, ast.Call):
             yield inner
         if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for once in (*inner.decorator_list, inner.args):  # these are evaluated at import, too
+            for once in (*inner.decorator_list, inner.args):  # these are evaluated at import too
                 yield from _calls_at_import(once)
         elif not isinstance(inner, ast.Lambda):
             yield from _calls_at_import(inner)
@@ -144,7 +144,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _placeholders(text: str) -> list[str]:
-    """Return the placeholders of Python messages (`{name!r:fmt}`), the page (`%1`) and the hub
+    """Return the placeholders of messages in Python (`{name!r:fmt}`), the page (`%1`) and the hub
     (`%(name)s`).
     """
     try:
@@ -168,7 +168,7 @@ def _bare_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _literal(node: ast.expr) -> str:
-    """Return the literal part of a text that is written where it is used."""
+    """Return the literal part of a text at the place where it is used."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""A real Jupyter server with the extension, in the process of the tests, with its own folders."""
+"""A real Jupyter server with the extension and its own folders, in the process of the tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfcluster_magic.spec import TFCluster
 
 @pytest.fixture
 def jp_server_config() -> Config:
-    """The extension is enabled, as by its file in jupyter_server_config.d."""
+    """Enable the extension, as its file in jupyter_server_config.d does."""
     return Config({"ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}}})
 
 
@@ -32,7 +32,7 @@ def jp_home_dir(own_folders: Any) -> Any:
 
 @pytest.fixture
 def service(jp_serverapp: Any) -> Iterator[Service]:
-    """The shared state of the server's routes; the runs of a test are ended after it."""
+    """The shared state of the server's routes; at the end of a test its runs are ended."""
     found: Service = jp_serverapp.web_app.settings["tfcluster"]
     yield found
     for run in found.manager.list(all_runs=True):
@@ -42,7 +42,7 @@ def service(jp_serverapp: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def ask(jp_fetch: Ask) -> Ask:
-    """A function that requests a route below `tfcluster`; `to` is a literal path."""
+    """Return a function that requests a route below `tfcluster`; `to` is a literal path."""
 
     async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
         body = None if data is None else json.dumps(data)
@@ -54,7 +54,7 @@ def ask(jp_fetch: Ask) -> Ask:
 
 @pytest.fixture
 def api(jp_fetch: Any, service: Service) -> Api:
-    """A function that calls a route with a method, a path and a JSON body."""
+    """Return a function that calls a route with a method, a path and a JSON body."""
 
     async def call(
         method: str, path: str, body: Any = None, raw: bytes | None = None, **more: Any
@@ -81,7 +81,9 @@ def api(jp_fetch: Any, service: Service) -> Api:
 
 @pytest.fixture
 def launch(service: Service) -> Launch:
-    """A function that launches a program's text through the manager, as another client would."""
+    """Return a function that launches a program's text through the manager, as another client
+    would.
+    """
 
     async def start(text: str = SLEEP, name: str = "digits", **options: Any) -> TFCluster:
         wish = {"cell": text, "name": name, "workers": 1, "grace": "1s", **options}
@@ -92,7 +94,9 @@ def launch(service: Service) -> Launch:
 
 @pytest.fixture
 def ended(service: Service, launch: Launch) -> Launch:
-    """A function that launches a program's text and waits until the run has ended completely."""
+    """Return a function that launches a program's text and waits until the run has ended
+    completely.
+    """
 
     async def start(text: str = "pass", **options: Any) -> TFCluster:
         run = await launch(text, **options)
@@ -106,7 +110,7 @@ def ended(service: Service, launch: Launch) -> Launch:
 def page(
     jp_ws_fetch: Any, jp_fetch: Any, service: Service
 ) -> Iterator[Callable[[], Awaitable[Events]]]:
-    """A function that opens the stream of events as a page does."""
+    """Return a function that opens the stream of events as a page does."""
     sockets = []
 
     async def open_page() -> Events:

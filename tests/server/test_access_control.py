@@ -16,7 +16,7 @@ def sent(method: str) -> dict[str, Any]:
 
 
 def test_every_route_is_found(jp_web_app: Any) -> None:
-    """The walk below finds the routes of every module of the extension."""
+    """The loop below finds the routes of every module of the extension."""
     found = ways(jp_web_app)
     text = [f"{method} {path}" for method, path, _ in found]
     for expected in ("GET /a%40b/tfcluster/api/clusters", "POST /a%40b/tfcluster/api/clusters"):
@@ -127,7 +127,7 @@ class TestSomebodyWhoMayOnlyLook:
             assert (await api("GET", path)).status == 200
 
     async def test_doing_is_not(self, api: Api, ended: Launch) -> None:
-        """Stopping, deleting and launching are refused, and nothing happens."""
+        """Stopping, deleting and launching are refused and have no effect."""
         await ended()
         for method, path in (
             ("POST", "clusters/digits/stop"),

@@ -1,4 +1,4 @@
-"""A backend that hangs or is away: files that really block their readers."""
+"""A backend that hangs or is away, made with files that really block their readers."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> No
 async def test_a_state_folder_that_cannot_be_read(
     api: Api, ended: Launch, page: Page, service: Service
 ) -> None:
-    """A backend's error is sent to pages with its text and the request is retried; changes made
-    meanwhile are sent then.
+    """A backend's error is sent to pages with its text. The request is retried, and changes made
+    meanwhile are then sent.
     """
     await ended()
     await ended(name="other")
@@ -98,7 +98,7 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
     file.write_bytes(b"")
     blocking = Blocking(file)
     try:
-        await asyncio.sleep(1.5)  # a read of it is under way, and hangs
+        await asyncio.sleep(1.5)  # a read of this folder is in progress, and hangs
         assert (await api("GET", "clusters")).json["runs"][0]["progress"] is None
         assert (await api("POST", "clusters/digits/stop")).status == 200
         await events.phase("Stopped")
@@ -109,8 +109,8 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
 async def test_which_backend_is_meant_is_never_asked_on_the_loop(
     api: Api, service: Service, tmp_path: Path
 ) -> None:
-    """In a pod whose API server does not answer, the first launch waits in a thread: the loop goes
-    on, and the response says that the API server does not answer.
+    """In a pod whose API server does not answer, the first launch waits in a thread. The loop goes
+    on, and the response names the API server.
     """
     account_folder = tmp_path / "serviceaccount"
     account_folder.mkdir()
@@ -133,7 +133,8 @@ async def test_which_backend_is_meant_is_never_asked_on_the_loop(
             with connection:
                 assert await asyncio.to_thread(connection.recv, 65536)
                 connection.setblocking(False)
-                with pytest.raises(BlockingIOError):  # the launch still waits, and the loop is free
+                # the launch still waits, while the loop is free
+                with pytest.raises(BlockingIOError):
                     connection.recv(65536)
                 assert_problem(await answer, 503)
         finally:

@@ -1,4 +1,4 @@
-"""Regular expressions from the page: what they match in a whole log, and what is refused."""
+"""Regular expressions from the page: their matches in a whole log, and refused ones."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_search_that_nobody_waits_for_leaves_no_process() -> None:
 
 
 async def test_an_expression_is_looked_for_in_the_whole_log(api: Api, ended: Launch) -> None:
-    """A search with `regex` returns the matching lines and ends like a text search. A wrong
+    """A search with `regex` returns the matching lines and ends like a search for text. A wrong
     expression is refused at once.
     """
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)")

@@ -43,7 +43,7 @@ def no_traceback(caplog: pytest.LogCaptureFixture, jp_serverapp: Any) -> Iterato
 def attacked(
     where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str], no_traceback: None
 ) -> Callable[[list[Attack]], Any]:
-    """Return a function that sends attacks while the server runs, and says what is wrong."""
+    """Return a function that sends attacks while the server runs, and returns the problems."""
 
     async def attack(attacks: list[Attack]) -> list[str]:
         assert attacks
@@ -55,8 +55,8 @@ def attacked(
 async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
     jp_web_app: Any, jp_base_url: str, attacked: Any
 ) -> None:
-    """Each route, TensorBoard's page among them, answers a stranger at once, with 403 or, for a
-    page, with a redirect to the login; none waits for 90 MB.
+    """Each route, including TensorBoard's page, answers a stranger at once with 403; a page
+    redirects to the login. None waits for 90 MB.
     """
     attacks = []
     for method, full_path, _function in ways(jp_web_app):
@@ -71,7 +71,7 @@ async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
 async def test_tensorboards_page_leads_strangers_to_the_login(
     attacked: Any, recorder: Page
 ) -> None:
-    """A stranger gets a redirect, and the log no traceback."""
+    """A stranger gets a redirect, and the log has no traceback."""
     page = f"tfcluster/tensorboard/{recorder.id}"
     pages = (f"{page}/", page, f"{page}/data/runs")
     attacks = [
@@ -92,7 +92,7 @@ async def test_an_address_that_is_no_text_is_refused(
 
 
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
-    """Each form gets 400, also if the body would be passed on to TensorBoard."""
+    """Each form gets 400, even if the body would be passed on to TensorBoard."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"
     attacks = [*unclear_lengths("POST", CLUSTERS), *unclear_lengths("POST", page)]
     assert await attacked(attacks) == []
@@ -115,7 +115,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_here(attacked: A
 
 
 async def test_who_goes_on_sending_hears_the_refusal(http_server_client: Any, api: Any) -> None:
-    """A client that sends all of 5 MB before it reads gets 413, not a broken connection."""
+    """A client that sends all of 5 MB before it reads gets 413 instead of a broken connection."""
     answer = await api("POST", "clusters", raw=b" " * (5 << 20))
     assert answer.status == 413
     assert "at most 4 MiB" in answer.json["detail"]

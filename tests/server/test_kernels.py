@@ -1,4 +1,4 @@
-"""The Python of a launch's tasks: that of a kernel, or the reason why not."""
+"""The Python of a launch's tasks: a kernel's Python, or the reason why it cannot be used."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ async def test_a_kernel_names_the_python_of_the_tasks(
 
 
 async def test_a_kernel_that_runs_elsewhere_is_refused(post: Post, jp_data_dir: Path) -> None:
-    """A kernel without a Python on this machine is listed with the reason, and the form
-    shows it.
-    """
+    """A kernel without a Python on this machine is listed with the reason, which the form shows."""
     kernel(jp_data_dir, "ruby", argv=["iruby"], language="ruby")
     kernel(jp_data_dir, "gone", argv=["/nowhere/bin/python3"])
     for name, why in (
@@ -84,7 +82,7 @@ async def test_a_kernel_that_runs_elsewhere_is_refused(post: Post, jp_data_dir: 
 async def test_a_python_that_cannot_run_tasks_is_told_before_they_start(
     post: Post, tmp_path: Path, content: str | None, why: str
 ) -> None:
-    """A wrong `--python` is refused with the reason, by plan and launch alike."""
+    """Plan and launch refuse a wrong `--python` with the same reason."""
     file = tmp_path / "python3"
     file.write_text(content or "")
     file.chmod(0o755 if content else 0o644)
@@ -110,14 +108,14 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
 
 
 def test_jupyters_own_python_is_not_named_twice() -> None:
-    """A kernel with the server's own Python needs no `--python`, under any path."""
+    """A kernel with the server's own Python needs no `--python`, whatever its path is."""
     assert launch._is_server_python(sys.executable)
     assert not launch._is_server_python("/usr/bin/true")
 
 
 @pytest.mark.parametrize(("provisioner", "remote"), [("somewhere-provisioner", False), ("", True)])
 def test_a_kernel_of_another_machine_has_no_python_here(provisioner: str, remote: bool) -> None:
-    """A kernel that a provisioner or a gateway starts is listed with the reason, but never used."""
+    """A kernel that a provisioner or a gateway starts is listed with the reason and never used."""
     metadata = {"kernel_provisioner": {"provisioner_name": provisioner}} if provisioner else {}
     spec = {"argv": [sys.executable], "display_name": "Far", "metadata": metadata}
     far = launch._kernel_from_spec("far", spec, remote)

@@ -1,4 +1,6 @@
-"""The checks of a launch form: problems, what fits, the line; nothing is launched."""
+"""The checks of a launch form: problems, the numbers that fit, and the line. Nothing is
+launched.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
-    """One response has every problem with the field where the form shows it, and the line."""
+    """One response has every problem with the field at which the form shows it, and the line."""
     code, told = await post(
         "clusters/plan",
         program="project/tarin.py",
@@ -38,7 +40,7 @@ async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
 
 
 async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
-    """Where resources are short, the response has the number that fits, even without a program."""
+    """If resources are short, the response has the number that fits, even without a program."""
     free = service.manager.options().memory.free
     each = int(free / 4.5 / 2**20)
     said = {"workers": 6, "worker_memory": f"{each}Mi"}
@@ -95,7 +97,7 @@ async def test_a_plan_asks_no_url(post: Post) -> None:
 
 
 async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> None:
-    """The plan gives the same reason that the launch would be refused with."""
+    """The plan gives the reason with which the launch would be refused."""
     words = {"program": "sleep.py", "name": "digits", "options": {"workers": 1}}
     code, _ = await post("clusters", **words)
     assert code == 201
@@ -108,7 +110,7 @@ async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> Non
 
 
 async def test_what_a_program_asks_for_is_told(post: Post) -> None:
-    """A plan shows what the program asks for, with the reason; the line stays short."""
+    """A plan shows what the program requires, with the reason; the line stays short."""
     _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
     assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
     why, passed = told["inferred"]
@@ -139,7 +141,7 @@ BODIES: list[dict[str, object]] = [
 
 
 async def test_no_words_break_a_plan_or_launch_anything(post: Post, service: Service) -> None:
-    """Any invalid request is refused in words: as problems of a plan, or with 4xx by a launch."""
+    """Any invalid request is refused with a message: a problem of a plan, or 4xx for a launch."""
     for body in BODIES:
         code, told = await post("clusters/plan", **body)
         assert code == 200 and told["problems"], str(body)[:200]

@@ -1,4 +1,4 @@
-"""Launches from a page: programs, cells, and what is refused."""
+"""Launches from a page: programs, cells, and refused requests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ OUTSIDE = (
 async def test_no_path_leads_out_of_the_file_browser(
     post: Post, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A path that leaves the root is refused in any spelling, with the folder where paths start."""
+    """A path that leaves the root is refused in any spelling; the message has the folder where
+    paths start.
+    """
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret.py").write_text(HELLO)
     for path in OUTSIDE:
@@ -140,7 +142,7 @@ class Elsewhere(ContentsManager):
 async def test_contents_that_are_no_files(
     post: Post, jp_serverapp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the file browser does not show files of this machine, none can be launched or opened."""
+    """If the file browser shows no files of this machine, none can be launched or opened."""
     monkeypatch.setattr(jp_serverapp, "contents_manager", Elsewhere())
     for body in ({"program": "etc/passwd"}, {"cell": HELLO, "folder": "etc"}):
         code, told = await post("clusters/plan", **body)

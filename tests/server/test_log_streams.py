@@ -1,4 +1,4 @@
-"""Logs followed over HTTP: browsers that close or are slow, volumes that hang, the end."""
+"""Logs followed over HTTP: closed or slow browsers, hanging volumes, and the end of a stream."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_a_browser_that_is_slow(
     await browser.until(b"line")
     begun = before = bytes_read()
     await asyncio.sleep(1.5)
-    while bytes_read() - before > FEW:  # until all buffers on the way are full
+    while bytes_read() - before > FEW:  # until all buffers in between are full
         before = bytes_read()
         await asyncio.sleep(1.5)
     assert before - begun < size / 2, "it is read although nobody takes it"
@@ -143,7 +143,7 @@ def bytes_read() -> int:
 
 
 async def test_a_volume_that_hangs(api: Api, ended: Launch) -> None:
-    """The stream says while it hangs that a log cannot be read."""
+    """While a volume hangs, the stream says that the log cannot be read."""
     run = await ended("print('hello')")
     blocking = Blocking(log_of(run))
     try:
@@ -169,7 +169,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
         await asyncio.sleep(0.2)
         for _ in range(3):
             answer = await api("GET", "clusters/digits/logs?tail=1")
-            assert_problem(answer, 503, "storage with the logs")  # and no request waited
+            assert_problem(answer, 503, "storage with the logs")  # and no other request had to wait
         assert reading() == 1
         others = items(await api("GET", "clusters/other/logs"))
         assert lines(others) == [("worker-0", "other")]
@@ -223,7 +223,7 @@ async def test_a_run_that_is_deleted_while_it_is_read(
 async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """The number of logs read at once is limited; a further reader is told, and may retry."""
+    """The number of logs read at once is limited. A further reader is told so, and may retry."""
     service.streams = LogStreams(most=1)
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
@@ -235,8 +235,8 @@ async def test_too_many_at_once(
 
 
 def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long lines without a match take, a search soon notices that its browser has gone, and
-    earlier matches are already sent.
+    """A search notices within seconds that its browser has gone, even among lines without a match;
+    earlier matches have already been sent.
     """
     now = [0.0]
     monkeypatch.setattr(log_streams, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -273,7 +273,7 @@ def test_lines_around_one_are_bounded_in_size() -> None:
 async def test_the_end_of_the_server(
     service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """When the extension stops, no log is read any more."""
+    """When the extension stops, no log is read any longer."""
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b'"up"')

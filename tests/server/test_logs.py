@@ -11,8 +11,8 @@ from tfcluster_magic.server.log_streams import MOST_LINES
 
 
 async def test_all_that_was_printed(api: Api, ended: Launch) -> None:
-    """The lines of every task arrive complete, in order and in batches of at most 500, then the
-    end.
+    """The lines of every task arrive completely, in order and in batches of at most 500, and then
+    the end.
     """
     await ended("for i in range(1234): print('line', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
@@ -33,7 +33,7 @@ async def test_some_tasks_and_the_last_lines(api: Api, ended: Launch) -> None:
 
 
 async def test_a_query_that_is_wrong(api: Api, ended: Launch) -> None:
-    """A wrong query is refused with what it may contain."""
+    """A wrong query is refused with the values that it may have."""
     await ended()
     for query in ("tail=-1", "tail=x", "tail=1e3", "follow=yes", "download=2"):
         answer = await api("GET", f"clusters/digits/logs?{query}")
@@ -78,7 +78,7 @@ for turn in range(6):
 
 
 async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch) -> None:
-    """Lines that tasks print in turns arrive in that order with their times, also at the end."""
+    """Lines that tasks print in turns arrive in that order with their times, even at the end."""
     before = time.time() * 1000
     await ended(TURNS, workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
@@ -91,7 +91,9 @@ async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch
 
 
 async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
-    """A search returns every line with the text; a line's number leads to the lines around it."""
+    """A search returns every line with the text, and a line's number leads to the lines around
+    it.
+    """
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs?search=step 299"))
     matches = [line for item in found for line in item.get("lines", ())]
@@ -112,7 +114,7 @@ async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
 
 
 async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Launch) -> None:
-    """A wrong part is refused; the response is never the whole log or another part."""
+    """An invalid part is refused; the response never has the whole log or another part."""
     await ended("print('hello')")
     for query, problem in {
         "around=worker-1:x": "around",
@@ -143,5 +145,5 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
     assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
     assert (await found("&hide_tensorflow_logs=1"))[0] == every
     assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
-    # it reads on until both tasks have reached that time
+    # the search continues until both tasks have reached that time
     assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 1, "worker-1": 1})

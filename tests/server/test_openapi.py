@@ -99,7 +99,7 @@ async def test_answers_are_as_described(
 
 
 async def test_a_wrong_answer_would_be_noticed(described: Described) -> None:
-    """The schemas are strict enough to refuse data that is not a run."""
+    """The schemas are strict enough to reject data that is not a run."""
     for wrong in ({}, {"cluster": {}, "ready": {}, "progress": None, "notes": []}):
         with pytest.raises(Exception, match="required"):
             check(described, "Run", wrong)

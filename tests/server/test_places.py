@@ -23,7 +23,7 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
     await post("clusters", program="project/train.py", name="digits", options={"workers": 1})
     event = await events.phase("Succeeded")
     places = {"program": "project/train.py", "folder": "project"}
-    assert event["run"]["places"] == places  # its output is elsewhere
+    assert event["run"]["places"] == places  # the output is elsewhere
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["places"] == places
     cluster = service.manager.status("digits")
@@ -53,7 +53,9 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
 def test_a_path_is_what_the_file_browser_calls_it(
     tmp_path: Path, path: str, name: str | None
 ) -> None:
-    """Places are below the root, also by its real path; never outside it or in hidden folders."""
+    """Places are below the root, even if it is given by its real path, and never outside it or in
+    hidden folders.
+    """
     real = tmp_path / "real"
     real.mkdir()
     root = tmp_path / "root"

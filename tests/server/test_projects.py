@@ -1,4 +1,4 @@
-"""Projects of the file browser: their list, their launch, and what a form shows of one."""
+"""Projects of the file browser: their list, their launch, and their form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.server.launches import HELLO, Post, ended, post, root
 from tfcluster_magic.server import app
 from tfcluster_magic.server.service import Service
 
-__all__ = ["post", "root"]  # fixtures, as if written here
+__all__ = ["post", "root"]  # fixtures of another module
 
 FILE = """\
 program: train.py
@@ -45,7 +45,7 @@ def check(name: str, data: Any) -> None:
 async def test_projects_are_listed_with_their_last_run(
     digits: Path, api: Api, post: Post, service: Service
 ) -> None:
-    """A launch by the page with the path of a folder is a run of its project."""
+    """A page's launch of a folder's path is a run of that project."""
     (digits.parent / "linked").symlink_to(digits)
     found = (await api("GET", "projects")).json
     check("ProjectList", found)
@@ -73,8 +73,8 @@ async def test_projects_are_listed_with_their_last_run(
 
 
 async def test_a_form_is_shown_what_comes_from_the_file(digits: Path, api: Api, post: Post) -> None:
-    """Before a launch the plan has configurations and values of the file, with every secret and
-    variable in it, and the line that says the same.
+    """Before a launch the plan has the configurations and values of the file, with every secret and
+    variable, and the line that says the same.
     """
     (digits / "tfcluster.yaml").write_text(FILE + "secret: [s3]\n")
     plan = (await api("POST", "clusters/plan", {"program": "work/digits"})).json
@@ -98,7 +98,7 @@ async def test_a_form_is_shown_what_comes_from_the_file(digits: Path, api: Api, 
 async def test_the_file_chooses_the_python_unless_the_person_does(
     digits: Path, api: Api, post: Post
 ) -> None:
-    """A kernel that nobody chose does not take the place of the file's Python."""
+    """A kernel that nobody chose does not replace the file's Python."""
     (digits / "tfcluster.yaml").write_text("program: train.py\npython: /nonexistent/python\n")
     _code, plan = await post("clusters/plan", program="work/digits")
     assert "/nonexistent/python" in str(plan["problems"])
@@ -109,7 +109,7 @@ async def test_the_file_chooses_the_python_unless_the_person_does(
 async def test_a_run_of_a_project_is_launched_again_by_the_form(
     digits: Path, api: Api, post: Post, service: Service
 ) -> None:
-    """The form begins with folder, configuration and what was said besides."""
+    """The form begins with folder, configuration and the further options of the run."""
     code, run = await post("clusters", program="work/digits", config="big", options={"workers": 2})
     assert code == 201, run
     first = await asyncio.to_thread(ended, service, "digits-1")

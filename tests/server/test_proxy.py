@@ -1,4 +1,4 @@
-"""The proxied page of a TensorBoard: what passes through in both directions."""
+"""The proxied page of a TensorBoard: requests and responses that pass through."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 
 
 async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:
-    """The body of a GET is dropped, with the headers that give its length."""
+    """The body of a GET is dropped, together with the headers that give its length."""
     words = {"method": "GET", "body": "x", "allow_nonstandard_methods": True}
     told, headers = echoed(await fetch("/echo", **words))
     assert told["body"] == ""
@@ -61,7 +61,9 @@ async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
 async def test_a_slow_reader_slows_the_board(
     recorder: Page, fetch: Fetch, jp_auth_header: dict[str, str], http_server_port: Any
 ) -> None:
-    """No body is held completely, and an unread one pauses; other clients are still served."""
+    """No body is buffered as a whole, and sending pauses until it is read; other clients are still
+    served.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[-1])
     head = f"GET {recorder.base}/big?400 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     writer.write(f"{head}Authorization: {jp_auth_header['Authorization']}\r\n\r\n".encode())
@@ -76,7 +78,9 @@ async def test_a_slow_reader_slows_the_board(
 
 
 async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
-    """A board that ends within a response breaks ours off; one that sends none is reported."""
+    """If a board ends within a response, ours breaks off too; if it sends none, that is
+    reported.
+    """
     with pytest.raises(HTTPStreamClosedError):
         await fetch("/half")
     answer = await fetch("/none")
@@ -86,7 +90,9 @@ async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
 
 
 async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page) -> None:
-    """Nothing is decoded on the way. Without its slash the page redirects to it."""
+    """Paths and queries are not decoded on the way. A page's path without the final slash redirects
+    to the one with it.
+    """
     for path in ("/data/a%20b%2Fc", "//x/../y", "/echo/%2e%2e/z", "/x?a=1&b=%26", "/%F0%9F%98%80"):
         told, _headers = echoed(await fetch(path))
         assert told["path"] == PREFIX + path

@@ -1,4 +1,4 @@
-"""The proxied page of a TensorBoard: what does not pass through, and who is refused."""
+"""The proxied page of a TensorBoard: headers that do not pass, and clients that are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["fetch", "recorder"]  # fixtures used by the tests below
 def cookies(
     http_server_client: Any, jp_serverapp: Any, jp_base_url: str, jp_asyncio_loop: Any
 ) -> dict[str, str]:
-    """The headers of a browser that has signed in: cookies, but no token."""
+    """Return the headers of a browser that has signed in: cookies, but no token."""
     token = jp_serverapp.identity_provider.token
     url = f"{jp_base_url}api/status?token={token}"
     answer = jp_asyncio_loop.run_until_complete(http_server_client.fetch(url))
@@ -52,8 +52,8 @@ async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, s
 
 
 async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
-    """Cookies and permissions that a board sends are dropped; its content policy only
-    adds to ours.
+    """Cookies and permissions that a board sends are dropped, and its content policy only adds to
+    ours.
     """
     answer = await fetch("/greedy")
     assert answer.body == b"x"
@@ -67,7 +67,7 @@ async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
 
 
 async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) -> None:
-    """Without a token a page redirects to the login, and data are refused."""
+    """Without a token a page redirects to the login, and data is refused."""
     for path in ("/", "/echo"):
         answer = await fetch(path, plain=True)
         assert answer.code == 302
@@ -81,7 +81,7 @@ async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) ->
 async def test_a_connection_that_ends_says_so(
     cookies: dict[str, str], recorder: Page, http_server_port: Any, site: str, refused: bool
 ) -> None:
-    """A refusal comes before the body was read, and closes the connection so that no proxy reuses
+    """A refusal that comes before the body was read closes the connection, so that no proxy reuses
     it.
     """
     port = http_server_port[-1]
@@ -100,7 +100,7 @@ async def test_a_connection_that_ends_says_so(
 
 
 async def test_posts_of_other_sites_are_refused(fetch: Fetch, cookies: dict[str, str]) -> None:
-    """A POST with cookies needs the browser's header that it comes from our own page."""
+    """A POST with cookies needs the browser's header that says that it comes from our own page."""
     words = {"plain": True, "method": "POST", "body": "a=1"}
     cases: list[tuple[dict[str, str], int]] = [
         ({"Sec-Fetch-Site": "same-origin"}, 200),
@@ -139,7 +139,7 @@ async def test_pages_of_other_sites_may_only_lead_here(
 async def test_a_token_in_the_url_stays_here(
     fetch: Fetch, recorder: Page, jp_serverapp: Any
 ) -> None:
-    """The server's token is not sent to the board, nor kept in the address of its page."""
+    """The server's token is neither sent to the board nor kept in the address of its page."""
     token = jp_serverapp.identity_provider.token
     for query in (f"?token={token}&run=a%2Fb", f"?run=a%2Fb&_xsrf=x&token={token}"):
         told, _headers = echoed(await fetch(f"/echo{query}", plain=True))
@@ -153,7 +153,7 @@ async def test_a_token_in_the_url_stays_here(
 async def test_post_from_our_origin_without_fetch_metadata(
     fetch: Fetch, cookies: dict[str, str], jp_serverapp: Any, http_server_port: Any
 ) -> None:
-    """Over plain HTTP browsers send no `Sec-Fetch-Site`; the `Origin` header is enough."""
+    """Over plain HTTP, browsers send no `Sec-Fetch-Site`; then the `Origin` header is enough."""
     ours = {"Origin": f"http://127.0.0.1:{http_server_port[-1]}"}
     ours["Host"] = ours["Origin"].removeprefix("http://")
     words = {"plain": True, "method": "POST", "body": "a=1"}
@@ -166,6 +166,6 @@ async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
         answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
         assert answer.code == 404
     answer = await jp_fetch("tfcluster", "tensorboard", f"{'0' * 16}/", raise_error=False)
-    assert answer.code == 404  # at once: nothing is started
+    assert answer.code == 404  # at once, because nothing is started
     assert 'role="alert"' in answer.body.decode()
     assert "open it again from the list of runs" in answer.body.decode()

@@ -35,7 +35,7 @@ def assert_gapless(events: Events) -> None:
 
 
 async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launch) -> None:
-    """A page receives each phase in order of a run that another client launched, and its end."""
+    """A page receives each phase, in order, of a run that another client launched."""
     events = await page()
     await launch("print('hello')", workers=2)
     await events.phase("Succeeded")
@@ -89,7 +89,9 @@ async def test_a_route_that_deletes_is_told_once(
 
 
 async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
-    """For any number of tabs the records are watched once, and all receive the same events."""
+    """However many tabs are open, the records are watched once, and all tabs receive the same
+    events.
+    """
     pages = [await page() for _ in range(5)]
     await launch("pass")
     for events in pages:
@@ -100,7 +102,7 @@ async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
 
 
 async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> None:
-    """A page receives a few of many changes in a second, and always the last one."""
+    """Of many changes in a second a page receives only a few, but always the last one."""
     run = await ended()
     folder = RunFolder(Path(run.status.paths["logs"]).parent)
     events = await page()
@@ -122,8 +124,8 @@ async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> Non
 async def test_progress_is_told_and_kept(
     api: Api, page: Page, launch: Launch, service: Service
 ) -> None:
-    """Training progress arrives without a request; its last value stays with the run, even in a
-    restarted server.
+    """Training progress arrives without a request. A run keeps its last value, even in a restarted
+    server.
     """
     run = await launch()
     events = await page()
@@ -254,7 +256,7 @@ class TestActivity:
             assert "tfcluster" not in times
         await api("POST", "clusters/digits/stop")
         await events.phase("Stopped")
-        await asyncio.sleep(0.1)  # a check that was under way counted it
+        await asyncio.sleep(0.1)  # a check that was in progress counted the run
         last = times.get("tfcluster")
         await asyncio.sleep(1.5)  # as above
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

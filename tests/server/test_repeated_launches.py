@@ -1,4 +1,4 @@
-"""A run as a filled-in form: its values, and what is explained instead."""
+"""A run as a filled-in form: its values, and notes about what a form cannot express."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_cell_is_launched_again_with_all_that_was_said(
 async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
     post: Post, service: Service, api: Api, root: Path
 ) -> None:
-    """A file has the file browser's path, as has the folder if it is not the file's own."""
+    """A file has the file browser's path; so has the folder, unless it is the file's own."""
     launch = service.manager.launch
     await asyncio.to_thread(launch, "project/train.py", ["1"], folder=root, workers=1, name="here")
     first = await asyncio.to_thread(ended, service, "here")
@@ -66,8 +66,8 @@ async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
 async def test_what_a_launch_cannot_say_is_told(
     post: Post, service: Service, api: Api, root: Path, tmp_path: Path
 ) -> None:
-    """A name in use, an unknown folder, one outside the root and a lost cell each have
-    a sentence.
+    """There is a note for a name in use, an unknown folder, a folder outside the root, and a lost
+    cell.
     """
     await post("clusters", cell=SLEEP, name="busy", options={"workers": 1, "grace": "1s"})
     told = (await api("GET", "clusters/busy/form")).json
@@ -89,7 +89,7 @@ async def test_what_a_launch_cannot_say_is_told(
     )
     far = await asyncio.to_thread(ended, service, "far")
     told = (await api("GET", "clusters/far/form")).json
-    assert told["launch"]["cell"] == long  # from the workspace: too long for the record
+    assert told["launch"]["cell"] == long  # a file of the workspace, too long for the record
     (note,) = told["notes"]
     assert note.startswith(f"far-1 ran in {outside}, which the file browser does not show: ")
     assert far.spec.program is not None
@@ -103,7 +103,7 @@ async def test_what_a_launch_cannot_say_is_told(
 async def test_a_run_without_a_program_and_a_resumed_one(
     post: Post, service: Service, api: Api
 ) -> None:
-    """The form mentions the notebook of an In-Graph run, and that a run resumed from
+    """The form has notes about the notebook of an In-Graph run and about a run resumed from
     checkpoints.
     """
     options = {"mode": "in-graph", "workers": 1, "ps": 0, "idle_timeout": "20m"}
@@ -127,7 +127,9 @@ async def test_a_run_without_a_program_and_a_resumed_one(
 async def test_the_kernel_of_a_run_is_chosen(
     post: Post, service: Service, api: Api, jp_data_dir: Path, tmp_path: Path
 ) -> None:
-    """The form names the kernel with the tasks' Python; a Python without a kernel has its path."""
+    """The form names the kernel with the tasks' Python; without such a kernel it has the Python's
+    path.
+    """
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)

@@ -58,7 +58,7 @@ async def test_what_notebooks_keep_of_runs(api: Api, ended: Launch, page: Any) -
 
 
 async def test_earlier_runs_are_listed_when_asked_for(api: Api, ended: Launch) -> None:
-    """A list has the newest run of each name, and with `all=1` each run, newest first."""
+    """A list has the newest run of each name; with `all=1` it has every run, newest first."""
     await ended()
     await ended()
 
@@ -262,8 +262,8 @@ while not os.path.exists({end!r}):
 async def test_deleting_what_takes_long_to_end_is_answered_soon(
     api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
 ) -> None:
-    """If stopping takes longer than a proxy waits, the response says that the tasks are ending, and
-    an event says later that the run is gone, even if the request is repeated.
+    """If stopping takes longer than a proxy waits, the response says that the tasks are ending. An
+    event later says that the run is gone, even if the request is repeated.
     """
     events: Events = await page()
     end = tmp_path / "end"
@@ -299,7 +299,9 @@ open(output, 'w').close()
 async def test_a_deletion_that_fails_after_its_answer_is_told_to_the_pages(
     api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
 ) -> None:
-    """An event and the run itself say why it was not deleted, until it is deleted again."""
+    """If a delete fails after its answer, an event and the run itself say why, until the run is
+    deleted again.
+    """
     events: Events = await page()
     end = tmp_path / "end"
     await launch(REPLACES_ITS_OUTPUT.format(end=str(end)), grace="10m")
@@ -333,8 +335,8 @@ def _cluster(event: dict[str, Any]) -> dict[str, Any]:
 async def test_a_name_that_is_another_run_by_now(
     api: Api, launch: Launch, ended: Launch, own_folders: Path
 ) -> None:
-    """A request with a run's uid does nothing to another run that has its name since: the file that
-    remembers numbers was removed.
+    """A request with a run's uid does not affect another run that has got its name. This happens
+    when the file that remembers numbers was removed.
     """
     first = (await ended()).metadata.uid
     assert (await api("POST", f"clusters/digits/stop?uid={first}")).status == 200
@@ -370,7 +372,7 @@ async def test_errors_are_told_in_the_persons_language(api: Api, service: Servic
 async def test_an_error_inside_is_no_traceback(
     api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An internal error is reported as one, and only the server's log has its cause."""
+    """An internal error is reported as such, and only the server's log has its cause."""
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the secret cause")
@@ -383,7 +385,7 @@ async def test_an_error_inside_is_no_traceback(
 
 
 async def test_looking_is_no_activity(api: Api, ended: Launch, jp_serverapp: Any) -> None:
-    """Automatic requests of a page do not count as activity; those of a user do."""
+    """Automatic requests of a page do not count as activity; a user's requests do."""
     await ended()
     settings = jp_serverapp.web_app.settings
     settings.pop("api_last_activity", None)
@@ -394,7 +396,7 @@ async def test_looking_is_no_activity(api: Api, ended: Launch, jp_serverapp: Any
 
 
 async def test_what_can_be_asked_for(api: Api) -> None:
-    """The options include what fits now, and the fields of a form."""
+    """The options include the free resources and the fields of a form."""
     offered = (await api("GET", "options")).json
     assert offered["options"]["backend"] == "local"
     assert 0 < offered["options"]["memory"]["free"] <= offered["options"]["memory"]["total"]

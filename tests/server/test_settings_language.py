@@ -16,7 +16,7 @@ SCHEMA = ROOT / "labextension" / "schema" / "plugin.json"
 
 @pytest.fixture
 def lab() -> Iterator[type[translator]]:
-    """JupyterLab's translator, reset to English afterwards."""
+    """JupyterLab's translator; it is reset to English afterwards."""
     before, bundles = translator._LOCALE, dict(translator._TRANSLATORS)
     yield translator
     translator._TRANSLATORS.clear()
@@ -25,7 +25,7 @@ def lab() -> Iterator[type[translator]]:
 
 
 def test_the_settings_are_in_the_language_of_jupyterlab(lab: type[translator]) -> None:
-    """The settings form is Chinese if JupyterLab is, and English otherwise."""
+    """The settings form is Chinese if JupyterLab is Chinese, and English otherwise."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     assert app.translate_settings()
 

@@ -1,4 +1,4 @@
-"""The folders that a server's TensorBoards may show, also through links and stored views."""
+"""The folders that a server's TensorBoards may show, directly or through links and stored views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ MISSING = [
 
 
 async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
-    """A folder outside is refused in any spelling with what is allowed; nothing starts."""
+    """A folder outside is refused in any spelling; the message says what is allowed, and nothing
+    starts.
+    """
     outside = logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     (outside / "deeper").mkdir()
@@ -66,7 +68,7 @@ async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
-    """Nothing in a path is decoded or expanded, so such a folder does not exist."""
+    """Paths are neither decoded nor expanded, so such a folder does not exist."""
     logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     for folder in MISSING:

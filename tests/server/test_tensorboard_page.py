@@ -1,4 +1,6 @@
-"""A board's page from TensorBoard's package while the board starts, compared with its own."""
+"""A board's page from TensorBoard's package, served while the board starts, equals the board's
+own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ FONT = "font-roboto/Hgo13k-tfSpn0qi1SFdUfZBw1xU1rKptJj_0jans920.woff2"
 
 @pytest.fixture(autouse=True)
 def no_board_is_left(service: Service) -> Iterator[None]:
-    """Ends the boards of a test."""
+    """End the boards of a test."""
     yield
     service.manager.boards.stop()
 
@@ -63,7 +65,7 @@ async def test_the_page_is_there_before_its_board(
     """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}
-    with RegistryEntry(registry_folder(None), str(logs)).locked():  # the start waits for the lock
+    with RegistryEntry(registry_folder(None), str(logs)).locked():  # the start waits for this lock
         page = await begun(ask)
         early = {path: await ask(page + path) for path in paths}
         kept = await ask(f"{page}index.js", **hashed)
@@ -92,7 +94,7 @@ async def test_the_page_is_there_before_its_board(
 async def test_a_start_that_fails_is_told(
     ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a board fails to start, its page gets the reason, and its files are not served."""
+    """If a board fails to start, its page shows the reason, and its files are not served."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('boom')")
@@ -142,7 +144,7 @@ def test_only_files_of_the_package() -> None:
 
 
 def test_the_script_says_what_its_contents_are() -> None:
-    """This TensorBoard's page names its script by its content hash, so browsers cache it."""
+    """This TensorBoard's page names its script by content hash, so that browsers cache it."""
     spec = find_spec("tensorboard")
     assert spec is not None
     page = tensorboard_routes.packaged_file("", hashed=False, gzip=True)

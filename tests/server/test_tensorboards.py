@@ -1,4 +1,4 @@
-"""TensorBoards of a server: how real ones start, die, restart and end."""
+"""Real TensorBoards of a server: how they start, die, restart and end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def runs_of(ask: Ask, board: dict[str, Any]) -> list[str]:
 
 
 async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
-    """A folder has one board however often it is requested, and its page shows the runs."""
+    """A folder has one board, however often it is requested, and its page shows the runs."""
     logs(jp_root_dir / "my logs" / "a")
     first = await opened(ask, folder="my logs")
     assert (first["title"], first["folder"], first["refs"]) == ("my logs", "my logs", [])
@@ -87,7 +87,9 @@ async def test_boards_on_runs(ask: Ask, service: Service) -> None:
 
 
 async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None:
-    """After a board was killed or timed out, neither its page nor its data need a click."""
+    """A board that was killed or timed out starts again without a click, for its page and for
+    data.
+    """
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     for path in ("data/runs", ""):
@@ -101,7 +103,7 @@ async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None
 async def test_an_old_tab_after_a_restart_of_the_server(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """A restarted server knows the boards of the one before."""
+    """A restarted server knows the boards of the previous one."""
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     await service.boards.close()
@@ -148,7 +150,7 @@ async def test_many_who_ask_at_once_start_one(ask: Ask, jp_root_dir: Path) -> No
 async def test_a_tensorboard_that_does_not_start(
     ask: Ask, jp_root_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The problem response and the page contain its last lines as text."""
+    """The problem response and the page contain TensorBoard's last lines as text."""
     broken = tmp_path / "broken" / "tensorboard"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('<b>boom</b>')")
@@ -207,7 +209,7 @@ class TestSomebodyWhoMayOnlyLook:
 
     @pytest.fixture
     def jp_server_config(self) -> Config:
-        """A server with that Authorizer."""
+        """Configure a server with that Authorizer."""
         return Config(
             {
                 "ServerApp": {
@@ -220,7 +222,7 @@ class TestSomebodyWhoMayOnlyLook:
     async def test_a_board_is_seen_and_not_started(
         self, ask: Ask, service: Service, jp_root_dir: Path
     ) -> None:
-        """The page of a board that does not run says so; a running one shows all its data."""
+        """The page of a board that is not running says so; a running board shows all its data."""
         folder = logs(jp_root_dir / "logs")
         view = service.manager.boards.folder_view(str(folder), "logs")
         page = f"tensorboard/{view.id}/"

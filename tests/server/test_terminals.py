@@ -1,4 +1,4 @@
-"""Terminals of a server that itself runs without a terminal, as a hub's notebook does."""
+"""Terminals of a server that runs without a terminal, as a hub's notebook does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
 def no_terminal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, jp_home_dir: Path
 ) -> None:
-    """The server's environment is not shown in a terminal, and the profile sets PATH anew."""
+    """The server was started without a terminal, and the profile sets PATH anew."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
     jp_home_dir.mkdir(parents=True, exist_ok=True)
     (jp_home_dir / ".profile").write_text(PROFILE)
@@ -62,13 +62,13 @@ async def test_a_shell_that_somebody_chose_stays(jp_serverapp: Any) -> None:
 
 @pytest.fixture
 def own_shell(jp_server_config: Config) -> None:
-    """The server's configuration sets a shell for terminals."""
+    """Configure a shell for terminals."""
     jp_server_config.ServerApp.terminado_settings = {"shell_command": ["/bin/cat"]}
 
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> None:
-    """The C shell has no such options and is left alone; an account without a shell gets the
+    """The C shell lacks these options and is left alone; an account without a shell gets the
     default.
     """
     assert login_shell({"SHELL": "/usr/bin/tcsh"}, tmp_path) is None
@@ -104,7 +104,7 @@ def in_bash(home: Path, typed: str, **environ: str) -> str:
     try:
         while some := os.read(terminal, 4096):
             printed += some
-    except OSError:  # how Linux reports the end of a terminal
+    except OSError:  # this is how Linux reports the end of a terminal
         pass
     os.close(terminal)
     os.waitpid(child, 0)
@@ -128,7 +128,7 @@ def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_bash_is_a_login_shell_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The shell is a login shell, keeps the server's ENV, and bash's own history file."""
+    """The shell is a login shell, and keeps the server's ENV and bash's own history file."""
     (tmp_path / ".bash_profile").write_text("shopt -q login_shell && echo a login shell\n")
     typed = 'echo "<$ENV $HISTFILE $(shopt -o posix)>"; set | grep -ci ^_*tfcluster'
     said = in_bash(tmp_path, typed, ENV="production")

@@ -15,7 +15,7 @@ from tfcluster_magic.server.worker import Worker
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """The event for which hanging calls wait."""
+    """The event that releases hanging calls."""
     event = threading.Event()
     yield event
     event.set()
@@ -43,14 +43,16 @@ async def test_a_call_returns_and_raises_what_its_function_does() -> None:
 
 
 async def test_who_asks_hears_in_time(released: threading.Event) -> None:
-    """A call that hangs is given up after its time limit, with a message about what goes on."""
+    """A call that hangs is given up after its time limit; the message says what goes on."""
     worker = Worker()
     with pytest.raises(BackendUnavailable, match=r"within 0\.1 s\. Clusters go on"):
         await worker.call(hang, released, within=0.1)
 
 
 async def test_a_question_that_hangs_is_not_asked_again(released: threading.Event) -> None:
-    """However often a hanging call is requested, one thread waits; other calls still run."""
+    """However often a hanging call is requested, only one thread waits for it; other calls still
+    run.
+    """
     worker = Worker(most=2)
     for _ in range(5):
         with pytest.raises(BackendUnavailable):
@@ -60,7 +62,7 @@ async def test_a_question_that_hangs_is_not_asked_again(released: threading.Even
 
 
 async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) -> None:
-    """At most the allowed number of threads is left behind; further callers are refused at once."""
+    """At most the allowed number of threads hang; further callers are refused at once."""
     worker = Worker(most=3)
     for number in range(3):
         with pytest.raises(BackendUnavailable):
@@ -90,7 +92,7 @@ async def test_a_crowd_waits_for_its_turn() -> None:
 async def test_what_takes_long_keeps_nobody_from_looking(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The maximum number of launches at once leaves threads for reading."""
+    """Even the maximum number of simultaneous launches leaves threads for reading."""
     monkeypatch.setattr(worker_module, "READ_WITHIN", 50.0)
     worker = Worker(most=2)
     slow = [asyncio.ensure_future(worker.call(hang, released, n, within=250)) for n in range(4)]

@@ -76,7 +76,7 @@ class Place:
         self.look()
 
     def look(self) -> ClusterSnapshot:
-        """Read all runs and nodes now, without the delay of half a second."""
+        """Read all runs and nodes now instead of after half a second."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(snapshot, "MAX_AGE", -1.0)
             return self.snapshotter.current()

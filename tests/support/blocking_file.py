@@ -14,8 +14,8 @@ _AT_FDCWD = -100
 
 
 class Blocking:
-    """A file whose open() blocks, because the kernel asks a program that does not answer. A pipe is
-    not enough: the product never waits for one. Ref: fanotify(7), which takes root.
+    """A file whose open() blocks, because the kernel asks a program that does not answer. A pipe
+    would not do, because the product never waits for a pipe. Ref: fanotify(7), which needs root.
     """
 
     def __init__(self, file: Path) -> None:
@@ -27,7 +27,7 @@ class Blocking:
         if libc.fanotify_mark(self._asked, _ADD, mask, _AT_FDCWD, path):
             os.close(self._asked)
             pytest.skip(f"{file} cannot be made to hang: {os.strerror(ctypes.get_errno())}")
-        os.utime(file)  # readers with a cached copy read again
+        os.utime(file)  # make readers that have a cached copy read again
 
     def end(self) -> None:
         """Restore the file and release blocked readers."""

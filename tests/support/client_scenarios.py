@@ -1,7 +1,7 @@
 """Scenarios of a client in a notebook: `client_scenarios.py NAME JSON` prints the result as JSON.
 
-Each needs a process that has not imported TensorFlow yet; `test_connection.py` starts the processes
-and checks the results.
+Each scenario needs a process that has not imported TensorFlow yet; `test_connection.py` starts the
+processes and checks the results.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ class Library:
         ]
 
     def calls_by_number(self) -> set[int | None]:
-        """Return the numbers that syscall(2) is called with; None for one that is not constant."""
+        """Return the numbers with which syscall(2) is called; None for a number that is not
+        constant.
+        """
         assert platform.machine() == "x86_64"
         slots = {address for address, _type, _addend in self.slots("syscall")}
         stubs = {at - back for at, _ in self._jumps(b"\xff\x25", ".plt", slots) for back in (0, 4)}
@@ -64,7 +66,9 @@ class Library:
         return {self._number(at) for at in sites}
 
     def raw_calls(self) -> int:
-        """Return how often the code has `mov $number, %eax; syscall`, past the C library."""
+        """Return how often the code has `mov $number, %eax; syscall`, which bypasses the C
+        library.
+        """
         row = self._sections[".text"]
         count, at = 0, row[4] - 1
         while (at := self.bytes.find(b"\0\0\x0f\x05", at + 1, row[4] + row[5])) >= 0:
@@ -81,9 +85,7 @@ class Library:
         return struct.unpack_from("<I", before, at + 1)[0] if at >= 0 else None
 
     def _jumps(self, opcode: bytes, prefix: str, targets: set[int]) -> list[tuple[int, int]]:
-        """Return (address, target) of instructions with this opcode that jump to one of the
-        targets.
-        """
+        """Return (address, target) of instructions with this opcode that jump to a target."""
         found: list[tuple[int, int]] = []
         for name, row in self._sections.items():
             if not (name == prefix or name.startswith(prefix + ".")) or not targets:

@@ -1,4 +1,4 @@
-"""Event files written byte by byte, by other code than the code under test."""
+"""Event files written byte by byte, without the code under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock process with a time that is faster, and its end by force."""
+"""The clock process with a faster time, which tests can kill."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ main(sys.argv[2], lambda: base + (time.time() - base) * speed)
 
 
 class FastClock:
-    """A clock process for which `speed` seconds pass in one."""
+    """A clock process for which `speed` seconds pass in one second."""
 
     def __init__(self, state_dir: Path, base: float, speed: float) -> None:
         self.state_dir, self.base, self.speed = state_dir, base, speed
 
     def now(self) -> float:
-        """Return the time that the clock process has."""
+        """Return the time of the clock process."""
         return self.base + (time.time() - self.base) * self.speed
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start the clock process unless it is running."""
         words = [str(ROOT), str(self.state_dir), str(self.base), str(self.speed)]
         process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *words], start_new_session=True)
         assert process.wait() == 0
         wait_until(lambda: self.pid() is not None)
 
     def pid(self) -> int | None:
-        """Return its pid; None if it does not run. Leaves its lock alone, which one that starts
-        needs.
+        """Return the pid of the clock process; None if it is not running. Its lock stays untouched,
+        because a starting process needs it.
         """
         lock = self.state_dir / "schedules" / "clock.lock"
         with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ class FastClock:
         return None
 
     def kill(self) -> None:
-        """Kill it and what it launches with, all at once."""
+        """Kill the clock process and the processes with which it launches."""
         pid = self.pid()
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -65,7 +65,7 @@ def is_full() -> bool:
 
 
 class Story:
-    """One run on that disk."""
+    """One run on a disk that fills up."""
 
     def __init__(self) -> None:
         self.manager = ClusterManager(backend_name="local")

@@ -18,7 +18,9 @@ Make = Callable[..., Module]
 
 @pytest.fixture(scope="session")
 def go_cache() -> str:
-    """Return this machine's Go cache: with an empty one even a small build takes half a minute."""
+    """Return this machine's Go cache: with an empty cache even a small build takes half a
+    minute.
+    """
     if not shutil.which("go"):
         assert not os.environ.get("CI"), "the build machine needs Go for the tests of the build"
         pytest.skip("Go is not installed: the build of the Kubernetes node is not tested")

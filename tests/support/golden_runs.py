@@ -136,7 +136,7 @@ RUNS: dict[str, tuple[TFCluster, Policy]] = {
 
 
 def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
-    """Return the objects of a run, also those for parameter servers."""
+    """Return the objects of a run, including those for parameter servers."""
     found = run_objects.objects_of_run(cluster, policy, namespace=NAMESPACE)
     served = run_objects.types_served_by_ps(cluster)
     mains = {f"{cluster.metadata.name}-{each.value}" for each in served}
@@ -150,8 +150,8 @@ def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
 
 
 def golden(found: list[dict[str, Any]]) -> str:
-    """Return the objects as in a golden file: without the content of the runtime."""
+    """Return the objects as in a golden file, without the content of the runtime."""
     head, *others = found
-    named = base64.b64encode(b"the runtime").decode()  # the API takes only base64
+    named = base64.b64encode(b"the runtime").decode()  # the API accepts only base64
     binaries = {**head["binaryData"], RUNTIME_FILE: named}
     return yaml_documents([{**head, "binaryData": binaries}, *others])

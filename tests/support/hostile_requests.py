@@ -1,7 +1,7 @@
 """Hostile HTTP requests as bytes on a connection, and checks of their answers.
 
-They work with any server of the product: a test or `make attack` gives its address, its path and
-the headers of a signed-in user.
+They work with any server of the product. A test or `make attack` gives the server's address, its
+path, and the headers of a signed-in user.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NESTED = b'{"options": ' + b"[" * 900 + b"]" * 900 + b"}"
 
 @dataclass(frozen=True)
 class Attack:
-    """A request. `path` is below the server's own; `allowed` are the acceptable statuses."""
+    """A request. `path` is below the server's own path; `allowed` are the acceptable statuses."""
 
     name: str
     method: str
@@ -42,7 +42,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer; status 0 if the connection ended without one."""
+    """An answer; status 0 if the connection ended without one."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def wrong_bodies(method: str, path: str) -> Iterator[Attack]:
 def huge_bodies(
     method: str, path: str, allowed: frozenset[int], *, signed_in: bool
 ) -> Iterator[Attack]:
-    """Yield large bodies that are sent only in part: the answer must not wait for the rest."""
+    """Yield large bodies of which only a part is sent; the answer must not wait for the rest."""
     lengths = (("Content-Length", str(HUGE)),)
     yield Attack("90 MB", method, path, lengths, b"{", allowed, signed_in)
     if not signed_in:
@@ -131,7 +131,7 @@ def send(
 
 
 def wrong(attack: Attack, reply: Reply) -> list[str]:
-    """Return the problems of this answer."""
+    """Return the problems of an answer."""
     found = []
     if reply.status not in attack.allowed:
         found.append(f"{attack.name}: {reply.status} is none of {sorted(attack.allowed)}")

@@ -1,4 +1,4 @@
-"""The base of the small servers for the Kubernetes API: their address and their end."""
+"""The base of the small servers that act as the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Listener(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 128
-    """Backlog of connections: with the usual 5, many clients at once lose some, and retry after
-    seconds.
+    """Backlog of connections: with the usual 5, many simultaneous clients lose connections and
+    retry after seconds.
     """
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:

@@ -16,8 +16,8 @@ SAME = "the same"
 class Wrong:
     """A spec with one mistake. `field` is the end of its path, `allowed` is part of the message.
 
-    `kubectl` is the API server's own message if its schema has one; None if the schema accepts the
-    spec, with the reason next to it.
+    `kubectl` is the API server's own message. It is None if the schema accepts the spec; a comment
+    gives the reason.
     """
 
     spec: dict[str, Any]
@@ -27,7 +27,7 @@ class Wrong:
 
     @property
     def told_by_kubectl(self) -> str | None:
-        """The text that the API server's refusal contains."""
+        """The text that the API server's refusal must contain."""
         return self.allowed if self.kubectl == SAME else self.kubectl
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
-"""A server that stores objects as the Kubernetes API server does, and does nothing else.
+"""A server that stores objects like the Kubernetes API server, and does nothing else.
 
 It supports create, get, list, watch, patch, replace and delete with versions and conflicts, keeps
 objects that have finalizers, and removes the dependents of a deleted owner. No controller runs
-behind it: a test provides the pods, and `logs` their output. `refuses` makes it fail as real
-servers do.
+behind it: a test provides the pods, and `logs` their output. `refuses`, `loses`, `stalls` and `cut`
+make it fail as real servers and networks do.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support.http_listener import Listener
+from tfcluster_magic.kube.api.client import Api
 
 Object = dict[str, Any]
 Answer = tuple[int, Object]
@@ -39,19 +40,25 @@ class KubeServer:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.logs: dict[str, Callable[[Mapping[str, str]], bytes]] = {}
-        """The nodes' answer to a request for the log of a pod, by its name."""
+        """Return the nodes' answer to a request for the log of a pod, by its name."""
         self.calls: list[tuple[str, str]] = []
         self.lacks = {"podgroups"}
-        """Kinds that it does not serve, like a server without Volcano."""
+        """Kinds that the server does not serve, as without Volcano."""
         self.refuses: Callable[[str, str], Refusal | None] = lambda _method, _path: None
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to a write never arrives."""
+        self.stalls: Callable[[str], bool] = lambda _path: False
+        """Whether the watches of a collection tell nothing for now; notify `changed` after it."""
+        self.cut: set[int] = set()
+        """Ports whose clients get no answers any more; see `open`."""
+        self.asked = threading.local()
+        """In the thread of a request: the `port` that it came to."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True
-        """Whether an account has a right, by the attributes of its request."""
+        """Return whether an account has a right, by the attributes of its request."""
         self.clock: Callable[[], float] = time.time
-        """Return its time, for its answers and the writes of a Lease."""
+        """Return the server's time, for its answers and the writes of a Lease."""
         self._version = 0
         self._history: list[tuple[int, str, str, Object]] = []
         self._closed = False
@@ -65,6 +72,10 @@ class KubeServer:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
+                server.asked.port = self.server.server_address[1]
+                if server.asked.port in server.cut:
+                    self.close_connection = True
+                    return
                 server.queries.append((self.command, path, query))
                 if "watch" in query:
                     selector = query.get("labelSelector", [""])[0]
@@ -80,7 +91,7 @@ class KubeServer:
                 except Refusal as refusal:
                     status, answer = refusal.answer
                     content = json.dumps(answer).encode()
-                if server.loses(self.command, path):
+                if server.loses(self.command, path) or server.asked.port in server.cut:
                     self.close_connection = True
                     return
                 self.send_response(status)
@@ -97,19 +108,28 @@ class KubeServer:
             def log_message(self, *words: object) -> None:
                 pass
 
+        self._handler = Handler
         self._http = Listener(Handler)
+        self._ports: list[Listener] = []
         self.api = self._http.api
-        """Return a connection to it."""
+        """Return a connection to the server."""
+
+    def open(self) -> tuple[Api, int]:
+        """Return a connection by a port of its own, which `cut` can end."""
+        made = Listener(self._handler)
+        self._ports.append(made)
+        return made.api(), made.server_port
 
     def close(self) -> None:
-        """Stop it and its watches."""
+        """Stop the server and its watches."""
         with self.changed:
             self._closed = True
             self.changed.notify_all()
-        self._http.end()
+        for each in (self._http, *self._ports):
+            each.end()
 
     def put(self, path: str, found: Object) -> Object:
-        """Write an object as given, over any other, as controllers and kubelets do."""
+        """Write an object as given, replacing any other, as controllers and kubelets do."""
         with self.changed:
             old = self.objects.get(path)
             self._version += 1
@@ -229,7 +249,10 @@ class KubeServer:
         to.end_headers()
         told = 0
         with self.changed:
-            while not self._closed:
+            while not self._closed and self.asked.port not in self.cut:
+                if self.stalls(path):
+                    self.changed.wait()
+                    continue
                 for version, kind, where, found in self._history[told:]:
                     if version > since and _is_in(path, where) and _is_chosen(found, selector):
                         line = json.dumps({"type": kind, "object": found}).encode() + b"\n"
@@ -268,7 +291,7 @@ def _is_in(collection: str, path: str) -> bool:
 
 
 def _is_chosen(found: Object, selector: str) -> bool:
-    """Return whether an object's labels match a selector with `=` and `!=`; labels never change
+    """Return whether an object's labels match a selector with `=` and `!=`. Labels never change
     here.
     """
     if "," in selector:

@@ -1,4 +1,4 @@
-"""The Kubernetes backend on a server that stores objects, by a kubeconfig, as on a laptop."""
+"""The Kubernetes backend on a server that stores objects, with a kubeconfig, as on a laptop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated run: a spec, tasks that obey, and a clock that the test moves."""
+"""A simulated run: a spec, tasks that follow decisions, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def spec_of(
 
 
 class Story:
-    """A run, tasks that obey, and a clock that the test moves."""
+    """A run, tasks that follow decisions, and a clock that the test moves."""
 
     def __init__(self, spec: Spec, *, admitted: bool = True, obeys: bool = True) -> None:
         self.spec, self.now = spec, 1000.0
@@ -69,7 +69,7 @@ class Story:
         self.turn()
 
     def turn(self) -> Decision:
-        """Decide until nothing changes any more; started tasks become ready, stopped ones end."""
+        """Decide until nothing changes. Started tasks become ready, and stopped tasks end."""
         for _ in range(20):
             seen = Observation(
                 tasks=dict(self.tasks),
@@ -103,14 +103,14 @@ class Story:
             self.turn()
 
     def falls_quiet(self, *tasks: str, **how: object) -> None:
-        """Let these tasks do nothing from now on."""
+        """Make these tasks do nothing from now on."""
         for task in tasks:
             quiet = Quiet(**{"since": self.now, **how})
             self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=quiet)
         self.turn()
 
     def works(self, *tasks: str) -> None:
-        """Let these tasks show that they work."""
+        """Make these tasks show that they work."""
         for task in tasks:
             self.tasks[task] = msgspec.structs.replace(self.tasks[task], quiet=None)
         self.turn()
@@ -124,7 +124,7 @@ class Story:
         return self.status.phase, self.status.reason, self.status.culprit
 
     def sees(self, name: str, phase: Phase, *, released: bool = True, uid: str = "") -> None:
-        """Let an awaited run be in this phase."""
+        """Put an awaited run into this phase."""
         ended = released and phase.is_final
         self.runs[name] = SeenRun(uid=uid or name, phase=phase, released=ended)
         self.turn()

@@ -25,7 +25,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterManager:
 
 
 def within(do: Callable[[LocalSite], Awaitable[None]]) -> None:
-    """Call a function with the console's view of this machine, whose hub is ada's."""
+    """Call a function with the console's view of this machine, on which ada runs the hub."""
 
     async def users() -> list[str]:
         return ["ada", "slow"]

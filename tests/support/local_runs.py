@@ -24,7 +24,8 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-# One write for the line: a task that is killed once it is seen has not written half of it.
+# The line is one write, so that a task that is killed once the line is seen has not written half of
+# it.
 SLEEP = "import time\nprint('up\\n', end='', flush=True)\ntime.sleep(600)\n"
 TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 
@@ -82,7 +83,7 @@ def supervisor_of(run: TFCluster) -> int:
     mark = os.fsencode(folder_of(run).path)
     known = processes.snapshot()
     found = {pid for pid in known if {mark, b"-I"} <= {*words_of(pid)}}
-    # A child that is about to become a task is still a copy of it.
+    # A child that is about to become a task is still a copy of the supervisor.
     (pid,) = [pid for pid in found if known[pid].parent not in found]
     return pid
 

@@ -1,7 +1,7 @@
 """An attack on a guarded TensorFlow server from another account of the machine.
 
 `attack(tries)` is for the suite (few tries) and for `make attack` (many). Only root can act as two
-accounts. The server is a task's, started with the guard preloaded; its owner is root.
+accounts. The server is started like a task's, with the guard preloaded; its owner is root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SESSION, DEVICES = (
     "/tensorflow.MasterService/CreateSession",
     "/tensorflow.MasterService/ListDevices",
 )
-# Become an account, connect repeatedly, send the bytes and leave in one way; print how many
+# Become an account, connect repeatedly, send the bytes and close in the given way; print how many
 # connections were answered. A reset is SO_LINGER 0: the server can read what was sent.
 CLIENT = r"""
 import os, socket, struct, sys
@@ -155,7 +155,7 @@ class Victim:
         return answer
 
     def renew(self) -> None:
-        """Make the session; its handle is the answer's first field, and the first of a request."""
+        """Create the session. Its handle is the first field of the answer and of later requests."""
         answer = self._call(SESSION, b"")
         self._handle = answer[: 2 + answer[1]]
 
@@ -190,9 +190,9 @@ def victim() -> Iterator[Victim]:
 def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     """Try each form `tries` times; every `Tally.failed` must be 0.
 
-    Forms: a neighbour's Reset to the v4 and to the mapped v6 address, whose sender waits, resets,
-    closes or shuts down its side; the same while the server has no descriptor left, or one or two;
-    and the owner's calls, which must all be served.
+    The forms are: another account's Reset to the v4 and to the mapped v6 address, after which the
+    sender waits, resets, closes or shuts down its side; the same while the server has no descriptor
+    left, or one or two; and the owner's calls, which must all be served.
     """
     if server is None:
         with victim() as own:
@@ -200,7 +200,7 @@ def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     reset, status, tallies = grpc_call(RESET), grpc_call(STATUS), []
 
     def told(form: str, tried: int, answered: int) -> None:
-        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # empties the queue
+        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # this empties the queue
         ended = not server.lives()
         if ended:
             server.renew()

@@ -16,7 +16,7 @@ LOOPBACK = NotificationPolicy(private_networks=("127.0.0.0/8",))
 
 
 class Receiver:
-    """It keeps each body that it takes; `status`, `answer` and `headers` are what it says."""
+    """A receiver that keeps each body; `status`, `answer` and `headers` are what it answers."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ class Receiver:
         self.thread.start()
 
     def close(self) -> None:
-        """End it."""
+        """Stop the receiver."""
         self.over.set()
         self.server.shutdown()
         self.server.server_close()
@@ -61,7 +61,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Yield a receiver; it ends with the test."""
+    """Yield a receiver; it stops with the test."""
     found = Receiver()
     yield found
     found.close()

@@ -1,5 +1,5 @@
-"""The log of a pod as its node serves it: lines with timestamps; a request names the last lines or
-those since a time, whatever the order of the timestamps.
+"""The log of a pod as its node serves it: lines with timestamps. A request asks for the last lines
+or those since a time; timestamps may be out of order.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class NodeLog:
         self.say(text)
 
     def end(self, text: str) -> None:
-        """Print the rest of it."""
+        """Print the rest of that line."""
         stamp, begun = self.lines[-1]
         self.lines[-1] = (stamp, begun + text)
 
     def rotate(self) -> NodeLog:
-        """Start a new file; the API serves only the newest."""
+        """Start a new file. The API serves only the newest."""
         self.lines.clear()
         return self
 

@@ -1,4 +1,4 @@
-"""An operator on a server that stores objects; the test acts as kubelet and Job controller."""
+"""An operator on a server that stores objects. The test acts as kubelet and Job controller."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class World:
     """A server and an operator, with actions of a Job controller and a kubelet."""
 
     def __init__(self) -> None:
-        self.server = Jobs()
+        self.server = self.make_server()
         self.server.put("/api/v1/nodes/node-1", node(ready=True))
         self.leads = True
         self.controller: Controller | None = None
@@ -76,8 +76,12 @@ class World:
         self.unwatched = 0.0
         self.count = 0
 
+    def make_server(self) -> Jobs:
+        """Return the server, before anything is on it."""
+        return Jobs()
+
     def operate(self) -> None:
-        """Start an operator, in place of the last one."""
+        """Start an operator; it replaces the last one."""
         self.rest()
         made = Controller(
             self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: self.unwatched
@@ -105,7 +109,7 @@ class World:
         return self.server.objects[f"{RUNS}/{name}"]
 
     def status(self, name: str) -> Object:
-        """Return its status, by its Python names."""
+        """Return the run's status, by its Python names."""
         return resource_form.read(Status, self.run(name).get("status") or {})
 
     def say(self, name: str, **status: Any) -> None:
@@ -119,7 +123,9 @@ class World:
         return self.server.objects[f"{JOBS}/{name}"]
 
     def pod(self, job: str, recorded: str, index: int = 0, pod: str = "") -> str:
-        """Put a recorded pod as one of a Job's; over the one called `pod`, if that is given."""
+        """Create a pod of a Job from a recording. If `pod` is given, replace the pod of that
+        name.
+        """
         found = json.loads((RECORDED / f"{recorded}.json").read_text())
         head = found["metadata"]
         head["labels"] = self.job(job)["spec"]["template"]["metadata"]["labels"]
@@ -147,8 +153,8 @@ class World:
         return self.wait(name, lambda status: status.get("phase") == phase)
 
     def made(self) -> int:
-        """Return how many objects were created, without Services, which come with the tasks'
-        addresses.
+        """Return how many objects were created. Services do not count, because they depend on the
+        tasks' addresses.
         """
         made = [where for method, where in self.server.calls if method == "POST"]
         return len([where for where in made if not where.endswith("/services")])

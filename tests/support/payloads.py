@@ -45,7 +45,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "pods.volumes": using(volumes=[_CLAIM, {"claim": "other", "path": "/other"}]),
     "pods.secrets": using(secrets=_SECRETS),
 }
-"""Valid specs, by the path of each field."""
+"""Valid specs, by the path of the field with the text."""
 
 
 def size(spec: dict[str, Any]) -> int:
@@ -54,7 +54,9 @@ def size(spec: dict[str, Any]) -> int:
 
 
 def filled(spec: dict[str, Any], bytes_left: int = 0) -> dict[str, Any]:
-    """Return the spec with more environment, so that its texts have all bytes but `bytes_left`."""
+    """Return the spec with a longer environment, so that its texts leave `bytes_left` of the
+    limit.
+    """
     env = spec.get("env", {})
     begun = {**spec, "env": {**env, "FILL": ""}}
     more = PAYLOAD_BYTES - bytes_left - size(begun)

@@ -1,4 +1,6 @@
-"""Waiting for a condition: the only loop for states without a signal. `kubenode` has its own."""
+"""Waiting for a condition. It is the only loop for states without a signal; `kubenode` has its
+own.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ T = TypeVar("T")
 PATIENCE = 180.0
 """Timeout in seconds, much longer than anything takes on a busy machine."""
 REST = 0.5
-"""Maximum seconds between two slow checks, which would take the machine's time."""
+"""Maximum seconds between two slow checks, which must not use up the machine's time."""
 Words = str | Callable[[], str]
-"""A description of the condition; a function is called only if the condition fails."""
+"""A description of the condition. A function is called only if the condition fails."""
 
 
 def wait_until(

@@ -1,5 +1,5 @@
-"""Programs as users write them, in this project's own words: the arguments that each takes, and its
-task types.
+"""Programs as users write them, written for this project, each with its arguments and its task
+types.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ ADDRESSES = ("ps_hosts", "worker_hosts", "job_name", "task_index")
 class ProgramText:
     """A program and the result of its launch.
 
-    `files` are files next to the entry, `passed` the flags that it gets, `left_out` those that it
-    does not get, each with the message that gives the reason, `types` the task types besides
-    workers.
+    `files` are files next to the entry. `passed` are the flags that it gets; `left_out` are the
+    flags that it does not get, each with the message that gives the reason. `types` are the task
+    types besides workers.
     """
 
     name: str

@@ -15,7 +15,7 @@ from tfcluster_magic.spec import Program
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Write files by path, executable ones with a trailing `*` in their name."""
+    """Write files by path. A trailing `*` in a name makes the file executable."""
     for name, content in files.items():
         path = folder / name.rstrip("*")
         path.parent.mkdir(parents=True, exist_ok=True)

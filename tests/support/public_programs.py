@@ -1,7 +1,7 @@
 """Programs as users write them, each with its expected result: the table of tests/programs.
 
-Each stands for a public kind of program, rewritten for this project. `words` are all arguments that
-a user gives; the launch finds out and prints everything else.
+Each represents a kind of public program and is rewritten for this project. `words` are all
+arguments that a user gives; the launch finds out and prints everything else.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class PublicProgram:
     """Whether it runs on TensorFlow 2.15."""
 
 
-# Those of TensorFlow's strategies are long: the examples are trained in every mode by
-# tests/integration/test_training_modes.py, and what they need is found out there, too.
+# Programs with TensorFlow's strategies take long. tests/integration/test_training_modes.py trains
+# the examples in every mode, and checks what they need.
 PROGRAMS = (
     # -- parameter servers, each worker with its own graph
     PublicProgram(

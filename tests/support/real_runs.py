@@ -1,8 +1,8 @@
-"""Real runs for tests, observed from outside: their records through the manager, their processes,
-sockets and control groups through the kernel.
+"""Real runs for tests, observed from outside: records through the manager; processes, sockets and
+control groups through the kernel.
 
-Every run is recorded, and `close` replays each recording: the lifecycle must decide the same from
-the recorded facts as it did live.
+Every run is recorded. `close` replays each recording, in which the lifecycle must decide the same
+as it did live.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class Run:
         return psutil.Process(self.runtime_of(self.tasks[0]).ppid())
 
     def control_groups(self) -> list[Path]:
-        walked = os.walk("/sys/fs/cgroup")  # continue if another process's cgroup ends meanwhile
+        # continue if the control group of another process ends meanwhile
+        walked = os.walk("/sys/fs/cgroup")
         return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
 
     def assert_nothing_left(self) -> None:
@@ -137,8 +138,8 @@ class Run:
 
 
 class Runs:
-    """Launches of runs in their own folders, in an environment like a notebook's: with secrets of
-    the hub and the kernel. `close` ends the remaining ones.
+    """Launches runs in their own folders, in an environment like a notebook's, which has secrets of
+    the hub and the kernel. `close` ends the remaining runs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -176,13 +177,13 @@ class Runs:
         return run
 
     def say(self, word: str) -> None:
-        """Write a file of this name in the data folder, for programs that wait for it."""
+        """Write a file of this name into the data folder, for programs that wait for it."""
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
         (data / word).touch()
 
     def file(self, program: str | Path | Mapping[str, str]) -> Path:
-        """Return the path of a program, written if it is given as text."""
+        """Return the path of a program; write it first if it is given as text."""
         if isinstance(program, Path):
             return program
         self._sources += 1
@@ -194,7 +195,9 @@ class Runs:
         return folder / "train.py" if isinstance(program, str) else folder
 
     def close(self) -> None:
-        """End every run that was not deleted; check that nothing is left and recordings replay."""
+        """End every run that was not deleted; check that nothing is left and that recordings
+        replay.
+        """
         known = {record.metadata.uid for record in self.manager.list(all_runs=True)}
         here = [run for run in self.runs if run.uid in known]
         for run in here:
@@ -221,7 +224,8 @@ def runs_in(folder: Path) -> Iterator[Runs]:
 def _carrying(mark: Mapping[str, str]) -> Iterator[psutil.Process]:
     marks = {f"{name}={value}".encode() for name, value in mark.items()}
     for pid in psutil.pids():
-        with contextlib.suppress(OSError, psutil.Error):  # ended, or another user's
+        # the process has ended, or belongs to another user
+        with contextlib.suppress(OSError, psutil.Error):
             if marks <= set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
                 process = psutil.Process(pid)
                 if process.status() != psutil.STATUS_ZOMBIE:

@@ -1,4 +1,4 @@
-"""Pods recorded on a real node, a Job of them, and the observer that reads both."""
+"""Pods recorded on a real node, their Job, and the observer that reads both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1.0, run
 
 
 def recorded(name: str, uid: str = "", index: int = 0, **status: object) -> Object:
-    """Return a pod of a real node, as caches store it."""
+    """Return a pod of a real node as caches store it."""
     pod: Object = decoding.trim_pod(json.loads((PODS / f"{name}.json").read_text()))
     pod = copy.deepcopy(pod)
     pod["metadata"]["uid"] = uid or f"{name}-{index}"

@@ -1,6 +1,6 @@
 """Recordings of real runs in `tests/data/replay/`, without data of one machine.
 
-They are written only if RECORDINGS names a folder: `RECORDINGS=tests/data/replay pytest
+They are written only if RECORDINGS is a folder: `RECORDINGS=tests/data/replay pytest
 tests/integration/test_faults.py`. Then each run whose cluster is named in `WANTED` is written
 there. If only the texts of messages have changed, `PYTHONPATH=tests python -m support.recordings`
 replays and rewrites the recordings in `tests/data/replay/`.
@@ -53,8 +53,8 @@ def keep(run: str, recording: Sequence[bytes], own: Path) -> None:
 
 
 def scrubbed(recording: Sequence[bytes], own: Path) -> Iterator[bytes]:
-    """Return the recording with neutral paths and short last lines, decided again. Asserts that the
-    decisions stay the same except for the texts of messages.
+    """Return the recording with neutral paths and short last lines, after deciding again. Assert
+    that the decisions are the same except for the texts of messages.
     """
     lines = [_neutral(line, own) for line in recording]
     header = msgspec.json.decode(lines[0], type=RecordingHeader)

@@ -37,7 +37,7 @@ def manager(own_folders: Path, here: Path) -> Iterator[ClusterManager]:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Return everything below the state folder, the user's folders and the temporary ones."""
+    """Return everything below the state folder, the user's folders and the temporary folders."""
     found = []
     for root in (folder / "state" / "runs", folder / "tfcluster"):
         found += [str(path.relative_to(folder)) for path in root.rglob("*")]

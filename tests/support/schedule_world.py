@@ -1,4 +1,6 @@
-"""A schedule over simulated time: `due` carried out as the clock does, with runs that end."""
+"""A schedule over simulated time, with runs that end; `due` is applied as the clock process
+does.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ START = 1_780_000_000.0
 
 @dataclass
 class SimulatedRun:
-    """One run: which due time it is of, and when it ends how."""
+    """One run: its due time, when it ends, and how."""
 
     occurrence: Occurrence
     began: float
@@ -34,7 +36,7 @@ class SimulatedRun:
 
 @dataclass
 class ScheduleWorld:
-    """One schedule; `lasts` and `ends_as` say what each run does."""
+    """One schedule. `lasts` and `ends_as` give the duration and result of each run."""
 
     rules: ScheduleRules
     now: float = START
@@ -42,13 +44,13 @@ class ScheduleWorld:
     ends_as: Callable[[Occurrence], Phase] = lambda _o: Phase.SUCCEEDED
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     worked: float = 0.0
-    """Seconds that passed for the runs: their machine is not the clock's reading."""
+    """Seconds that passed for the runs, whose machine may have another clock than the schedule."""
 
     def __post_init__(self) -> None:
         self.status = ScheduleStatus(cursor=self.now)
 
     def look(self) -> None:
-        """Take one turn, and carry it out."""
+        """Take one turn, and apply it."""
         outcomes = {name: RunOutcome(run.phase) for name, run in self.runs.items()}
         self.status = settle(self.rules, self.status, outcomes, self.now)
         turn = due(self.rules, self.status, self.now)
@@ -63,7 +65,7 @@ class ScheduleWorld:
         self.check()
 
     def pass_time(self, seconds: float, *, clock: float | None = None) -> None:
-        """Let runs work for `seconds`, and move the clock by as much, or by `clock`."""
+        """Let runs work for `seconds`, and move the clock by the same time or by `clock`."""
         self.worked += seconds
         self.now += seconds if clock is None else clock
         for run in self.runs.values():
@@ -75,11 +77,11 @@ class ScheduleWorld:
                 run.phase = run.ends_as
 
     def active(self) -> list[SimulatedRun]:
-        """Return the runs that go on."""
+        """Return the active runs."""
         return [run for run in self.runs.values() if run.phase is Phase.RUNNING]
 
     def check(self) -> None:
-        """Check what holds after every turn."""
+        """Check the invariants that hold after every turn."""
         keys = [each.key for each in self.status.occurrences]
         assert len(keys) == len(set(keys))
         tries = [(run.occurrence.key, run.occurrence.attempt) for run in self.runs.values()]

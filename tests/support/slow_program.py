@@ -1,4 +1,4 @@
-"""A program at a URL that answers when the test says so: the outermost dependency of a launch."""
+"""A program at a URL that answers when the test says so, because a launch depends on the URL."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ OTHER_OWNER = 65534
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return every file of a run's folder that is read, whether it exists or not."""
+    """Return every file of a run's folder that the product reads, even if it does not exist."""
     return [folder / name for name in RUN_FILES]
 
 
 def damage(file: Path, kind: str, seed: int = 0) -> None:
-    """Damage `file` as `kind` of `KINDS` says, in a way that `seed` chooses."""
-    for _ in range(100):  # a supervisor may repair the file in between
+    """Damage `file` in the way of `kind`, one of `KINDS`; `seed` chooses the details."""
+    for _ in range(100):  # a supervisor may repair the file meanwhile
         with contextlib.suppress(FileExistsError, FileNotFoundError, NotADirectoryError):
             KINDS[kind](file, random.Random(f"{kind}{file.name}{seed}"))
             return
@@ -53,8 +53,8 @@ def damage(file: Path, kind: str, seed: int = 0) -> None:
 
 
 def kinds() -> list[str]:
-    """Return the kinds of damage that this account can do: only root may change owners and read
-    all.
+    """Return the kinds of damage that this account can do. Only root can change owners and read all
+    files.
     """
     cannot = "unreadable" if os.geteuid() == 0 else "of_another"
     return [kind for kind in KINDS if kind != cannot]
@@ -104,7 +104,7 @@ def _nested(file: Path, chance: random.Random) -> None:
 def _huge(file: Path, _chance: random.Random) -> None:
     text = _text(file)
     _write(file, text)
-    os.truncate(file, HUGE)  # zeros, which take no space
+    os.truncate(file, HUGE)  # zeros that take no space
 
 
 def _pipe(file: Path, _chance: random.Random) -> None:

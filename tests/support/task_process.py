@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process runs (a zombie does not)."""
+    """Return whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -63,7 +63,7 @@ def _environment(folder: Path) -> list[str]:
 
 
 class TaskProcess:
-    """One task's process, its reports, log and termination message."""
+    """One task's process, with its reports, log and termination message."""
 
     def __init__(self, folder: Path, task: str, config: dict[str, Any]) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class TaskProcess:
         return self
 
     def hear(self, seconds: float = 0.0) -> list[dict[str, Any]]:
-        """Return the reports so far, waiting at most this long for another."""
+        """Return the reports so far, after waiting at most this long for another."""
         while select.select([self._read], [], [], seconds)[0]:
             data = os.read(self._read, 65536)
             if not data:

@@ -1,4 +1,4 @@
-"""Tenancy on a server that stores objects, with a test that acts as the controllers behind it."""
+"""Tenancy on a server that stores objects. The test acts as Kubernetes' controllers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class World:
         self.tenancy: Tenancy | None = None
 
     def begin(self) -> Tenancy:
-        """Start tenancy, in place of the last one."""
+        """Start tenancy; it replaces the last one."""
         self.end()
         hub = (self.hub.url, "secret")
         made = Tenancy(self.server.api(), HOME, "tfcluster-u-", hub, lambda: True)
@@ -148,7 +148,7 @@ class World:
         return namespace
 
     def furnish(self, namespace: str) -> None:
-        """Put the objects that an earlier process created, without its calls."""
+        """Create the objects as an earlier process would have, without its calls."""
         policy = parse_policy(
             self.server.objects[path("configmaps", HOME, POLICY_MAP)]["data"][POLICY_KEY]
         )
@@ -172,7 +172,7 @@ class World:
         self.server.answer("PATCH", where, {"metadata": {"annotations": change}})
 
     def furnished(self, namespace: str) -> str:
-        """Wait until a namespace is furnished; return the digest."""
+        """Wait until a namespace is provisioned; return the digest."""
         wait_until(lambda: PROVISIONED in self.marks(namespace))
         return self.marks(namespace)[PROVISIONED]
 

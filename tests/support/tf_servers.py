@@ -1,4 +1,6 @@
-"""Real TensorFlow servers for tests: the runtime's own, on loopback, ended with the block."""
+"""Real TensorFlow servers of the runtime for tests. They listen on loopback and end with the
+block.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class Servers:
         process.wait()
 
     def wait(self) -> Servers:
-        """Wait until all of them accept connections."""
+        """Wait until all servers accept connections."""
         wait_until_open(addresses_by_task(self.addresses), name="test", timeout=120)
         return self
 
@@ -77,7 +79,7 @@ class Servers:
 
 @contextlib.contextmanager
 def servers(ps: int = 1, workers: int = 2, *, kind: str = "native") -> Iterator[Servers]:
-    """Yield started servers; they may need a moment until they accept connections (`wait`)."""
+    """Yield started servers, which may need a moment until they accept connections (`wait`)."""
     cluster = Servers({"ps": ps, "worker": workers}, kind=kind)
     try:
         for task in addresses_by_task(cluster.addresses):

@@ -57,8 +57,8 @@ def said(here: Path, language: str, *words: str, package: Path = ROOT) -> str:
 def said_by_each(
     here: Path, language: str, commands: Sequence[Sequence[str]], package: Path
 ) -> list[str]:
-    """Return the output of each of many commands, run one by one in one process, because a start of
-    the command line is slow.
+    """Return the output of each of many commands. They run one by one in one process, because a
+    start of the command line is slow.
     """
     done = _done(here, language, [sys.executable, "-c", EACH], package, json.dumps(commands))
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
-"""A small server with lists and watches of the Kubernetes API: pods that a test puts there. On
-demand it does what a real server does rarely: forget a version, cut a watch, or stay silent.
+"""A small server with lists and watches of the Kubernetes API, for pods that a test puts there. On
+demand it does what a real server rarely does: forget a version, cut a watch, or stay silent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WatchServer:
         self.version = 100
         self.history: list[tuple[int, str, Object]] = []
         self.forgotten = 0
-        """Watches from this version or an earlier one get 410."""
+        """A watch from this version or an earlier one gets 410."""
         self.cuts = 0
         self.silent = False
         self.closes_at_once = False
@@ -59,10 +59,10 @@ class WatchServer:
 
         self._http = Listener(Handler)
         self.api = self._http.api
-        """Return a connection to it."""
+        """Return a connection to the server."""
 
     def put(self, name: str, quietly: bool = False, **more: object) -> None:
-        """Add or change a pod; `quietly`: in a history that is forgotten."""
+        """Add or change a pod; `quietly` keeps the change out of the history."""
         with self.condition:
             self.version += 1
             kind = "MODIFIED" if name in self.objects else "ADDED"
@@ -99,7 +99,7 @@ class WatchServer:
         return [each for each in self.asked if "watch" not in each]
 
     def close(self) -> None:
-        """Stop it and its watches."""
+        """Stop the server and its watches."""
         self.cut()
         self._http.end()
 

@@ -39,7 +39,7 @@ class Site:
 
         class Server(http.server.ThreadingHTTPServer):
             def handle_error(self, request: object, client_address: object) -> None:
-                """Ignore a client that disconnects in the middle, as some tests do."""
+                """Ignore a client that disconnects in the middle, as clients in some tests do."""
 
         self.server = Server(("127.0.0.1", 0), Requests)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"

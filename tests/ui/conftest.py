@@ -1,8 +1,8 @@
 """Fixtures of the browser tests; README.md describes their use.
 
-All tests of a process share one JupyterLab and one Chromium. Chromium holds an event loop, which
-tests outside this package must not find. `support/ui/browser.py` has what the Kubernetes suite
-needs, too.
+All tests of a process share one JupyterLab and one Chromium. Chromium's client holds an event loop,
+which tests outside this package must not find. `support/ui/browser.py` has the fixtures that the
+Kubernetes suite uses too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that share a page first in their file; the others open a new page."""
+    """Run the tests that share a page first in their file, because the others open a new page."""
     files = [*dict.fromkeys(item.path for item in items)]
     items.sort(key=lambda it: (files.index(it.path), it.get_closest_marker(SAME_PAGE) is None))
 
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def start_lab(
     assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., LabServer]]:
-    """A function that starts another JupyterLab with the arguments of LabServer."""
+    """Return a function that starts another JupyterLab with the arguments of LabServer."""
     started: list[LabServer] = []
 
     def start(**words: Any) -> LabServer:
@@ -76,7 +76,7 @@ def shared_server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def server(shared_server: LabServer) -> Iterator[LabServer]:
-    """The JupyterLab of all tests; everything that this test started there is ended."""
+    """The JupyterLab of all tests; everything that a test started there is ended after it."""
     yield shared_server
     shared_server.clean()
 
@@ -89,9 +89,9 @@ def restarted_server(start_lab: Callable[..., LabServer]) -> LabServer:
 
 @pytest.fixture
 def own_server(restarted_server: LabServer) -> Iterator[LabServer]:
-    """A JupyterLab that this test may stop and start; it runs again afterwards."""
+    """A JupyterLab that this test may stop and start; it is started again afterwards."""
     yield restarted_server
-    if not restarted_server.enabled:  # the test failed on its way
+    if not restarted_server.enabled:  # if the test failed in between
         restarted_server.stop()
         restarted_server.enabled = True
     restarted_server.revive()
@@ -100,7 +100,7 @@ def own_server(restarted_server: LabServer) -> Iterator[LabServer]:
 
 @pytest.fixture
 def fresh_server(start_lab: Callable[..., LabServer]) -> Iterator[LabServer]:
-    """A new JupyterLab for this test, which configures it."""
+    """A new JupyterLab that this test configures."""
     server = start_lab()
     yield server
     server.close()

@@ -1,4 +1,4 @@
-"""Accessibility of every screen: axe finds nothing serious in either theme, the keyboard suffices,
+"""Accessibility of every screen: axe finds nothing serious in either theme, the keyboard is enough,
 and changes are announced.
 """
 
@@ -12,7 +12,7 @@ from support.ui.page import LabPage
 from tfcluster_magic.runs.manager import Until
 
 
-@pytest.mark.timeout(420)  # a dozen screens
+@pytest.mark.timeout(420)  # this module has a dozen screens
 def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe. test_launch.py
     checks the form of a program.
@@ -128,7 +128,7 @@ def reach(lab: LabPage, target: Locator) -> None:
 
 @pytest.mark.same_page
 def test_changes_of_phase_are_announced(lab: LabPage) -> None:
-    """A screen reader hears that a run began and how it ended, and the focus does not move."""
+    """A screen reader announces that a run began and how it ended, and the focus does not move."""
     live = lab.sidebar.get_by_role("status").last
     expect(live).to_have_attribute("aria-live", "polite")
 

@@ -27,9 +27,9 @@ def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
 
 
 def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
-    """The form shows the rest of the budget; from 80 % on it is a warning. Without rest the launch
-    is disabled, and the form says when hours become free and whom to ask. A higher budget shows up
-    by itself.
+    """The form shows the rest of the budget; from 80 % used on, as a warning. If nothing is left,
+    the launch is disabled, and the form says when hours become free and whom to ask. A higher
+    budget appears without a reload.
     """
     allow(lab.server, 20, spent=12)
     form = opened(lab)
@@ -66,7 +66,7 @@ def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
     found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
     assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
 
-    allow(lab.server, 40, spent=20)  # without any typing
+    allow(lab.server, 40, spent=20)  # without typing anything
     expect(refusal).to_have_count(0)
     expect(form.get_by_text("20 of 40 CPU·h left this week")).to_be_visible()
     launch(form)

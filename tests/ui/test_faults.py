@@ -1,4 +1,4 @@
-"""Faults between a page and its runs: the view says what is wrong, marks what it shows as old, and
+"""Faults between a page and its runs: the view says what is wrong, marks its data as old, and
 recovers by itself.
 """
 
@@ -28,7 +28,7 @@ def knows(lab: LabPage, run: str) -> None:
 
 
 def is_old(lab: LabPage, run: str, why: str) -> None:
-    """Wait until the sidebar says what is wrong, and since when the run's row is old."""
+    """Wait until the sidebar says what is wrong, and since when the run's row has been old."""
     alert = lab.sidebar.get_by_role("alert")
     expect(alert).to_contain_text(why, timeout=90_000)
     expect(alert).to_contain_text("as of")
@@ -38,7 +38,9 @@ def is_old(lab: LabPage, run: str, why: str) -> None:
 def test_a_disabled_server_extension_is_named_with_what_to_do(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """Without its server extension the sidebar names the command that enables it; then it works."""
+    """Without its server extension the sidebar names the command that enables it, which then
+    works.
+    """
     own_server.stop()
     own_server.enabled = False
     own_server.start()
@@ -59,7 +61,7 @@ def test_a_disabled_server_extension_is_named_with_what_to_do(
 
 
 def test_a_server_that_is_restarted_is_found_again(own_server: LabServer, open_page: Open) -> None:
-    """While the server is away the list stays, marked as old; then it has what happened
+    """While the server is away the list stays, marked as old; then it shows what happened
     meanwhile.
     """
     lab = open_page(own_server)
@@ -100,7 +102,9 @@ def test_an_expired_token_asks_to_sign_in_again(own_server: LabServer, open_page
 def test_records_that_cannot_be_read_are_told_with_the_reason(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """Without the state folder the list is old, not empty; when the folder returns, it is live."""
+    """Without the state folder the list is old instead of empty; when the folder returns, it is
+    live.
+    """
     lab = open_page(own_server)
     own_server.launch("sleep.py", name="digits")
     knows(lab, "digits-1")
@@ -156,7 +160,7 @@ def wire(own_server: LabServer) -> Iterator[Relay]:
 def test_a_cut_network_is_noticed_and_mended(
     own_server: LabServer, wire: Relay, open_page: Open
 ) -> None:
-    """When nothing arrives any more the list says so in time, and it catches up afterwards."""
+    """When nothing arrives any longer, the list says so in time; afterwards it catches up."""
     lab = open_page(own_server, load=False)
     lab.load(origin=f"http://127.0.0.1:{wire.port}{own_server.base_url}")
     own_server.launch("sleep.py", name="before")
@@ -165,7 +169,8 @@ def test_a_cut_network_is_noticed_and_mended(
     wire.cut()
     lab.console.allow(AWAY)
     own_server.launch("hello.py", name="meanwhile")
-    lab.sidebar.get_by_role("button", name="Refresh").click()  # otherwise it asks every 45 s
+    # otherwise the page asks only every 45 s
+    lab.sidebar.get_by_role("button", name="Refresh").click()
     is_old(lab, "before-1", "does not answer")
     lab.screenshot("cut")
     wire.mend()
@@ -188,7 +193,7 @@ def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: Lab
     knows(lab, "before-1")
 
 
-@pytest.mark.long  # test_sidebar.py has another dialog whose run disappears
+@pytest.mark.long  # test_sidebar.py has the other dialog whose run disappears
 def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
     lab: LabPage, server: LabServer
 ) -> None:

@@ -11,7 +11,7 @@ from support.ui.page import LabPage
 
 
 def test_the_palette_runs_a_command(lab: LabPage) -> None:
-    """The palette finds a command by its label, in the dark theme, too."""
+    """The palette finds a command by its label, in the dark theme too."""
     lab.theme("dark")
     lab.palette("New Launcher")
 
@@ -19,7 +19,7 @@ def test_the_palette_runs_a_command(lab: LabPage) -> None:
 
 
 def test_no_base_url_is_needed(root_server: LabServer, open_page: Callable[..., LabPage]) -> None:
-    """The sidebar follows runs if JupyterLab is at the root of its host, too."""
+    """The sidebar follows runs if JupyterLab is at the root of its host too."""
     lab = open_page(root_server)
     root_server.launch("hello.py", name="root")
 

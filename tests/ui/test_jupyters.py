@@ -18,7 +18,7 @@ from support.ui.page import LabPage
 Start = Callable[..., LabServer]
 Open = Callable[..., LabPage]
 
-# These environments have no TensorFlow, so tasks run with the Python of the tests.
+# These environments have no TensorFlow, so tasks run with the tests' Python.
 LAUNCH = f"%load_ext tfcluster_magic\n%tfcluster launch hello.py --python {sys.executable} --name "
 
 pytestmark = pytest.mark.timeout(900)  # pip makes an environment first

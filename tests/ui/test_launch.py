@@ -1,4 +1,4 @@
-"""The launch form in a browser: both cards, files, cells, the line, the keyboard."""
+"""The launch form in a browser: both cards, files, cells, the line and the keyboard."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def choose(form: Locator, card: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    # tests/integration/test_examples.py has trainings of TensorFlow itself.
+    # tests/integration/test_examples.py trains with TensorFlow itself.
     ["steps.py", pytest.param("between_graph.py", marks=pytest.mark.long)],
 )
 def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -> None:
@@ -77,7 +77,7 @@ def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_this_machine_is_asked_for_no_pods(form: Locator) -> None:
-    """On this machine the form offers a Python, and nothing that only pods have."""
+    """On this machine the form offers a Python, and no options that only pods have."""
     expect(form.get_by_label("Python of kernel")).to_be_visible()
     expect(form.locator("summary")).to_have_text(["Resources", "Limits"])
 
@@ -105,7 +105,7 @@ def test_the_file_browser_launches_a_program(lab: LabPage) -> None:
 
 
 def test_this_cell_is_a_program(lab: LabPage) -> None:
-    """The active cell is launched unchanged, but without the line of the magic above it."""
+    """The active cell is launched unchanged, but without the magic's line above it."""
     flows.launch_the_active_cell(lab)
 
 
@@ -115,7 +115,9 @@ def test_the_line_goes_into_the_notebook(lab: LabPage) -> None:
 
 
 def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
-    """After a reload the form has the values of the last launch; another program resets them."""
+    """After a reload the form has the values of the last launch; choosing another program resets
+    them.
+    """
     form.get_by_label("Path of the program").fill("hello.py")
     form.get_by_label("Arguments").fill("--epochs 3")
     form.get_by_label("Workers").fill("3")
@@ -207,7 +209,7 @@ def test_the_keyboard_alone_launches(lab: LabPage) -> None:
 
 
 def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
-    """Axe finds no fault with all sections open, in either theme, and at the width of a sidebar."""
+    """With all sections open, axe finds no fault in either theme and at the width of a sidebar."""
     form.get_by_label("Path of the program").fill("nothing.py")
     form.get_by_text("Resources").click()
     form.get_by_text("Limits").click()
@@ -234,7 +236,9 @@ def test_the_form_is_accessible(lab: LabPage, form: Locator) -> None:
 
 
 def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
-    """A section that the user opened is open in the next form; one that a mistake opened is not."""
+    """A section that the user opened is open in the next form; a section that a mistake opened is
+    not.
+    """
     resources = form.locator("details", has_text="Resources")
     limits = form.locator("details", has_text="Limits")
     with lab.page.expect_response(_keeps_the_sections):
@@ -245,7 +249,7 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
     expect(form.get_by_label("Retries")).to_have_attribute("aria-invalid", "true")
     with lab.page.expect_response(_keeps_the_sections):
         limits.locator("summary").click()
-    expect(limits).to_have_attribute("open", "")  # because of the mistake in it
+    expect(limits).to_have_attribute("open", "")  # opened because of the mistake in it
     lab.reload()
     form = opened(lab)
     expect(form.locator("details", has_text="Resources")).to_have_attribute("open", "")
@@ -259,8 +263,8 @@ def _keeps_the_sections(response: Response) -> bool:
 
 
 def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, form: Locator) -> None:
-    """Inputs have the page's background and a visible border, in light, dark and high contrast, and
-    the product's icon has the colour of icons, even if the system sets all colours.
+    """Inputs have the page's background and a visible border in light, dark and high contrast. The
+    product's icon has the colour of icons, even if the system sets all colours.
     """
     lab.sidebar.wait_for()
     name = form.get_by_label("Name", exact=True)
@@ -311,7 +315,9 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.same_page
 def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> None:
-    """Far more workers than cores or allowed tasks get a warning at the input, with what fits."""
+    """A number of workers far above the cores or the allowed tasks gets a warning at its input,
+    with what fits.
+    """
     form = opened(lab)
     form.get_by_label("Path of the program").fill("hello.py")
     workers = form.get_by_label("Workers")
@@ -319,7 +325,7 @@ def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> 
     workers.fill(str(20 * cores))
     row = form.locator("[data-option=workers]")
     expect(row).to_contain_text(f"{20 * cores} workers share {cores} CPU core")
-    expect(workers).not_to_have_attribute("aria-invalid", "true")  # it is only a warning
+    expect(workers).not_to_have_attribute("aria-invalid", "true")  # this is only a warning
     lab.screenshot("warned")
     lab.theme("dark")
     lab.screenshot("warned-dark")

@@ -16,12 +16,12 @@ __all__ = ["form"]  # a fixture used by the tests below
 
 
 def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage) -> None:
-    """The form shows the current state of its launched run, until the run is deleted."""
+    """The form shows the current state of its launched run until the run is deleted."""
     flows.launch_what_fails(lab)
 
 
 def test_what_does_not_fit_says_what_would(lab: LabPage, form: Locator) -> None:
-    """Where resources are short, a button takes the number that fits, and the launch succeeds."""
+    """If resources are short, a button takes the number that fits, and the launch succeeds."""
     each = int(lab.server.manager.options().memory.free / 2.5 / 2**20)
     form.get_by_label("Path of the program").fill("hello.py")
     form.get_by_label("Workers").fill("6")
@@ -101,7 +101,7 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
     line = form.locator(".tfc-Line code")
     expect(line).to_contain_text("--name quick")
     for route in held:
-        with contextlib.suppress(Error):  # the page has cancelled it
+        with contextlib.suppress(Error):  # the page has cancelled this request
             route.continue_()
     form.get_by_label("Arguments").fill("x")
     expect(line).to_have_text("%tfcluster launch --name quick -- x")
@@ -109,7 +109,7 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
 
 
 def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
-    """If the server has not yet seen the form's program, Launch waits, and then launches it."""
+    """If the server has not yet seen the form's program, Launch waits for it, and then launches."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -122,7 +122,7 @@ def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, for
     expect(form.get_by_label("Path of the program")).not_to_be_focused()
     lab.page.unroute("**/tfcluster/api/clusters/plan*")
     for route in held:
-        with contextlib.suppress(Error):  # the page has cancelled it
+        with contextlib.suppress(Error):  # the page has cancelled this request
             route.continue_()
     expect(form.get_by_text("hello-1 was launched.")).to_be_visible()
 

@@ -18,19 +18,19 @@ def follow(lab: LabPage, query: str) -> None:
     lab.page.goto("about:blank")
     lab.page.goto(f"{lab.server.url}lab?token={lab.server.token}&{query}")
     lab.restored()
-    expect(lab.page).not_to_have_url(re.compile("tfcluster="))  # F5 would open it again
+    expect(lab.page).not_to_have_url(re.compile("tfcluster="))  # F5 would open the link again
 
 
 def tabs(lab: LabPage) -> Locator:
-    """The tabs of documents."""
+    """Return the tabs of documents."""
     return lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab")
 
 
 def test_a_link_opens_what_it_names(
     server: LabServer, open_page: Callable[[LabServer], LabPage]
 ) -> None:
-    """A link opens a run's row, its logs or its curves; that JupyterLab is open in another tab of
-    the browser, too, is not in its way.
+    """A link opens a run's row, its logs or its curves, even if JupyterLab is open in another tab
+    of the browser.
     """
     lab = open_page(server)
     server.launch("sleep.py", workers=2, ps=0, name="mnist")
@@ -42,7 +42,7 @@ def test_a_link_opens_what_it_names(
     log = lab.page.get_by_role("log", name="Output of mnist-1")
     expect(log).to_be_visible()
     lab.screenshot("logs")
-    second = open_page(server)  # a second tab of the browser gets a workspace of its own
+    second = open_page(server)  # a second tab of the browser gets its own workspace
     follow(second, "tfcluster=tensorboard:mnist-1")
     expect(tabs(second).filter(has_text="mnist-1 · TensorBoard")).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""The output of a run in a tab: many lines, many tasks, odd characters, lost streams."""
+"""The output of a run in a tab: many lines, many tasks, unusual characters, lost streams."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SEEN_AFTER = """least => {
         return shown && Number(line.dataset.line) >= least;
     });
 }"""
-"""Whether the line with this number, or a later one, is in view."""
+"""Returns whether the line with this number, or a later one, is in view."""
 
 
 @pytest.mark.same_page
@@ -68,7 +68,7 @@ def test_all_tasks_are_one_stream_with_a_filter_and_a_last_sentence(lab: LabPage
 
 @pytest.mark.same_page
 def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> None:
-    """Only visible lines are in the page, yet every line can be found and copied."""
+    """Only visible lines are in the page, but every line can be found and copied."""
     lab.server.launch("talk.py", "50000", workers=2, name="talk")
     log = open_logs(lab, "talk-1")
     expect(log).to_contain_text("line 49999 of 50000", timeout=90_000)
@@ -76,7 +76,7 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
     log.press("/")
     lab.page.keyboard.type("line 49999 of")
-    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both are loaded
+    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both logs are loaded
     lab.page.keyboard.press("Escape")
     lines = log.locator("[data-line]")
     assert lines.count() < MOST_DRAWN
@@ -136,7 +136,7 @@ def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_download_has_every_line_of_the_chosen_tasks(lab: LabPage) -> None:
-    """The file is what `tfcluster logs` prints."""
+    """The file has the output of `tfcluster logs`."""
     lab.server.launch("hello.py", workers=2, name="hi")
     lab.server.manager.wait("hi-1", 180)
     open_logs(lab, "hi-1", task="worker-1")
@@ -164,7 +164,9 @@ def test_a_tab_comes_back_with_the_layout(lab: LabPage) -> None:
 def test_a_lost_stream_goes_on_without_a_line_twice(
     own_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
-    """While the server is away the lines stay, marked as old; then they go on."""
+    """While the server is away the lines stay, marked as old; then the log continues without
+    repetition.
+    """
     lab = open_page(own_server)
     lab.console.allow(AWAY)
     go = own_server.root / "go"
@@ -180,7 +182,7 @@ def test_a_lost_stream_goes_on_without_a_line_twice(
     lab.screenshot("lost")
     own_server.start()
     expect(lost).to_have_count(0, timeout=60_000)
-    if lab.dialog.is_visible():  # JupyterLab's own, about the server
+    if lab.dialog.is_visible():  # messages of JupyterLab itself about the server
         lab.dialog.get_by_role("button", name="Close").click()
     go.touch()
     before = max(
@@ -204,7 +206,7 @@ def test_a_lost_stream_goes_on_without_a_line_twice(
 
 @pytest.mark.same_page
 def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
-    """The outcome is shown below the lines, which stay."""
+    """The result is shown below the lines, which stay."""
     lab.server.launch("fail.py", workers=1, name="fails")
     log = open_logs(lab, "fails-1")
     expect(log).to_contain_text("before the fall")
@@ -237,8 +239,8 @@ def test_tasks_are_one_stream_in_the_order_of_time(lab: LabPage) -> None:
 
 
 def test_a_search_finds_what_has_scrolled_out(lab: LabPage) -> None:
-    """The server searches lines that the page lacks, and the page shows the lines
-    around a match.
+    """The server searches lines that the page lacks, and the page shows the lines around a
+    match.
     """
     lab.server.launch("talk.py", "201000", workers=1, name="talk")
     lab.server.manager.wait("talk-1", 180)

@@ -1,4 +1,4 @@
-"""The run below a cell: drawn live by the page, with or without a kernel."""
+"""The run below a cell, which the page draws live with or without a kernel."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
 
 
 def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
-    """`--wait` updates one card up to the outcome; the bare variable shows another card. A shell
-    lists the run that the cell has launched.
+    """`--wait` updates one card until the run has ended; the variable alone shows another card. A
+    shell lists the run that the cell launched.
     """
     lab.notebook(f"{LOAD}run = %tfcluster launch hello.py --workers 1 --name once --wait", "run")
     lab.run_cell(0)
@@ -65,8 +65,8 @@ def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
 
 
 def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:
-    """An old output never changes when its name is used again, even if the file that remembers run
-    numbers was removed.
+    """An old output does not change when its run's name is used again, even if the file that
+    remembers run numbers was removed.
     """
     first = lab.server.launch("hello.py", workers=1, name="again")
     lab.server.delete("again-1")
@@ -94,7 +94,7 @@ def test_while_the_server_is_away_the_card_is_marked_as_old(
     expect(card(lab)).not_to_contain_text("as of", timeout=60_000)
 
 
-# What the notebook file stores of a run: the last state and its time, readable without the
+# The data of a run in the notebook file: the last state and its time, readable without the
 # extension.
 
 
@@ -136,7 +136,7 @@ def outdated(run: TFCluster) -> list[dict[str, Any]]:
 
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
-    """Each phase is written into the document, so a save at any time stores the latest. A hidden
+    """Each phase is written into the document, so a save at any time stores the newest. A hidden
     window waits until it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
@@ -154,10 +154,10 @@ def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> N
         lab.server.manager.stop("digits-1", "enough")
     answered.value.finished()
     expect(card(lab)).to_contain_text("Stopped")
-    assert not is_dirty(lab)  # another window may be editing it
+    assert not is_dirty(lab)  # another window may be editing this notebook
     see(lab, True)
     wait_until(lambda: "Stopped" in kept_html(lab), lambda: f"Stopped is kept: {kept(lab)}")
-    assert is_dirty(lab)  # so that JupyterLab saves it by itself
+    assert is_dirty(lab)  # so that JupyterLab saves the notebook by itself
     save(lab)
     for form in ("text/html", "text/plain"):
         assert "Stopped" in saved(lab)[form]
@@ -200,8 +200,8 @@ def test_what_a_run_did_while_no_page_was_open_is_saved_with_the_next_change(lab
 
 
 def test_an_old_notebook_shows_how_its_runs_are_now(lab: LabPage) -> None:
-    """Runs are drawn without a kernel that knows them, while the document keeps its content. A
-    notebook with many outdated outputs makes one request for what it may have to save.
+    """Runs are drawn without a kernel that knows them, and the document keeps its content. A
+    notebook with many outdated outputs requests their newest state once.
     """
     names = [f"old{n}" for n in range(5)]
     runs = [lab.server.launch("hello.py", workers=1, name=name) for name in names]
@@ -243,8 +243,8 @@ def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage)
 
 
 def test_a_cell_that_follows_goes_on_after_the_page_was_closed(lab: LabPage) -> None:
-    """Lines printed while no page was open, and new ones, appear below the cell that followed them,
-    with a note that the page was closed. Without closing the page there is no note.
+    """Lines that were printed while no page was open, and later lines, appear below the cell that
+    followed them. A note says that the page was closed; if it was not, there is no note.
     """
     gate = lab.server.root / "go"
     (lab.server.root / "waits.py").write_text(

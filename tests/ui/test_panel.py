@@ -14,7 +14,7 @@ from support.ui.page import LabPage
 
 from tfcluster_magic.runs.manager import Until
 
-# The icon of a widget is a character before the word.
+# A widget's icon is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
 CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Rerun", "Delete")
 """The actions of a run's card, in order."""
@@ -52,7 +52,7 @@ def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
 def test_the_kernel_runs_cells_while_the_panel_launches(
     lab: LabPage, slow_program: SlowProgram
 ) -> None:
-    """A button works beside the kernel: the next cell has its result at once."""
+    """A button works without the kernel, so the next cell has its result at once."""
     lab.notebook(LOAD, "6 * 7")
     output = lab.run_cell(0)
     output.get_by_label("Program").fill(slow_program.url)
@@ -130,8 +130,8 @@ def test_a_lab_whose_extension_is_disabled(
 
 
 def test_a_panel_whose_kernel_was_restarted_says_how_it_comes_back(lab: LabPage) -> None:
-    """An untouched form shows no error, a run has the card's actions in order, and a panel without
-    its kernel says in one line what to do.
+    """An untouched form shows no error, and a run has the card's actions in the same order. A panel
+    without its kernel says in one line what to do.
     """
     lab.server.launch("sleep.py", workers=1, name="digits")
     output = lab.run(LOAD)

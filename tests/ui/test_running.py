@@ -39,7 +39,7 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     lab.page.on("request", lambda r: requests.append(r.url) if about in r.url else None)
     lab.server.launch("sleep.py", workers=1, ps=0, name="second")
     expect(item(lab, r"^second-1 · 1 of 1 running")).to_be_visible()
-    assert requests == []  # it was pushed
+    assert requests == []  # the run was pushed
     found = Findings(lab)
     found.look(".jp-RunningSessions-item", "runs")
     assert not found.all, "\n".join(found.all)
@@ -74,7 +74,7 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     expect(tab).to_be_visible()
     panel(lab)
     stop = lab.page.get_by_title("Stop this TensorBoard; its runs stay")
-    board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not the one of the open tab
+    board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not the board of the open tab
     expect(board).to_be_visible()
     lab.screenshot("board")
     lab.execute("application:close-all")

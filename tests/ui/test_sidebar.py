@@ -58,7 +58,7 @@ def test_what_code_launches_appears_by_itself(lab: LabPage) -> None:
 
 
 def test_a_project_is_launched_from_the_sidebar(lab: LabPage) -> None:
-    """The sidebar says how to make a project, lists it with its last run, and fills the form in."""
+    """The sidebar says how to make a project, lists it with its last run, and fills in the form."""
     projects = lab.sidebar.locator(".tfc-Fold", has_text="Projects")
     projects.locator("summary").click()
     expect(projects).to_contain_text("%tfcluster project init .")
@@ -91,8 +91,8 @@ def test_a_project_is_launched_from_the_sidebar(lab: LabPage) -> None:
 
 
 def test_a_schedule_is_run_paused_and_deleted_in_the_sidebar(lab: LabPage) -> None:
-    """The sidebar says how to make a schedule, shows it with its last due times and its history,
-    and does with it what one wants.
+    """The sidebar says how to make a schedule, shows its last due times and its history, and
+    applies its verbs.
     """
     schedules = lab.sidebar.locator(".tfc-Fold", has_text="Schedules")
     schedules.locator("summary").click()
@@ -185,7 +185,9 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
-    """Keys alone open the list from the palette, walk it, open, select, use the menu, and leave."""
+    """With keys alone a user opens the list from the palette, moves in it, opens, selects, uses the
+    menu, and leaves.
+    """
     for name in ("first", "second"):
         lab.server.launch("hello.py", workers=1, ps=0, name=name)
         lab.server.manager.wait(name, 180)
@@ -309,7 +311,7 @@ def test_the_copied_command_launches_the_same(lab: LabPage) -> None:
 
 
 def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
-    """Connect writes the client's lines below the active cell; they really connect."""
+    """Connect writes the client's lines below the active cell, and they connect."""
     lab.server.launch(None, workers=1, ps=1, mode="in-graph", name="drive")
     lab.server.manager.wait("drive", 120, until=Until.READY)
     lab.notebook("1 + 1")
@@ -325,7 +327,9 @@ def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_the_status_bar_counts_what_is_active(lab: LabPage) -> None:
-    """The bar shows `1 cluster · 2 tasks` during a run, opens the sidebar, and is empty at zero."""
+    """During a run the bar shows `1 cluster · 2 tasks` and opens the sidebar; without runs it is
+    empty.
+    """
     flows.count_in_the_status_bar(lab)
 
 
@@ -406,8 +410,8 @@ def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
 
 
 def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
-    """Each task's row says where it is, since when, and its last line, follows the run, and opens
-    the logs of that task, also by keyboard.
+    """Each task's row has its place, its times and its last line, and follows the run. It opens the
+    logs of that task, by mouse or keyboard.
     """
     asked: list[str] = []
     lab.page.on("request", lambda r: asked.append(r.url) if "api/tasks?" in r.url else None)
@@ -434,7 +438,9 @@ def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
 
 
 def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> None:
-    """Of many tasks the failed one is shown with its reason; the others on request."""
+    """Of many tasks only the failed one is shown, with its reason; the others are shown on
+    request.
+    """
     (lab.server.root / "one_fails.sh").write_text(
         'if [ "$TFCLUSTER_TASK" = worker-17 ]; then echo out of tune >&2; exit 3; fi\nsleep 600\n'
     )

@@ -55,7 +55,8 @@ def tabs(lab: LabPage) -> Locator:
 def charts_are_drawn(lab: LabPage) -> None:
     """Wait until a curve is visible."""
     card = frame(lab).locator("scalar-card").first
-    expect(card).to_be_visible(timeout=60_000)  # a released page is hidden, but has all the text
+    # a released page is hidden, but still has all the text
+    expect(card).to_be_visible(timeout=60_000)
     expect(card).to_contain_text("loss")
     expect(card.locator("line-chart canvas, line-chart svg").first).to_be_visible()
     expect(lab.page.locator(".tfc-Board-notice:visible")).to_have_count(0)
@@ -69,7 +70,7 @@ def boards(server: LabServer) -> list[dict[str, Any]]:
 
 @pytest.mark.same_page
 def test_the_tab_of_a_run(lab: LabPage) -> None:
-    """The command opens a run's curves under the base URL; repeating it shows the same tab. Runs
+    """The command opens a run's curves under the base URL; repeated, it shows the same tab. Runs
     opened together have their curves in one chart, under their names.
     """
     for name in ("digits", "other"):
@@ -119,7 +120,9 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
-    """It starts with the theme and follows a change; a choice on its page stays."""
+    """TensorBoard starts with JupyterLab's theme and follows a change; a choice on its own page
+    stays.
+    """
     write_events(lab.server.root / "dark")
     lab.theme("dark")
     lab.execute("tfcluster:tensorboard", folder="dark")
@@ -202,7 +205,7 @@ def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
 
 
 def test_restored_with_the_layout(lab: LabPage) -> None:
-    """After a reload the tab has its curves; a hidden tab starts nothing yet."""
+    """After a reload the tab has its curves; a hidden tab starts no board yet."""
     for name in ("first", "second"):
         write_events(lab.server.root / name)
         lab.execute("tfcluster:tensorboard", folder=name)
@@ -221,8 +224,8 @@ def test_restored_with_the_layout(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_stop_and_start_again(lab: LabPage) -> None:
-    """The toolbar ends the board; the tab says so and starts it again, also by keyboard; axe finds
-    nothing serious.
+    """The toolbar ends the board. The tab says so and starts it again, by mouse or keyboard. Axe
+    finds nothing serious.
     """
     found = Findings(lab)
     write_events(lab.server.root / "log" / "x" / "1")
@@ -297,14 +300,14 @@ def test_the_server_was_restarted(
     lab.page.get_by_role("button", name="Load this TensorBoard again").click()
     expect(lab.page.locator("[role='alert']:visible")).to_contain_text("does not answer")
     own_server.start()
-    charts_are_drawn(lab)  # by itself
+    charts_are_drawn(lab)  # without a click
     assert [b["id"] for b in boards(own_server)] == [board["id"]]
 
 
 @pytest.mark.same_page
 def test_the_page_comes_before_its_process(lab: LabPage) -> None:
-    """TensorBoard's page appears while its process starts, and disappears if that takes long; the
-    focus is kept.
+    """TensorBoard's page appears while its process starts, and disappears if that takes long; it
+    keeps the focus.
     """
     lab.console.allow("api/tensorboards")
     notice = lab.page.locator(".tfc-Board-notice:visible")
@@ -368,11 +371,11 @@ def test_no_cookie_reaches_the_board(lab: LabPage, recorder: Path) -> None:
 
 
 def test_a_cell_opens_the_tab(lab: LabPage) -> None:
-    """`%tfcluster tensorboard` in a cell opens the tab, on the process that it started itself."""
+    """`%tfcluster tensorboard` in a cell opens the tab on the process that the cell started."""
     lab.server.launch("train.py", "5", "0.02", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
     lab.notebook("%load_ext tfcluster_magic\n%tfcluster tensorboard digits")
-    lab.run_cell(wait=False)  # the tab covers the notebook when the cell has ended
+    lab.run_cell(wait=False)  # the tab covers the notebook once the cell has ended
     charts_are_drawn(lab)
     expect(tabs(lab)).to_have_text("digits-1 · TensorBoard")
     assert len(lab.server.manager.boards.living()) == 1  # the cell's own process

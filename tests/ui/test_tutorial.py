@@ -1,5 +1,5 @@
-"""The tutorial, followed by a user: each cell in a notebook, each command in a shell. The pictures
-of the pages are made here; `make pictures` copies them to docs/pictures.
+"""The tutorial, followed by a user: each cell in a notebook, each command in a shell. This test
+makes the pictures of the pages; `make pictures` copies them to docs/pictures.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def lab(server: LabServer, open_page: Callable[..., LabPage]) -> LabPage:
     return page
 
 
-@pytest.mark.long  # test_launch, test_output and test_tensorboard cover its steps
+@pytest.mark.long  # test_launch, test_output and test_tensorboard cover the steps of this test
 def test_the_tutorial_works_from_the_first_cell_to_the_last(lab: LabPage) -> None:
     """Each cell and each command of the tutorial works as the page says, in order."""
     cells = [block for block in blocks() if block.language == "python"]

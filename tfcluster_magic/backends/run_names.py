@@ -72,9 +72,7 @@ def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
                 ref=ref, close=_(" or ").join(close)
             )
         )
-    return NotFound(
-        _("there is no run {ref}; `tfcluster list` shows those that there are").format(ref=ref)
-    )
+    return NotFound(_("there is no run {ref}; `tfcluster list` shows all runs").format(ref=ref))
 
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:

@@ -45,7 +45,7 @@ def tfcluster() -> None:
 
 
 def run(argv: Sequence[str], terminal: Terminal) -> object:
-    """Run the command in `argv` and return what the verb made: a `TFCluster`, or None.
+    """Run the command in `argv` and return its result: a `TFCluster`, or None.
 
     Raises:
         TFClusterError: the request is wrong or failed; the message is complete.
@@ -77,11 +77,11 @@ def _with_help_hint(error: click.ClickException) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code. This is the console script."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed, for example by `>&-`
+        if getattr(sys, name) is None:  # standard output is closed, for example by `>&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # Latin-1 gets `?`, not a traceback
+            stream.reconfigure(errors="replace")  # Latin-1 gets `?` instead of a traceback
     with language(requested_language() if _can_encode(_("Options")) else ENGLISH):
         sys.exit(_exit_code(sys.argv[1:] if argv is None else argv))
 

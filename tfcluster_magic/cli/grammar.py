@@ -62,7 +62,9 @@ Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def completion(names: Callable[[ClusterManager], Mapping[str, str]]) -> Completion:
-    """Return a completion by `names`, each with its help; none if the backend does not answer."""
+    """Return a completion by `names`, each with its help; it offers nothing if the backend does not
+    answer.
+    """
 
     def complete(
         ctx: click.Context,
@@ -90,7 +92,7 @@ complete_schedules = completion(
 def complete_awaited(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Runs for `--after`; behind a colon, what they have to do."""
+    """Complete a run for `--after`; behind a colon, complete what the run must do."""
     run, colon, _until = incomplete.partition(":")
     if not colon:
         return complete_runs(ctx, param, incomplete)
@@ -160,16 +162,19 @@ def _complete_configs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Names of the configurations of the project that was typed, else of the one in this folder."""
+    """Return the names of the configurations of the typed project, else of the project in this
+    folder.
+    """
     from ..launch.project import complete_configs
 
-    words = [*ctx.meta.get(_TYPED, ()), "."]  # of an unfinished line click knows no arguments
+    # click does not parse the arguments of an unfinished line
+    words = [*ctx.meta.get(_TYPED, ()), "."]
     found = next((found for word in words if (found := [*complete_configs(word, Path.cwd())])), [])
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
 def config_option(command: F) -> F:
-    """`--config`: the named options of a project."""
+    """Add `--config`, which selects a configuration of a project."""
     return click.option(
         "--config",
         metavar="NAME",
@@ -209,7 +214,7 @@ class LaunchCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off the words after the first `--`. An unknown option may belong to the program, so
-        the error says where program arguments go.
+        its error says where program arguments go.
         """
         if "--" in args:
             at = args.index("--")
@@ -232,7 +237,7 @@ class LaunchCommand(Command):
             raise click.UsageError(text, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in sections; forty of them in one list are hard to read."""
+        """Write the options in sections, because a list of forty is hard to read."""
         sections: dict[str, list[tuple[str, str]]] = {_THIS_COMMAND: []}
         sections |= {title: [] for title, _keys in _SECTIONS}
         for param in self.get_params(ctx):

@@ -1,7 +1,7 @@
 """The group of verbs: imports a command when it is used, and shows help in the user's language.
 
-Help is declared in English and translated when it is shown. Lines of wide characters fit the
-terminal. Messages of click itself are translated if they are in our list.
+Help is declared in English and translated when it is shown. Lines with wide characters fit the
+terminal. Messages of click are translated if they are in our list.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. The pattern of each known message finds its values."""
+    """Translate a message of click. The pattern of a known message finds its values."""
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:
@@ -73,20 +73,21 @@ class Formatter(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Write a list of words with their meanings."""
+        """Write a list of terms with their meanings."""
         rows = list(rows)
         longest = min(max((width(word) for word, _meaning in rows), default=0), col_max)
         left = self.width - longest - col_spacing - 2
         told = []
         for word, meaning in rows:
-            text, gap, bounds = meaning.partition("  [")  # click appends the range of a number
+            # click appends the range of a number to its help
+            text, gap, bounds = meaning.partition("  [")
             told.append((word, _translated_help(text, max(left, 10)) + gap + bounds))
         super().write_dl(told, col_max, col_spacing)
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each paragraph of a help text, and whether its line breaks are kept. Click marks such a
-    paragraph with a backspace; the mark is not part of the message.
+    """Yield each paragraph of a help text, and whether to keep its line breaks. Click marks a
+    paragraph whose line breaks are kept with a backspace; the mark is not part of the message.
     """
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith("\b\n"):
@@ -122,7 +123,7 @@ class Command(click.Command):
         return ["-h", "--help"]
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 - click's signature
-        """Return the first clause, whole: click would cut it in the middle."""
+        """Return the first clause as a whole, because click would cut it in the middle."""
         first = next((message for message, _stays in paragraphs(self.help or "")), "")
         ends = r"[.;:](?= |$)" if current_language() == ENGLISH else r"[。；：\n]"  # noqa: RUF001 - Chinese punctuation
         return re.split(ends, _(first))[0]
@@ -195,7 +196,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "hours": (
         "tfcluster_magic.cli.runs",
-        mark("show the CPU- and GPU-hours that runs have reserved, and the rest"),
+        mark("show the CPU- and GPU-hours that runs have reserved, and what is left"),
     ),
     "admin": (
         "tfcluster_magic.cli.admin",
@@ -229,7 +230,7 @@ class LazyGroup(VerbGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; reject an unknown one and suggest a similar one."""
+        """Find the verb; reject an unknown verb and suggest a similar one."""
         name = args[0]
         if name not in VERBS and not name.startswith("-") and not ctx.resilient_parsing:
             close = difflib.get_close_matches(name, VERBS, 1)

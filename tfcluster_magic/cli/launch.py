@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _wait_options(command: grammar.F) -> grammar.F:
-    """Add the options that say whether and how long to wait."""
+    """Add the options for whether and how long to wait."""
     for option in (
         grammar.backend_option,
         grammar.output_option(),
@@ -145,7 +145,7 @@ def _check_wait_options(stay: dict[str, Any]) -> None:
 
 
 def _show_plan(terminal: Terminal, plan: Plan, form: str) -> None:
-    """Show what would be created. Raise the refusal if the launch would be refused."""
+    """Show what would be created. Raise the error if the launch would be refused."""
     for text in (*plan.preflight.told, *shown_inferred(plan.cluster.status)):
         terminal.note(text)
     for warning in plan.cluster.status.warnings:

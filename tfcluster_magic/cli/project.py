@@ -23,15 +23,15 @@ FORMS = ("table", "json")
 def project_command() -> None:
     """Write, check and list projects: folders with tfcluster.yaml, the options of their launch.
 
-    `tfcluster launch FOLDER` launches one, with --config NAME a configuration of it.
+    `tfcluster launch FOLDER` launches a project; --config NAME selects a configuration.
     """
 
 
 def _folder(said: str) -> Path:
-    """The folder that was named, which is there.
+    """Return the folder that the user named.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: there is no such folder.
     """
     folder = Path(said).expanduser().absolute()
     if folder.name == "tfcluster.yaml" and not folder.is_dir():
@@ -56,7 +56,7 @@ def _folder_argument(command: grammar.F) -> grammar.F:
     help="file in the folder for each task to run [run.sh, main.py, __main__.py or the only .py "
     "file]",
 )
-@click.option("--force", is_flag=True, help="replace a file that is there")
+@click.option("--force", is_flag=True, help="replace an existing file")
 @click.pass_obj
 def init_command(terminal: Terminal, folder: str, program: str | None, force: bool) -> None:
     """Write tfcluster.yaml for the program in FOLDER, with comments that explain it.
@@ -87,8 +87,7 @@ def init_command(terminal: Terminal, folder: str, program: str | None, force: bo
 def check_command(terminal: Terminal, folder: str, form: str) -> None:
     """Check the tfcluster.yaml of FOLDER: every problem with its line and what is allowed.
 
-    Each launch that it describes is planned, and shown with what it takes from the file; nothing is
-    launched.
+    Each launch in the file is planned and shown with its values; nothing is launched.
     """
     found = terminal.manager.check_project(_folder(folder))
     if form == "json":
@@ -170,7 +169,7 @@ def list_command(terminal: Terminal, folder: str, form: str) -> None:
             cells.append((str(each.folder.relative_to(root)), told, *last))
         terminal.say(table(head, cells, terminal.paint, terminal.columns))
     if not found.complete:
-        terminal.note(_("the search ended at its limit: name a folder further below"))
+        terminal.note(_("the search ended at its limit: name a subfolder"))
 
 
 for _command in (init_command, check_command, list_command):

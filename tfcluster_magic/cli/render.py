@@ -39,7 +39,7 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Po
 
     Args:
         cluster: an existing or a planned run.
-        layout: `native` or `per-task`; "" means native, or that a template is given.
+        layout: `native` or `per-task`; "" means `native` unless a template is given.
         template: the path of a Jinja template; "" for none.
         policy: the administrator's policy.
 
@@ -53,8 +53,8 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Po
 
 
 def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
-    """Return the policy from `file`, else that of the target namespace, else the defaults. Print
-    what the namespace lacks for these objects.
+    """Return the policy from `file`, else the target namespace's, else the defaults. Print what the
+    namespace lacks for these objects.
 
     Raises:
         InvalidRequest: the file cannot be used.

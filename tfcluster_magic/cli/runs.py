@@ -1,4 +1,4 @@
-"""Commands for existing runs, and `options` and `hours`. `launch.py` starts runs."""
+"""The commands for existing runs, and `options` and `hours`. Runs are started in `launch.py`."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def wait_and_report(
     *,
     quiet: bool = False,
 ) -> TFCluster:
-    """Wait for a run and report its status. Raises as `ClusterManager.wait`. With `quiet`, changes
-    in between are not reported.
+    """Wait for a run and report its status; with `quiet`, do not report changes in between. Raises
+    as `ClusterManager.wait`.
     """
     try:
         cluster = terminal.manager.wait(
@@ -302,7 +302,7 @@ def stop_command(
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
-    """Return the runs to stop, each once. All are looked up before any is stopped."""
+    """Return the runs to stop, each once. All are looked up before any of them is stopped."""
     if bool(refs) == every:
         raise UsageError(_("stop: name the runs, or use --all"))
     if not every:
@@ -346,7 +346,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
             _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
         )
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
-    waiting = terminal.manager.waiting_for(active) if active else []  # an ended run has none
+    waiting = terminal.manager.waiting_for(active) if active else []  # an ended run has no tasks
     if waiting:
         actions.append(_end_of_waiting(waiting))
     asks = bool(active) or with_logs

@@ -1,8 +1,7 @@
-"""The terminal of a command: the two streams of a shell. `notebook/magic_line.py` has that of a
-cell.
+"""The terminal of a command in a shell. `notebook/magic_line.py` has the terminal of a cell.
 
-Commands use this class for all output, questions and detaching, so they need not know whether they
-run in a shell or in a cell. It owns colours and width, and what Ctrl-C does while a run is watched.
+Commands use this class for all output, questions and detaching, so that they work in a shell and in
+a cell. This module owns colours, width, and the effect of Ctrl-C while a run is watched.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Terminal:
         self._last_note = ""
         self._outage = ""
         self._warnings: set[str] | None = None
-        """Warnings that were shown at the launch of the run."""
+        """Warnings that were shown when the run was launched."""
         self.exit_code = 0
         self.paint = Paint(self.colours())
 
@@ -72,7 +71,7 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # keeps the configuration
+            parent = self.manager.parent  # a copy would lose the configuration
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
@@ -114,7 +113,7 @@ class Terminal:
         if self.is_terminal():
             text = "\n".join(sanitize_text(last_overwrite(line)) for line in text.split("\n"))
         elif raw:
-            colours = True  # else click strips them
+            colours = True  # otherwise click strips them
         try:
             click.echo(text, color=colours)
         except BrokenPipeError:
@@ -126,7 +125,7 @@ class Terminal:
             ) from None
 
     def words(self, text: str) -> str:
-        """Return `text` with its commands as this user types them."""
+        """Return `text` with its commands in the form that this user types."""
         return text
 
     def note(self, text: str) -> None:
@@ -141,7 +140,9 @@ class Terminal:
         self.note_outage([cluster])
 
     def changed(self, cluster: TFCluster) -> None:
-        """Report a change of a run that is waited for. The caller reports its end."""
+        """Report a change of a run while a command waits for it. The caller reports the run's
+        end.
+        """
         text = report.headline(cluster)
         if cluster.active and text != self._last_note:
             self._last_note = text
@@ -158,7 +159,7 @@ class Terminal:
         self._outage = away
 
     def live(self, cluster: TFCluster, text: str) -> None:
-        """Show a watched run in place of what was shown before."""
+        """Show a watched run in place of its earlier state."""
         if not sys.stdout.isatty():
             self.changed(cluster)
             return
@@ -168,7 +169,7 @@ class Terminal:
         self._live_lines = len(lines)
 
     def finished(self, cluster: TFCluster) -> None:
-        """Print the result of a run that was waited for or watched, and its warnings since the
+        """Print the result of a run that was waited for or watched, with its warnings since the
         launch.
         """
         self.note(report.last_line(cluster))
@@ -187,7 +188,9 @@ class Terminal:
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
-        """Enclose the output of a followed run: of `tasks`, or of all if empty."""
+        """Mark a block that prints the output of a followed run: of `tasks`, or of all tasks if
+        empty.
+        """
         yield
 
     def confirm(self, action: str, yes: bool, command: str) -> bool:
@@ -207,7 +210,8 @@ class Terminal:
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:
-        """Make Ctrl-C inside only stop watching run `name`; `then` says what goes on.
+        """Make Ctrl-C in the block only stop watching the run `name`. `then` tells the user what
+        goes on.
 
         Raises:
             Detached: the user pressed Ctrl-C.

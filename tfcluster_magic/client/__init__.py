@@ -1,9 +1,9 @@
 """The In-Graph client: a notebook drives the TensorFlow servers of a cluster.
 
-`connect` waits until every task accepts connections and returns a `Client`: its `target` for a
-TensorFlow 1 session, `strategy()` and `coordinator()` for ParameterServerStrategy, `resolver()` for
-everything else. Only this package imports TensorFlow, and only when a client object is created. It
-never starts or stops a task.
+`connect` waits until every task accepts connections and returns a `Client`. Use its `target` for a
+TensorFlow 1 session, `strategy()` and `coordinator()` for ParameterServerStrategy, and `resolver()`
+for everything else. Only this package imports TensorFlow, and only when a client object is created.
+It never starts or stops a task.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ Nothing blocks forever: each object first waits until the tasks are ready, and e
 TensorFlow after that has a timeout. This module owns no process and no file; closing a notebook
 does not change the cluster.
 
-Servers in pods reach the notebook at `client_address`. TensorFlow tells the servers that its client
-is `localhost`, which is true on one machine only, and a checkpoint that parameter servers write
-needs names from the client. A process has one address, on a port that the NetworkPolicy of In-Graph
-runs opens for tasks.
+Servers in pods reach the notebook at `client_address`, for example when parameter servers write a
+checkpoint. TensorFlow itself would tell them that its client is `localhost`. A process has one such
+address, on a port that the NetworkPolicy of In-Graph runs opens for tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ _client_addresses: dict[str, str] = {}
 
 
 def client_address(tasks: Mapping[str, str]) -> str:
-    """Return `host:port` of this process for the servers at `tasks`; the same for every cluster.
+    """Return `host:port` at which the servers at `tasks` reach this process; equal for all
+    clusters.
 
     Raises:
         ClientUnsupported: every port is in use.
@@ -117,8 +117,7 @@ class Client:
         return f"grpc://{self.addresses['worker'][0]}"
 
     def session_config(self, **fields: Any) -> Any:
-        """Return a `tf.compat.v1.ConfigProto` for sessions on `target`; `fields` are further fields
-        of it.
+        """Return a `tf.compat.v1.ConfigProto` for sessions on `target`, with further `fields`.
 
         Every call on the session, including its creation, then fails after `operation_timeout` with
         DeadlineExceededError. Without this setting a session waits forever for a lost task and
@@ -152,8 +151,8 @@ class Client:
     def strategy(self, variable_partitioner: Any = None) -> Any:
         """Return the `tf.distribute.ParameterServerStrategy` of this cluster.
 
-        It is the same object until a parameter server restarts, then a new one. Warns with
-        `LegacyKerasNeeded` if `tf.keras` is Keras 3, whose `model.fit` cannot work on it.
+        Calls return the same object until a parameter server restarts. Warns with
+        `LegacyKerasNeeded` if `tf.keras` is Keras 3, whose `model.fit` cannot use a strategy.
 
         Args:
             variable_partitioner: as in TensorFlow; used when the strategy is made.
@@ -184,7 +183,9 @@ class Client:
         return load_tensorflow().distribute.coordinator.ClusterCoordinator(self.strategy())
 
     def explain(self, error: BaseException) -> str | None:
-        """Explain an error of work on this cluster and what to do; None if it is unknown."""
+        """Explain an error from work on this cluster and what to do; return None if the error is
+        unknown.
+        """
         known = explain(error)
         if known is None:
             return None
@@ -198,9 +199,9 @@ class Client:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn a known TensorFlow error into one that says what to do. For scripts.
+        """Turn a known TensorFlow error in a script into one that says what to do.
 
-        Notebooks do not need it: there the explanation appears below the failed cell.
+        A notebook shows the explanation below the failed cell without this call.
 
         Raises:
             ClientUnsupported: the operation cannot work here.
@@ -208,7 +209,8 @@ class Client:
         """
         try:
             yield
-        except Exception as error:  # any type may be a known error; others are raised unchanged
+        # any type may be a known error; unknown errors are raised unchanged
+        except Exception as error:
             known = explain(error)
             if known is None:
                 raise
@@ -229,8 +231,8 @@ def connect(
 ) -> Client:
     """Wait until every task of an In-Graph cluster accepts connections, and return a client for it.
 
-    TensorFlow is not imported. `target` does not need it, and the client's objects import it on
-    use.
+    This does not import TensorFlow. `target` does not need it, and the client's objects import it
+    on use.
 
     Args:
         addresses: `host:port` by task type.
@@ -272,7 +274,7 @@ _newest_client: weakref.ref[Client] | None = None
 
 
 def explain_cell_failures(client: Client) -> None:
-    """Explain errors in later cells as work on this client's cluster."""
+    """Explain errors in later cells as errors on this client's cluster."""
     global _newest_client
     _newest_client = weakref.ref(client)
     ipython = sys.modules.get("IPython")

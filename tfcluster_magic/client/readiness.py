@@ -1,4 +1,4 @@
-"""Readiness checks: every task accepts connections, or an error names those that do not.
+"""Readiness checks: an error names the tasks that do not accept connections.
 
 TensorFlow waits forever for a missing peer and cannot be interrupted meanwhile, so every client
 object checks here first. A check opens a connection to each port and closes it again. Standard
@@ -19,7 +19,8 @@ from ..i18n import _, ngettext
 from ..spec.names import task_name
 
 _PAUSE = 0.05  # a remote port cannot signal that it opened, so we poll
-_CONNECT_TIMEOUT = 2.0  # a dropped packet counts as closed; TCP resends its first one after 1 s
+# a dropped packet counts as closed, because TCP sends its first packet again after 1 s
+_CONNECT_TIMEOUT = 2.0
 _AT_ONCE = 32
 
 
@@ -45,7 +46,7 @@ def addresses_by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
-    """Return those of `tasks` (name to `host:port`) that refuse connections. Takes 2 s for 32
+    """Return the entries of `tasks` (name to `host:port`) that refuse connections. Takes 2 s for 32
     tasks.
     """
     with ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1)) as pool:

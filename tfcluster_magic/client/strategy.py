@@ -1,15 +1,13 @@
 """The setup of TensorFlow in the client, and the ParameterServerStrategy of a cluster.
 
 TensorFlow connects a process to one cluster at a time: a second strategy silently moves the first
-one to the new cluster. This module remembers the connected cluster (one per process, as in
-TensorFlow) and refuses a second one while the first is alive. It connects only to a cluster whose
-ports it has seen open.
+one to the new cluster. This module remembers the connected cluster and refuses a second one while
+the first is alive. It connects only to a cluster whose ports it has found open.
 
 It sets environment variables that TensorFlow reads once. A value that the user has set always wins.
-TensorFlow is imported only when a client object is created. It reads `TF_GRPC_DEFAULT_OPTIONS` when
-it opens its first channel, so the variable may be set after the import, and `TF_CPP_MIN_LOG_LEVEL`
-during the import. A client needs no setting for inter-op threads: only servers run out of them
-(`runtime/` gives those at least 8).
+TensorFlow is imported only when a client object is created. It reads `TF_CPP_MIN_LOG_LEVEL` during
+the import and `TF_GRPC_DEFAULT_OPTIONS` when it opens its first channel. A client needs no setting
+for inter-op threads: only servers can run out of them (`runtime/` gives servers at least 8).
 """
 
 from __future__ import annotations
@@ -39,16 +37,16 @@ GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 _GRPC_DEFAULTS = {
-    # A node that is lost silently is noticed after 15 s instead of never.
+    # With this option, a node that is lost silently is noticed after 15 s.
     "grpc.keepalive_time_ms": "10000",
     "grpc.keepalive_timeout_ms": "5000",
-    # http_proxy would apply even to 127.0.0.1, and TensorFlow would wait forever.
+    # http_proxy would apply even to 127.0.0.1, and TensorFlow would wait forever
     "grpc.enable_http_proxy": "0",
 }
 
 
 def merged_grpc_options(given: str) -> str:
-    """Return the user's gRPC options, with our defaults for those that are not set."""
+    """Return the user's gRPC options, completed with our defaults."""
     options = [part for part in given.split(",") if part.strip()]
     named = {part.partition("=")[0].strip() for part in options}
     return ",".join(
@@ -76,10 +74,10 @@ def prepare_channels() -> None:
 
 
 def load_tensorflow() -> Any:
-    """Return TensorFlow, imported if needed. Its C++ log shows only fatal errors unless the user
-    chose a level.
+    """Import TensorFlow and return it. Its C++ log shows only fatal errors unless the user chose a
+    level.
 
-    A client that attaches again makes TensorFlow log hundreds of harmless errors ("Failed to remove
+    When a client attaches again, TensorFlow logs hundreds of harmless errors ("Failed to remove
     function remotely"). Every relevant error is raised in Python too.
     """
     if "tensorflow" in sys.modules:
@@ -89,8 +87,8 @@ def load_tensorflow() -> Any:
 
 
 def quieten_coordination(tensorflow: Any) -> None:
-    """Reset the INFO level that TensorFlow's Python log has in notebooks only. With it each
-    `coordinator.join()` prints a line twice. A level that the user sets later stays.
+    """Undo the INFO level of TensorFlow's Python log in notebooks, at which `coordinator.join()`
+    prints each line twice. A level that the user sets later stays.
     """
     logger = tensorflow.get_logger()
     if logger.level == logging.INFO:
@@ -99,7 +97,7 @@ def quieten_coordination(tensorflow: Any) -> None:
 
 @contextmanager
 def _default_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable temporarily if it is not set; tasks that are launched later must not inherit
+    """Set a variable temporarily if it is not set. Tasks that are launched later must not inherit
     it.
     """
     if name in os.environ:
@@ -113,8 +111,8 @@ def _default_variable(name: str, value: str) -> Iterator[None]:
 
 
 def _is_already_connected() -> bool:
-    """Return whether eager TensorFlow here is connected to a cluster. A TensorFlow 1 session is not
-    visible.
+    """Return whether eager TensorFlow in this process is connected to a cluster. A TensorFlow 1
+    session cannot be detected.
     """
     context = sys.modules.get("tensorflow.python.eager.context")
     return context is not None and context.context().get_server_def() is not None
@@ -123,7 +121,8 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-_RECOVERY = 15.0  # a stale channel may answer for so long after a restart; as the keepalive
+# as long as the keepalive: a stale channel may answer for that time after a restart
+_RECOVERY = 15.0
 
 
 class LegacyKerasNeeded(UserWarning):
@@ -151,9 +150,10 @@ def strategy_for(
     timeout: float,
     partitioner: Any = None,
 ) -> Any:
-    """Return the strategy of this cluster: the existing one of this process, or a new one.
+    """Return the existing strategy of this process for this cluster, or a new one.
 
-    A new one is made if there is none, or if a parameter server restarted and lost its variables.
+    A new strategy is made if none exists, or if a parameter server restarted and lost its
+    variables.
 
     Raises:
         ClientUnsupported: the process is connected to another cluster that is still alive.
@@ -179,10 +179,9 @@ def strategy_for(
 
 
 def stay_on_loopback(tasks: Mapping[str, str]) -> None:
-    """Make the server that a strategy starts in this process listen on loopback if `tasks` do.
+    """Make the server that a strategy starts in this process listen on loopback if the `tasks` do.
 
-    Call it after TensorFlow was imported. Outside Linux it does nothing, as tasks have no guard
-    either.
+    Call it after TensorFlow was imported. Outside Linux neither the client nor a task has a guard.
 
     Raises:
         TFClusterError: the guard cannot be used here.
@@ -202,7 +201,7 @@ def guard_this_process() -> int:
 
     Returns:
         The number of call sites of bind(), listen() and accept() that the guard redirects; 0 if
-        TensorFlow is not loaded, and then nothing is guarded.
+            TensorFlow is not loaded and nothing is guarded.
 
     Raises:
         TFClusterError: the guard is not built or cannot be loaded here.
@@ -274,7 +273,7 @@ def _with_timeout(call: Callable[[], Any], name: str, timeout: float) -> Any:
 
 
 def _alive(tf: Any, tasks: Mapping[str, str]) -> bool:
-    """Return whether every parameter server knows this process; after a restart it does not."""
+    """Return whether every parameter server still knows this process; a restarted one does not."""
     try:
         for index in range(sum(task.startswith("ps-") for task in tasks)):
             with tf.device(f"/job:ps/replica:0/task:{index}/device:CPU:0"):

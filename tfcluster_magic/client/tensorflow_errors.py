@@ -1,4 +1,4 @@
-"""TensorFlow errors that a user of a cluster meets, and what to do: one table.
+"""A table of the TensorFlow errors that a user of a cluster meets, and what to do about them.
 
 It reads the type name and text of an exception and never imports TensorFlow. Every pattern is the
 text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py` checks
@@ -15,7 +15,7 @@ from ..i18n import _, mark
 
 @dataclass(frozen=True)
 class Explanation:
-    """The meaning of an error; `lost` says that a task may be gone."""
+    """The meaning of an error; `lost` is whether a task may be gone."""
 
     text: str
     lost: bool = False
@@ -41,9 +41,9 @@ _WHAT_WORKS = mark(
 )
 
 KERAS_3 = mark(
-    "model.fit of Keras 3 does not work with ParameterServerStrategy. Use the Keras that does: "
-    "set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training "
-    "loop with cluster.coordinator()."
+    "model.fit of Keras 3 does not work with ParameterServerStrategy. Use Keras 2: set "
+    "TF_USE_LEGACY_KERAS=1 before TensorFlow is imported{tf_keras}; or write the training loop "
+    "with cluster.coordinator()."
 )
 
 _RULES = (
@@ -117,7 +117,7 @@ _RULES = (
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """Return what `error` means on a cluster and what to do, or None if it is unknown."""
+    """Return what `error` means on a cluster and what to do; None if the error is unknown."""
     kind, text = type(error).__name__, str(error)
     for rule in _RULES:
         if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):

@@ -20,8 +20,8 @@ from ..i18n import _
 
 HUB_TOKENS = "tfcluster-hub-tokens"
 HUB_TOKEN_KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
-"""Tokens for: hub and proxy, browser cookies, the hub's encrypted state, tenancy, the admin
-console.
+"""Names of the tokens, for: requests between hub and proxy, browser cookies, the hub's encrypted
+state, tenancy, the admin console.
 """
 
 

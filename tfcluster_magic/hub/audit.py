@@ -1,11 +1,11 @@
-"""The audit log: who changed what, who read whose log, and the results.
+"""The audit log: who changed what, who read which user's log, and the results.
 
 Each change writes two lines with the same `id`: `asked` before it is made, and the result after it.
 If the first line cannot be written, nothing is changed or shown. The console and, on one machine,
-shell commands append to the file with one write for each change. A line cut off by a full disk is
-ended by the next write. The console renames a large file to `audit-1.jsonl` and so on, and begins a
-new one; pages and export read all of them. This module never rewrites or removes a file: you may
-move the oldest ones away.
+shell commands append to the file with one write for each change. The next write ends a line that a
+full disk cut off. The console renames a large file to `audit-1.jsonl` and so on, and begins a new
+one. Pages and export read all files. This module never rewrites or removes a file; you may move the
+oldest ones away.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ LARGEST = 16 * 1024 * 1024
 """Size in bytes at which the file is renamed, about 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""Most entries by which a page may exceed its limit, to include the `asked` line of each result."""
+"""Most entries that a page may have beyond its limit, to include the `asked` line of each result.
+"""
 
 
 class AuditEntry(Model, frozen=True, omit_defaults=False):
@@ -54,7 +55,7 @@ class AuditEntry(Model, frozen=True, omit_defaults=False):
 
 
 class Entries(Model, frozen=True):
-    """A page of entries, newest first; `next` is where the next page begins, None at the end."""
+    """A page of entries, newest first. `next` is the place of the next page, None at the end."""
 
     items: tuple[AuditEntry, ...]
     next: int | None = None
@@ -106,14 +107,14 @@ class AuditLog:
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 lines = b"\n" + lines
             written = os.write(fd, lines)
-            if written < len(lines):  # a full disk; the second write raises the error
+            if written < len(lines):  # on a full disk, the second write raises the error
                 os.write(fd, lines[written:])
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def _begin_anew(self) -> None:
-        """Rename the file to its number if it is large. Raises OSError."""
+        """Append the next number to the name of a large file. Raises OSError."""
         try:
             if self.path.stat().st_size < self._largest:
                 return
@@ -144,8 +145,8 @@ class AuditLog:
             return [stack.enter_context(_opened(path)) for path in paths]
 
     def page(self, limit: int = 100, before: int | None = None) -> Entries:
-        """Return the newest entries that begin before a place, one for each change. A place is an
-        offset in bytes over all files; it stays valid when the newest file is renamed.
+        """Return the newest entries before a place, one for each change. A place is an offset in
+        bytes over all files; it stays valid when the newest file is renamed.
         """
         items: list[AuditEntry] = []
         ended: set[str] = set()
@@ -197,7 +198,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def new_entry(who: str, what: str, owner: str, target: str, reason: str, source: str) -> AuditEntry:
-    """Return an entry for a change that is not made yet."""
+    """Return an entry for a change that is about to be made."""
     return AuditEntry(
         at=time.time(),
         id=uuid.uuid4().hex,

@@ -106,7 +106,7 @@ def pack(state: Path) -> bytes:
     found = {DATABASE: _copied(database)}
     with state_files.locked(state / ACCOUNTS, shared=True):
         for name in (ACCOUNTS, COOKIES):
-            with suppress(FileNotFoundError):  # not with OpenID Connect, or on Kubernetes
+            with suppress(FileNotFoundError):  # missing with OpenID Connect and on Kubernetes
                 found[name] = (state / name).read_bytes()
     about = {"format": FORMAT, "jupyterhub": version("jupyterhub"), "saved": _now()}
     found[MANIFEST] = json.dumps(about, indent=1).encode()
@@ -120,11 +120,11 @@ def pack(state: Path) -> bytes:
 
 
 def unpack(packed: bytes, state: Path) -> Path | None:
-    """Restore a backup; return the folder with the replaced files, None if there were none.
+    """Restore a backup; return the folder with the replaced files, or None if no file was replaced.
 
     Raises:
         Conflict: a hub runs on this folder, or a newer JupyterHub made the backup.
-        InvalidRequest: the backup is damaged or is another kind of file.
+        InvalidRequest: the file is damaged or is not a backup.
     """
     found = _read(packed)
     with _no_hub(state):
@@ -200,7 +200,7 @@ def _check(database: Path) -> None:
 
 
 def _put_aside(state: Path) -> Path | None:
-    """Move the current files into a new folder and return it; None if there are none."""
+    """Move the current files into a new folder and return it; None if there are no files."""
     there = [file for name in FILES for file in state.glob(f"{name}*") if file.is_file()]
     if not there:
         return None
@@ -213,7 +213,9 @@ def _put_aside(state: Path) -> Path | None:
 
 @contextmanager
 def _no_hub(state: Path) -> Iterator[None]:
-    """Hold the hub's lock so that no hub starts (see tools/hub.py). Raises Conflict if one runs."""
+    """Hold the hub's lock so that no hub starts (see tools/hub.py). Raises Conflict if a hub
+    runs.
+    """
     with os.fdopen(os.open(state / "hub.lock", os.O_CREAT | os.O_RDWR, 0o600), "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

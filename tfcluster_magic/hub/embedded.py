@@ -1,4 +1,4 @@
-"""The hub on one machine: `make run` starts it on 127.0.0.1 with notebooks as local processes.
+"""The hub on one machine, which `make run` starts on 127.0.0.1 with notebooks as local processes.
 
 It listens on loopback only, and its state is in one folder of mode 0700. tools/hub.py chooses the
 ports of hub, proxy and notebooks. `local_servers` decides who gets a notebook, `sign_in` who may
@@ -32,10 +32,10 @@ PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
 class LocalHubSettings:
     """Settings that tools/hub.py passes to the hub as environment variables.
 
-    `port` is for browsers; hub, proxy and notebooks use `hub_port` and `proxy_port`; `console_port`
-    is the admin console's, 0 for no console. `policy` is a file with quotas; the default is
-    policy.yaml in `state`, and it may be missing. Keep `hub_port` the same: a restarted hub then
-    finds the notebooks that a killed one left behind.
+    Browsers use `port`; hub, proxy and notebooks use `hub_port` and `proxy_port`. `console_port` is
+    the admin console's; 0 turns the console off. `policy` is a file with quotas, by default
+    policy.yaml in `state`; it may be missing. Keep `hub_port` the same, so that a restarted hub
+    finds the notebooks that a killed hub left behind.
     """
 
     state: Path

@@ -1,4 +1,4 @@
-"""Configuration file of the idle culler on Kubernetes: stops notebooks by the site's policy.
+"""Configuration file of the idle culler on Kubernetes, which stops notebooks by the site's policy.
 
 jupyterhub-idle-culler reads this file and asks `arbiter` about each notebook (see `idle_culler`). A
 changed policy applies from the next check, and a group's times apply to its members. If policy or
@@ -33,13 +33,13 @@ async def arbiter(*, inactive: timedelta, server: dict[str, Any], **_more: Any) 
 
 
 def over(idle: Idle, inactive: timedelta, age: timedelta) -> bool:
-    """Return whether a notebook exceeds a group's limits."""
+    """Return whether a notebook exceeds the limits of a group."""
     unused = idle.cull is not None and inactive.total_seconds() >= idle.cull
     return unused or (idle.max_age is not None and age.total_seconds() >= idle.max_age)
 
 
 def user_of(url: str, base_url: str) -> str:
-    """Return whose notebook has this path: `/tf/user/ada/` or `/tf/user/ada/second/`."""
+    """Return the user whose notebook has this path: `/tf/user/ada/` or `/tf/user/ada/second/`."""
     inner = url.removeprefix(f"{base_url.rstrip('/')}/user/")
     return unquote(inner.split("/", 1)[0])
 
@@ -56,7 +56,7 @@ async def groups_of(name: str) -> list[str]:
 
 
 async def accepted() -> HubPolicy:
-    """Return the policy that tenancy accepted last; the defaults if there is none yet."""
+    """Return the policy that tenancy accepted last; the defaults if it has accepted none."""
     from kubernetes_asyncio import client, config
 
     config.load_incluster_config()  # type: ignore[no-untyped-call]

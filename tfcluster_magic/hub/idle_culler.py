@@ -1,8 +1,8 @@
 """Settings of the idle culler, which stops unused notebooks, and of the number of named servers.
 
 Only work in a notebook counts as activity. A running cluster does not keep its notebook alive, and
-it goes on when its notebook is stopped. jupyterhub-idle-culler does the stopping, as a service of
-the hub with only the scopes to read activity and to stop notebooks.
+it goes on when its notebook is stopped. jupyterhub-idle-culler stops them. It is a service of the
+hub with only the scopes to read activity and stop notebooks.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def configure(
     by_policy: bool = False,
     api: str = "",
 ) -> None:
-    """Configure after how many idle seconds a notebook is stopped, and its maximum age; 0 means
-    never.
+    """Configure the idle limit and the maximum age of a notebook, in seconds; 0 means none.
 
-    `TFCLUSTER_HUB_IDLE` and `TFCLUSTER_HUB_MAX_AGE` set them, and `TFCLUSTER_HUB_NAMED_SERVERS` the
-    number of extra notebooks a user may have. With `by_policy`, the policy on Kubernetes applies
+    `TFCLUSTER_HUB_IDLE` and `TFCLUSTER_HUB_MAX_AGE` set them. `TFCLUSTER_HUB_NAMED_SERVERS` is the
+    number of extra notebooks for each user. With `by_policy`, the policy on Kubernetes applies
     unless one of the first two is set. `api` is the URL of the hub's API for the culler, if it
     differs from the one for notebooks.
 
     Raises:
-        InvalidRequest: variables are not whole numbers of at least 0; names all of them.
+        InvalidRequest: a variable is not a whole number of at least 0; the message names all such
+            variables.
     """
     env = os.environ if environ is None else environ
     given = {name: env.get(name) or "0" for name in (IDLE, MAX_AGE, NAMED)}
@@ -66,7 +66,8 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # The culler's timeout cannot be "never": without an idle limit, the maximum age comes first.
+    # The culler needs an idle timeout. Without an idle limit it gets one that the maximum age
+    # precedes.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)

@@ -1,9 +1,9 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
-Two users never share a uid: they would share files and TensorFlow's ports, which have no
+Users never share a uid, which would share files and TensorFlow's ports; those have no
 authentication. A user who cannot have a notebook is told why. A process that has reused a
-notebook's pid is not taken for the notebook. At most as many notebooks start at once as the machine
-has cores.
+notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
+machine has cores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import user_limits
 from .auth.system_accounts import NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-"""Limits how many notebooks start at once; the others wait in order of arrival."""
+"""Limit of notebooks that start at once; the others wait in order of arrival."""
 LOOK_SECONDS = 0.2
 """Poll interval while a notebook starts, in seconds."""
 
@@ -56,7 +56,7 @@ class QueuedSpawner(LocalProcessSpawner):
                 self.ahead.remove(self)
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield messages for the progress page: the place in the queue, then the start."""
+        """Yield messages for the progress page: first the place in the queue, then the start."""
         told = -1
         while self in self.ahead:
             before = self.ahead.index(self)
@@ -88,7 +88,7 @@ def _queue_message(before: int) -> str:
 # -- system accounts
 
 PYTHON = os.path.realpath(sys.executable)
-"""The real path of this environment's Python, which may be in another folder."""
+"""The real path of this environment's Python, which may be outside the environment."""
 HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
 """Prefixes of environment variables that only the hub may see."""
 
@@ -97,7 +97,7 @@ class LocalServer(QueuedSpawner):
     """A notebook as a local process.
 
     The owner, who runs the hub, gets a notebook with the environment of `make run`. If the hub runs
-    as root, every user with a system account of the same name gets one too, without root's
+    as root, every user with a system account of the same name gets a notebook too, without root's
     environment.
     """
 
@@ -124,16 +124,18 @@ class LocalServer(QueuedSpawner):
         return place
 
     async def poll(self) -> Any:
-        """Return None while the notebook runs, else its exit code; refresh the user's limits."""
+        """Return None while the notebook runs, otherwise its exit code; update the user's file of
+        limits.
+        """
         if self.pid:
-            with suppress(Exception):  # already logged; the notebook's state does not depend on it
+            with suppress(Exception):  # already logged; a notebook runs without limits too
                 person = None if self.user.name == self.owner else self._account()
                 await asyncio.to_thread(self._tell_limits, person)
         return await super().poll()
 
     def _tell_limits(self, person: Person | None) -> str:
-        """Write the user's limits for their launches to read; return the file, empty if there is
-        none.
+        """Write the user's limits to a file that their launches read; return its path, empty if
+        there are no limits.
         """
         if not self.hub_state:
             return ""
@@ -151,7 +153,7 @@ class LocalServer(QueuedSpawner):
         await super().stop(now=True)
 
     async def get_options_form(self) -> Any:
-        """Refuse a user before anything starts; there is no form.
+        """Refuse a user before anything starts; return no form.
 
         A refusal here gets the page with its reason. JupyterHub shows another page if a start fails
         after more than a second.
@@ -199,8 +201,8 @@ class LocalServer(QueuedSpawner):
         return {**super().get_state(), "began": self.began}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Find the process that an earlier hub started; ignore its pid if another process has it
-        now.
+        """Find the process that an earlier hub started. A pid that another process has now is
+        ignored.
         """
         super().load_state(state)
         self.began = state.get("began", 0)

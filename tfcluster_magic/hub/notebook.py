@@ -25,12 +25,11 @@ from ..paths import private
 FIRST_EXAMPLE = "01-between-graph.ipynb"
 """The example that opens first."""
 COPIED = ".tfcluster/examples.json"
-"""Record of copied examples, path to checksum; tells which ones the user changed."""
+"""Record of copied examples, path to checksum; it shows which ones the user has changed."""
 
 
 def copy_examples(source: Path, workspace: Path) -> list[str]:
-    """Copy new and updated examples into the workspace; return the ones kept because they were
-    changed.
+    """Copy new and updated examples into the workspace; return the changed ones, which are kept.
 
     Raises:
         OSError: the workspace cannot be written.
@@ -59,10 +58,10 @@ def copy_examples(source: Path, workspace: Path) -> list[str]:
 
 
 def _as_this_kernel_saves(example: Path) -> bytes:
-    """Return the content of an example, a notebook with the metadata of this Python and its kernel.
+    """Return the content of an example; a notebook gets the metadata of this Python and its kernel.
 
-    JupyterLab writes that metadata when it opens a notebook; a notebook with other metadata would
-    count as changed after being viewed.
+    JupyterLab writes that metadata when it opens a notebook. Without it, a notebook that was only
+    viewed would count as changed.
     """
     content = example.read_bytes()
     if example.suffix != ".ipynb":
@@ -78,7 +77,7 @@ def _as_this_kernel_saves(example: Path) -> bytes:
         "version": sys.version.split()[0],
     }
     for file in jupyter_path("kernels", "python3", "kernel.json"):
-        with suppress(OSError, ValueError, KeyError):  # JupyterLab also skips an invalid kernel
+        with suppress(OSError, ValueError, KeyError):  # JupyterLab skips an invalid kernel too
             name = json.loads(Path(file).read_text())["display_name"]
             notebook["metadata"]["kernelspec"]["display_name"] = name
             break
@@ -101,7 +100,7 @@ def main() -> None:
     options, others = parser.parse_known_args()  # the others in `Spawner.args` are JupyterLab's
     workspace = Path(options.workspace).expanduser().absolute()
     try:
-        private(workspace)  # whatever the permissions of its owner's home
+        private(workspace)  # private whatever the permissions of the user's home
         if options.examples:
             copy_examples(Path(options.examples), workspace)
     except (OSError, TFClusterError) as problem:
@@ -110,8 +109,8 @@ def main() -> None:
     page = f"/lab/tree/examples/{first.name}" if first.is_file() else "/lab"
     os.environ["JUPYTERHUB_DEFAULT_URL"] = page  # JupyterHub's single-user server opens this page
     os.chdir(workspace if workspace.is_dir() else "/")
-    # A shell that starts the hub in the background makes it ignore SIGINT, and the notebook would
-    # inherit that: then no kernel could be interrupted.
+    # A shell that starts the hub in the background makes it ignore SIGINT. A notebook that inherits
+    # this could not interrupt its kernels.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     own = ["--ServerApp.answer_yes=True", "--LabApp.news_url=None"]
     own.append("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")

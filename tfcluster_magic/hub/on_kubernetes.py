@@ -71,7 +71,7 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
     # This name resolves from notebooks' namespaces, whatever the cluster's domain.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
-    c.ConfigurableHTTPProxy.should_start = False  # a Deployment; outlives the hub
+    c.ConfigurableHTTPProxy.should_start = False  # the proxy outlives the hub
     c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # show the progress page at once
@@ -86,7 +86,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner = c.KubeSpawner
     spawner.enable_user_namespaces = True
     spawner.user_namespace_template = f"{namespace_objects.namespace_prefix()}{{username}}"
-    spawner.events_enabled = False  # avoids a watch of all namespaces
+    spawner.events_enabled = False  # otherwise the hub would watch all namespaces
     spawner.storage_pvc_ensure = False  # tenancy creates the claims
     spawner.delete_pvc = False
     spawner.service_account = "notebook"

@@ -29,19 +29,20 @@ from .page_language import choose_language
 from .shared_settings import CONSOLE, Network, trusted_networks
 
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
-"""Headers that are always removed: the first three are unused, the last has been read by then."""
+"""Headers that are always removed: the first three are unused, and the last has been read before.
+"""
 ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 
 
 def secret_segment(token: str) -> str:
     """Return the secret first path segment of the server that owns this token. k8s/hub/proxy.yaml
-    computes the hub's as well, for requests that arrive before the hub sets routes.
+    computes the hub's segment too, for requests that arrive before the hub sets routes.
     """
     return hmac.new(token.encode(), b"path of the proxy", hashlib.sha256).hexdigest()
 
 
 class Proxy(ConfigurableHTTPProxy):
-    """A configurable-http-proxy that reaches the hub and the console by secret paths."""
+    """A configurable-http-proxy that uses secret paths to reach the hub and the console."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
@@ -60,7 +61,9 @@ class Proxy(ConfigurableHTTPProxy):
         await super().add_route(routespec, target + self._path(data), data)
 
     async def get_all_routes(self) -> dict[str, Any]:
-        """Return the routes as JupyterHub set them; one without its secret path has no target."""
+        """Return the routes as JupyterHub set them. A route without its secret path has no
+        target.
+        """
         routes: dict[str, Any] = await super().get_all_routes()
         for route in routes.values():
             path, target = self._path(route["data"]), str(route["target"])
@@ -80,10 +83,10 @@ class Proxy(ConfigurableHTTPProxy):
 
 
 def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> str:
-    """Return the address of the client that our proxy forwarded for.
+    """Return the address of the client whose request our proxy forwarded.
 
     Args:
-        peer: the address of the connection; returned if nothing else is known.
+        peer: the address of the connection, which is returned if nothing else is known.
         forwarded: `X-Forwarded-For`; its last address is the one that our proxy saw.
         believed: networks whose proxies are trusted to name their clients.
     """
@@ -101,8 +104,8 @@ def client_address(peer: str, forwarded: str, believed: Sequence[Network]) -> st
 class ForwardedServer(HTTPServer):
     """A Tornado server that recognises our proxy by its secret path.
 
-    `initialize` takes three arguments beside Tornado's: `route`, the secret segment; `believed`,
-    see `client_address`; `speaks`, whether to set the language of each request. Tornado's own
+    Besides Tornado's arguments, `initialize` takes `route`, the secret segment; `believed` (see
+    `client_address`); and `speaks`, whether to set the language of each request. Tornado's own
     handling of forwarded headers is off.
     """
 
@@ -122,7 +125,7 @@ class ForwardedServer(HTTPServer):
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
     ) -> HTTPMessageDelegate:
-        """Wrap a request's handler, so that its headers are checked here first."""
+        """Wrap the handler of a request so that the headers are checked here first."""
         delegate = super().start_request(server_conn, request_conn)
         return _Request(delegate, request_conn, self._route, self._believed, self._speaks)
 
@@ -145,7 +148,7 @@ class _Request(HTTPMessageDelegate):
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
     ) -> Awaitable[None] | None:
-        """Set the client's address and protocol, anew for each request of a connection."""
+        """Set the client's address and protocol, separately for each request of a connection."""
         line = cast(RequestStartLine, start_line)
         begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
         peer = _address(str(self._context.address[0]))

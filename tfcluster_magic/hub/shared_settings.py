@@ -36,11 +36,11 @@ _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
 """Scopes of a notebook's own token: report activity, and identify visitors."""
 RECHECK = "hub-sign-outs"
-"""Path below a notebook at which the hub makes it check its visitors again (see `visitors`)."""
+"""Path in a notebook that the hub calls to make it check its visitors again (see `visitors`)."""
 
 
 def configure(c: Config, *, state: Path) -> None:
-    """Configure what both worlds share; `state` is the hub's private folder.
+    """Configure what both hubs share; `state` is the hub's private folder.
 
     The caller may override any setting afterwards.
 
@@ -74,7 +74,7 @@ def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
     """Return the networks in TFCLUSTER_HUB_TRUSTED_PROXIES.
 
     Raises:
-        InvalidRequest: one of them is not a network.
+        InvalidRequest: an entry is not a network.
     """
     words = [word for part in environ.get(TRUSTED, "").split(",") if (word := part.strip())]
     try:
@@ -85,7 +85,9 @@ def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
 
 
 def is_open(file: Path) -> bool:
-    """Return whether a process of this machine has the file open, as a hub has its database."""
+    """Return whether a process of this machine has the file open, as a running hub has its
+    database.
+    """
     name = str(file.resolve())
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):  # the process has ended, or belongs to another user
@@ -102,12 +104,12 @@ def base_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
-    """Return the hub's address, https://NAME[:PORT], if each notebook has its own subdomain of it.
+    """Return the hub's address, https://NAME[:PORT], of which each notebook gets its own subdomain.
 
-    Without TFCLUSTER_HUB_SUBDOMAIN_HOST return an empty text.
+    Return an empty text if TFCLUSTER_HUB_SUBDOMAIN_HOST is not set.
 
     Raises:
-        InvalidRequest: it is not such an address.
+        InvalidRequest: the variable has another form.
     """
     env = os.environ if environ is None else environ
     said = env.get(SUBDOMAIN_HOST, "").strip().rstrip("/")
@@ -132,7 +134,7 @@ def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
 
 
 def host_of(name: str, domain: str, kind: str) -> str:
-    """Return the host name of a user's notebook; services, such as the console, use the hub's."""
+    """Return the host name of a user's notebook, or the hub's for a service such as the console."""
     from jupyterhub.utils import subdomain_hook_idna
 
     return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

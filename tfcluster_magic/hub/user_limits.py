@@ -40,7 +40,7 @@ from .tenancy.policy import (
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
 OF_ROOT = Path("/run/tfcluster-hub")
-"""Folder that only root writes and others can read; the hub's own folder is closed to them."""
+"""Folder that only root writes and everybody can read; others cannot open the hub's own folder."""
 Stamp = tuple[int, int] | None
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class OverrideFile:
 
 
 class Allowances:
-    """Policy, overrides and files of limits of one hub.
+    """The policy, overrides and files of limits of one hub.
 
     Args:
         state: the hub's own folder.
@@ -142,7 +142,7 @@ class Allowances:
 
     def tell(self, user: str, groups: Iterable[str], gid: int | None = None) -> Path:
         """Write a user's file of limits and return it. Raises OSError. `gid` is the group of the
-        account that reads the file, if that is another account than the hub's.
+        account that reads the file, if that account is not the hub's.
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         text = msgspec.json.encode(limits_of(self.of(user, groups)))
@@ -165,7 +165,7 @@ class Allowances:
 
     @property
     def of_others(self) -> Path:
-        """The folder of files for other accounts; only root writes there."""
+        """The folder of the files for other accounts, in which only root writes."""
         return OF_ROOT / hashlib.sha256(os.fsencode(self.state)).hexdigest()[:12]
 
     def _folder(self, *, of_others: bool) -> Path:
@@ -184,7 +184,7 @@ class Allowances:
 
 @functools.cache
 def shared_allowances(state: Path, policy: Path | None) -> Allowances:
-    """Return one object for all notebooks of a hub: it remembers the last valid policy."""
+    """Return one object for all notebooks of a hub, which remembers the last valid policy."""
     return Allowances(state, policy)
 
 
@@ -204,7 +204,7 @@ class SitePolicy(Protocol):
 
     @property
     def has_claims(self) -> bool:
-        """Whether users have volume claims, which have a size even if the policy sets none."""
+        """Whether users have volume claims. A claim has a size even if the policy sets none."""
 
     async def policy(self) -> HubPolicy:
         """Return the policy in force."""
@@ -216,7 +216,7 @@ class SitePolicy(Protocol):
         """Set a user's override, or remove it if None; return whether there was one."""
 
     async def unprepared(self, users: Collection[str]) -> frozenset[str]:
-        """Return the users whose namespace could be prepared but does not exist yet."""
+        """Return the users whose namespace can be prepared but does not exist yet."""
 
     async def prepare(self, user: str) -> None:
         """Prepare the namespace of a user."""

@@ -22,7 +22,7 @@ from .objects import custom_resource
 Object = dict[str, Any]
 
 HOURS_KEY = "hours.json"
-"""Key of the ConfigMap `labels.OPTIONS`: a `HoursAccount` of finished runs."""
+"""Key of a `HoursAccount` of finished runs in the ConfigMap `labels.OPTIONS`."""
 LEDGER_KEY = "ledger.json"
 COMPONENT = "tfcluster-hours"
 LEDGER_SELECTOR = f"app.kubernetes.io/component={COMPONENT}"
@@ -63,7 +63,9 @@ def read_ledger(found: Object) -> tuple[str, str, Ledger]:
 
 
 def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
-    """Return a run as the ledger needs it, even if its spec is invalid; None if it used nothing."""
+    """Return a run in the form that the ledger needs, even if its spec is invalid; None if it used
+    nothing.
+    """
     held = custom_resource.usage_of(found)
     if held is None:
         return None
@@ -79,7 +81,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
 
 
 def _gpus(spec: Object) -> dict[str, int]:
-    """Return the GPUs of one task by type; empty if unreadable."""
+    """Return the GPUs of one task by task type; empty if unreadable."""
     try:
         asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
     except msgspec.ValidationError:
@@ -107,7 +109,9 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
 
 
 def last_numbers(told: str) -> Mapping[str, int] | None:
-    """Return the highest run number of each name in the operator's account; None if it has none."""
+    """Return the highest run number of each name in the operator's account; None without
+    numbers.
+    """
     return read_account(told, (), 0.0).numbers
 
 
@@ -117,8 +121,8 @@ def has_budget(told: str) -> bool:
 
 
 def read_account(told: str, known: Iterable[TFCluster], now: float) -> HoursAccount:
-    """Return a user's account until `now`. It adds the runs on record that still use resources to
-    the operator's account of finished runs.
+    """Return a user's account until `now`. The account has the operator's hours of finished runs,
+    and those of recorded runs that still use resources.
     """
     try:
         said = ledger.ACCOUNT_DECODER.decode(told) if told else HoursAccount()

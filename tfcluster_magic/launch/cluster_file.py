@@ -48,7 +48,7 @@ def read(path: str) -> ClusterFile:
     if "kind" in data or "apiVersion" in data or "spec" in data:
         kind, version = data.get("kind", KIND), data.get("apiVersion", API_VERSION)
         if kind != KIND or version != API_VERSION:
-            rule = _("a file describes a {kind} of {version}")
+            rule = _("a file must describe a {kind} of {version}")
             raise _refusal(
                 path,
                 _("{kind} of {version}").format(kind=kind, version=version),
@@ -56,7 +56,7 @@ def read(path: str) -> ClusterFile:
             )
         metadata = data.get("metadata") or {}
         if not isinstance(metadata, Mapping):
-            raise _refusal(path, metadata, _("`metadata` holds `cluster: <name>`"))
+            raise _refusal(path, metadata, _("`metadata` must contain `cluster: <name>`"))
         # A file for kubectl names the run, `digits-1`.
         run = str(metadata.get("name") or "")
         name = metadata.get("cluster") or names.parse_ref(run)[0] or None
@@ -64,7 +64,9 @@ def read(path: str) -> ClusterFile:
     else:
         spec = data
     if not isinstance(spec, Mapping):
-        raise _refusal(path, spec, _("`spec` holds fields such as mode, replicas and program"))
+        raise _refusal(
+            path, spec, _("`spec` must contain fields such as mode, replicas and program")
+        )
     spec = resource_form.read(Spec, {k: v for k, v in spec.items() if k != "stop"})
     program = spec.get("program")
     if isinstance(program, Mapping) and program.get("source") and not _says_what_runs(program):
@@ -160,10 +162,14 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
     data = documents[0] if len(documents) == 1 else None
     if len(documents) > 1:
         told = _("{count} documents").format(count=len(documents))
-        raise _refusal(path, told, _("a cluster file holds one: launch one after the other"))
+        raise _refusal(
+            path, told, _("a cluster file holds one TFCluster: launch them one after another")
+        )
     if not isinstance(data, Mapping):
         raise _refusal(
-            path, data, _("a file holds a TFCluster or its spec, as `tfcluster render` prints it")
+            path,
+            data,
+            _("a file must hold a TFCluster or its spec, as `tfcluster render` prints it"),
         )
     return data
 

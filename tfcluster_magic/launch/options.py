@@ -233,7 +233,7 @@ OPTIONS: tuple[Option, ...] = (
         "Data volume",
         ("pods", "dataClaim"),
         Kind.CLAIM,
-        "a claim of the run's own at /data, deleted with the run",
+        "the run's own claim at /data, deleted with the run",
     ),
     Option(
         "--success-policy",

@@ -329,7 +329,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
     if close := difflib.get_close_matches(ref, there, 3):
         text = _("there is no run {ref}; did you mean {close}?")
         return text.format(ref=ref, close=_(" or ").join(close))
-    return _("there is no run {ref}; `tfcluster list` shows those that there are").format(ref=ref)
+    return _("there is no run {ref}; `tfcluster list` shows all runs").format(ref=ref)
 
 
 def _why_never(run: TFCluster, until: str) -> str:
@@ -386,8 +386,8 @@ def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
     """Return warnings about arguments that name an object store, which is not read here."""
     found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
     text = _(
-        "{url}: what the program keeps in an object store is not read for progress, nor shown by "
-        "`tfcluster tensorboard`; open its curves with `tensorboard --logdir {url}`"
+        "{url}: progress and `tfcluster tensorboard` do not read event files in an object store; "
+        "open the curves with `tensorboard --logdir {url}`"
     )
     return [text.format(url=url) for url in list(found)[:3]]
 

@@ -442,7 +442,7 @@ class _Reader:
                 self._wrong(name, key, _shown(name), rule)
             elif name.value in found:
                 first = found[name.value][0].start_mark.line + 1
-                text = _("it stands there twice, first in line {line}: remove one")
+                text = _("it occurs twice, first in line {line}: remove one")
                 self._wrong(name, name.value, _shown(value), text.format(line=first))
             else:
                 found[name.value] = (name, value)

@@ -113,7 +113,7 @@ def read_tfjobs(
     if not jobs and not notes.problems:
         notes.problem(path, None, _("there is no TFJob of {version} in it").format(version=API))
     if command and not notes.problems and not any(_lacks_command(each) for each in found):
-        allowed = _("every container says what it runs: change that in the file")
+        allowed = _("every container has its own command: change it in the file")
         notes.problem(_("what follows --"), shlex.join(command), allowed)
     if notes.problems:
         raise InvalidRequest(notes.problems, _("the import was refused"))
@@ -161,7 +161,7 @@ def _objects(documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
         elif isinstance(document, Mapping):
             yield document
         elif document is not None:
-            allowed = _("a document of the file is an object, such as a TFJob")
+            allowed = _("each document of the file must be an object, such as a TFJob")
             raise InvalidRequest(
                 [Problem(_("document"), document, allowed)], _("the import was refused")
             )
@@ -576,10 +576,10 @@ class _PodReader:
         words, arguments = container.texts("command") or list(command), container.texts("args")
         if not words:
             allowed = _(
-                "what the image runs by itself is known to its registry alone: say it, as in "
-                "`tfcluster import job.yaml -- python /opt/train.py`"
+                "only the registry knows the image's default command: give it, as in `tfcluster "
+                "import job.yaml -- python /opt/train.py`"
             )
-            bare = _("; where it has no entry point, and args say it all: `-- env`")
+            bare = _("; if the image has no entry point and args are the whole command: `-- env`")
             told = allowed + bare if arguments else allowed
             self.notes.problem(container.at("command"), None, told)
         made.words = [self._expanded(word) for word in (*words, *arguments)]
@@ -836,13 +836,13 @@ class _Draft:
         if by_exit_code and limit is not None:
             self._put(("lifecycle", "heals"), min(limit, _MOST_RETRIES), path)
         if limit and not (retried or by_exit_code):
-            why = _("it limits nothing: neither the chief nor the workers are retried")
+            why = _("it has no effect: neither the chief nor the workers are retried")
             self.notes.remark(path, limit, why)
         for each in self.types:
             if why := _restart_remark(each, again, retried):
                 self.notes.remark(f"{each.path}.restartPolicy", each.restart, why)
         if kept := [each for each in self.types if each.restart == "Never"]:
-            why = _("a task that was killed or lost is started again, as often as `heals` says")
+            why = _("a task that was killed or lost is started again, at most `heals` times")
             self.notes.remark(f"{kept[0].path}.restartPolicy", "Never", why)
 
     def add_success(self, said: _Fields) -> None:
@@ -968,11 +968,11 @@ def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
     """Return how a type's restart policy differs from a TFJob's; empty if it does not."""
     if each.restart == _BY_EXIT_CODE:
         return _(
-            "a task that was killed from outside is started again, as often as `heals` says; a "
+            "a task that was killed from outside is started again, at most `heals` times; a "
             "crash, too little memory and an exit code of 128 or more count as failures"
         )
     if each in again and not retried:
-        return _("it is not retried: the chief and the workers are not")
+        return _("it is not retried, because the chief and the workers are not")
     if each.restart == "Always" and each.task_type is not TaskType.PS:
         return _("a task that succeeded is done")
     if retried and each not in again:

@@ -327,22 +327,22 @@ def _shortage(
     if holders := ", ".join(f"{run} {show(amount)}" for run, amount in held.items() if amount):
         free += _(" (taken by {holders})").format(holders=holders)
     if scarce is _GPU and not limit.total:
-        allowed = _("this machine has no GPU (nvidia-smi lists none): ask for none")
+        allowed = _("this machine has no GPU (nvidia-smi lists none): request none")
         return [Problem(f"{where}.resources.gpu", int(each), allowed)]
     if fits >= 1 and task_type in FLAGS:
         return [too_many_replicas(task_type, fits, count, show(each), _(scarce.less), free)]
     most = scarce.whole((limit.free - (total - each * count)) / count)
     if most >= scarce.least():
-        allowed = _("{total} are asked for, and {free}: use {option} {most}").format(
+        allowed = _("{total} are requested, but {free}: use {option} {most}").format(
             total=show(total),
             free=free,
             option=f"--{task_type.value}-{scarce.name}",
             most=scarce.say(most),
         )
     else:
-        allowed = _("{total} are asked in total, and {free}: use fewer tasks, or {less}").format(
-            total=show(total), free=free, less=_(scarce.less)
-        )
+        allowed = _(
+            "{total} are requested in total, but {free}: use fewer tasks, or {less}"
+        ).format(total=show(total), free=free, less=_(scarce.less))
     return [Problem(f"{where}.resources.{scarce.name}", show(each), allowed)]
 
 
@@ -353,10 +353,10 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
     cpu = total_request(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
-        others = _(", of which other runs asked for {cores:g}").format(cores=taken)
+        others = _(", of which other runs requested {cores:g}").format(cores=taken)
         slower = _(
-            "{cpu:g} CPU cores are asked for and this machine has {total:g}{others}: "
-            "the tasks share them and run slower"
+            "{cpu:g} CPU cores are requested, but this machine has {total:g}{others}: the tasks "
+            "share them and run slower"
         ).format(cpu=cpu, total=room.cpu.total, others=others if taken > 0 else "")
         largest = max(counts, key=lambda t: counts[t] * cpu_of(replicas.of(t).resources))
         asked = cpu_of(replicas.of(largest).resources)

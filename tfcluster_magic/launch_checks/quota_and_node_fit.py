@@ -187,7 +187,7 @@ class NamespaceCapacity(Model, frozen=True):
 @dataclass(frozen=True)
 class Shortage:
     """A shortage: more of `key` is requested than is free, in a quota or (without one) on nodes. An
-    empty `key` means that there is enough in sum, but not on single nodes.
+    empty `key` means that there is enough in total, but not on any single node.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """The launch form of the panel, and the threads in which button actions run.
 
 The form has exactly the options of the command line. An empty field means that the option is left
-out. A launch that would be refused is reported before it is sent, and input is never lost. This
+out. The form reports a launch that would be refused before it is sent, and never loses input. This
 module holds no rules: the manager plans and launches.
 """
 
@@ -25,8 +25,8 @@ from ..spec import Message, Mode
 
 
 class ButtonActions:
-    """Runs button actions in threads. `tell` shows a sentence, as an error if its second argument
-    is true.
+    """Runs button actions in threads. `tell` shows a sentence; if its second argument is true, as
+    an error.
     """
 
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
@@ -35,12 +35,12 @@ class ButtonActions:
     def on(
         self, button: Any, action: Callable[[], str | None], after: Callable[[], None] | None = None
     ) -> None:
-        """Run `action` when `button` is pressed; it may return a sentence to show. The button is
-        disabled meanwhile. Then `after` sets its state; without `after` it is enabled.
+        """Run `action` when `button` is pressed; `action` may return a sentence to show. The button
+        is disabled meanwhile. Afterwards `after` sets its state; without `after` it is enabled.
         """
 
         def pressed(_button: Any) -> None:
-            if button.disabled:  # a second press that was already on its way
+            if button.disabled:  # ignores a second press that was already on its way
                 return
             button.disabled = True
             self.do(action, after or (lambda: setattr(button, "disabled", False)))
@@ -50,7 +50,7 @@ class ButtonActions:
     def do(
         self, action: Callable[[], str | None], after: Callable[[], None] = lambda: None
     ) -> None:
-        """Run `action` in a thread, then `after` in any case."""
+        """Run `action` in a thread, then always `after`."""
 
         def work() -> None:
             try:
@@ -186,7 +186,7 @@ class LaunchForm:
         self._timer.start()
 
     def _look(self, number: int) -> None:
-        """Show the result of a launch with this form, unless the form changed meanwhile."""
+        """Show what a launch with this form would do, unless the form changed meanwhile."""
         can, lines, line = False, [], ""
         told: tuple[str, ...] = ()
         try:
@@ -239,13 +239,13 @@ def _field(option: Option) -> Any:
 
 
 def _label(option: Option) -> str:
-    """Return the label, with the task type if each type has this option."""
+    """Return the label of an option, with the task type if each type has the option."""
     has_type = len(option.path) == _OF_TYPE and option.path[2] == "resources"
     return f"{option.path[1]} · {_(option.label)}" if has_type else _(option.label)
 
 
 def _default(option: Option) -> str:
-    """Return the default value, which the help text has in brackets; "" if it is long."""
+    """Return the default value, which the help text has in brackets; "" if the value is long."""
     text = option.help
     default = text[text.rindex("[") + 1 : -1] if text.endswith("]") else ""
     return default if len(default) <= _SHORT else ""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..runs.watcher import RunWatcher
 
 _OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
-_MATCHER = "tfcluster"  # identifies our matcher in IPython
-_FIRST = 1000.0  # first, so that Jedi does not parse a line that is not Python
+_MATCHER = "tfcluster"  # by this name IPython identifies our matcher
+_FIRST = 1000.0  # runs first, so that Jedi does not parse a line that is not Python
 
 
 @magics_class
@@ -52,8 +52,8 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
 
 
 def _matcher(magics: TFClusterMagics) -> Any:
-    """Return IPython's matcher for our lines; it offers the words of the command line only. The
-    hook `complete_command` does not work: Jedi reads the line as Python and lists keywords first.
+    """Return IPython's matcher for our lines, which offers only the words of the command line. The
+    hook `complete_command` does not help: Jedi reads the line as Python and lists keywords first.
     """
 
     @context_matcher(identifier=_MATCHER, priority=_FIRST)  # type: ignore[untyped-decorator]
@@ -77,15 +77,15 @@ def _matcher(magics: TFClusterMagics) -> Any:
 
 def load(shell: Any) -> None:
     """Register the magics and their completion."""
-    unload(shell)  # IPython keeps old matchers and would offer each word twice
+    unload(shell)  # IPython keeps old matchers, which would offer each word twice
     magics = TFClusterMagics(shell)
     shell.register_magics(magics)
     shell.Completer.custom_matchers.append(_matcher(magics))
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics. `make run` loads this module, so a later `%load_ext tfcluster_magic` is
-    the first load of that name.
+    """Register the magics. `make run` loads this module, so that a later `%load_ext
+    tfcluster_magic` counts as the first load of that name.
     """
     load(shell)
 

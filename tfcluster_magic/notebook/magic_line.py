@@ -1,8 +1,8 @@
 """The line after `%tfcluster` in a cell: runs it, shows its output, completes it.
 
 Grammar and messages are those of the command line. The output suits a notebook: a run is shown once
-and updated in place, no question is asked, and an interrupt only detaches. This module knows no
-verb.
+and updated in place, no question is asked, and an interrupt only detaches. This module contains
+nothing about single verbs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def completions(text: str, terminal: Terminal) -> list[str]:
 
 
 def unfinished_word(text: str) -> str:
-    """Return the end of `text` that a word of `completions` replaces, as it was typed."""
+    """Return the part of `text`, as typed, that a word of `completions` replaces."""
     start, quote, escaped = 0, "", False
     for at, char in enumerate(text):
         if escaped:
@@ -62,14 +62,14 @@ def unfinished_word(text: str) -> str:
 
 
 def _split_typed(text: str) -> tuple[list[str], str]:
-    """Return the finished words of `text`, and the one that is being typed."""
+    """Return the finished words of `text`, and the word that is being typed."""
     args = split_arg_string(text)
     typed = args.pop() if args and not text[-1:].isspace() else ""
     return args, typed
 
 
 def _complete_path(item: CompletionItem, typed: str) -> list[str]:
-    """Complete a path. Click leaves this to the shell, and a notebook has none."""
+    """Complete a path. Click leaves paths to the shell, which a notebook does not have."""
     if item.type not in ("file", "dir"):
         return [item.value]
     matches = glob.glob(glob.escape(typed) + "*")
@@ -77,7 +77,7 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as one word. The quotes of a folder stay open because its files come next."""
+    """Quote a path as one word. The quotes of a folder stay open, because the user types on."""
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 
@@ -105,7 +105,7 @@ class Cell(Terminal):
         self.shown: set[str] = set()
 
     def colours(self) -> bool:
-        """Return whether colours are shown; notebooks can show them."""
+        """Return whether colours are shown; a notebook can show them."""
         return (self.rich and self.wants_colours()) or super().colours()
 
     def is_terminal(self) -> bool:
@@ -119,7 +119,7 @@ class Cell(Terminal):
 
     @property
     def can_ask(self) -> bool:
-        """False: a question would block Run All."""
+        """Return False: a question would block Run All."""
         return False
 
     def words(self, text: str) -> str:
@@ -127,7 +127,7 @@ class Cell(Terminal):
         return with_magic_commands(text)
 
     def note(self, text: str) -> None:
-        """Print a note on stdout; a notebook shows stderr as an error."""
+        """Print a note on stdout, because a notebook shows stderr as an error."""
         self.say(text)
 
     def launched(self, cluster: TFCluster) -> None:
@@ -152,18 +152,18 @@ class Cell(Terminal):
             super().live(cluster, text)
 
     def finished(self, cluster: TFCluster) -> None:
-        """Show the result of a run, in place if the run is shown."""
+        """Show the result of a run, in place if the run is already shown."""
         if self.rich and cluster.metadata.name in self.shown:
             self._show(cluster)
         else:
             super().finished(cluster)
 
     def connected(self, cluster: TFCluster) -> None:
-        """Show the cluster whose handle is returned."""
+        """Show the cluster to which the user connected."""
         self.launched(cluster)
 
     def board(self, url: str, what: str, view: View) -> None:
-        """Show a TensorBoard in a JupyterLab tab through our extension, else as a link."""
+        """Show a TensorBoard in a JupyterLab tab by our extension, else as a link."""
         if self.rich:
             display(board_bundle(url, what, view.runs), raw=True)
         else:
@@ -171,8 +171,8 @@ class Cell(Terminal):
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
-        """Mark the place where a closed page stops receiving lines. The page goes on from there
-        when it is opened again; other readers of the notebook see that lines are missing.
+        """Mark the place where a closed page stops receiving lines. When the page is opened again,
+        it goes on from there. Other readers of the notebook see that lines are missing.
         """
         if not self.rich:
             yield
@@ -230,7 +230,7 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
     return Cluster(name, manager).shown_in(shell.execution_count, terminal.display_id(name))
 
 
-_panels: dict[str, Any] = {}  # by cell: running the cell again replaces its panel
+_panels: dict[str, Any] = {}  # one for each cell: running the cell again replaces its panel
 
 
 def show_panel(shell: Any, manager: ClusterManager, watcher: RunWatcher) -> bool:

@@ -1,10 +1,10 @@
 """The panel: the launch form and the list of runs below a cell, shown by bare `%tfcluster`.
 
 It works wherever ipywidgets works (JupyterLab, Notebook 7), without the Lab extension. The kernel
-stays free to run cells. All panels show the records, so they agree, and a panel that is made after
-a restart of the kernel shows the same runs. An exported document shows the table of `%tfcluster
-list`. A row is redrawn only when its run changes. Stopping and deleting ask first. Only the newest
-runs are shown; a filter finds the others.
+stays free to run cells. All panels show the records, so they agree, even after a restart of the
+kernel. An exported document shows the table of `%tfcluster list`. A row is redrawn only when its
+run changes. Stopping and deleting ask first. Only the newest runs are shown; a filter finds the
+others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
 LAST_LINES = 30
-"""Lines of each task that the logs of a row show."""
+"""Lines of each task in the logs of a row."""
 
 
 class RunRow:
@@ -103,7 +103,7 @@ class RunRow:
         def meant() -> str | None:
             if (
                 self._manager.status(self.name).metadata.uid != asked_about
-            ):  # the name was given to a new run meanwhile
+            ):  # the name belongs to another run now
                 raise Conflict(_("another run is called {name} now").format(name=self.name))
             return action()
 
@@ -127,7 +127,9 @@ class RunRow:
         return _("launched {name}").format(name=made.metadata.name)
 
     def _open_board(self) -> None:
-        """Show what `%tfcluster tensorboard` shows: a tab with the extension, else a link."""
+        """Open the same TensorBoard as `%tfcluster tensorboard`: in a tab with the extension, else
+        as a link.
+        """
         board = self._manager.tensorboard(self.name)
         what = _("TensorBoard of {name}").format(name=self.name)
         shown = board_bundle(board.url, what, [self.name])
@@ -144,8 +146,8 @@ class RunRow:
         self._background.do(lambda: self._follow_logs(hidden))
 
     def _follow_logs(self, hidden: threading.Event) -> None:
-        """Show the last lines of the logs until they are hidden. Polls, as only the newest lines
-        matter.
+        """Show the last lines of the logs until they are hidden. It polls, because only the newest
+        lines matter.
         """
         while not hidden.is_set():
             assert self._known is not None
@@ -175,11 +177,11 @@ def _button(label: str, icon: str, style: str = "") -> Any:
 
 
 class RunList:
-    """The list of the newest runs, or of those that match the filter."""
+    """The list of the newest runs, or of the runs that match the filter."""
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._make = partial(RunRow, manager, background)
-        # runs change in the watcher's thread, the filter in the kernel's
+        # runs change in the watcher's thread, the filter in the kernel's thread
         self._drawing = threading.RLock()
         self._rows: dict[str, RunRow] = {}
         self._known: dict[str, WatchedRun] = {}
@@ -204,7 +206,9 @@ class RunList:
             self._arrange()
 
     def clusters(self) -> Sequence[TFCluster]:
-        """Return the active runs and the newest of each name, newest first, without the filter."""
+        """Return the active runs and the newest run of each name, newest first, without the
+        filter.
+        """
         with self._drawing:
             every = [known.cluster for known in self._known.values()]
         return newest(
@@ -222,7 +226,7 @@ class RunList:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Put the visible rows in order. Nothing is sent if they have not changed."""
+        """Put the visible rows in order. If they have not changed, nothing is sent."""
         fitting = [c for c in self.clusters() if self._fits(c)]
         names = [c.metadata.name for c in fitting[:MOST_ROWS]]
         for name in names:
@@ -265,7 +269,7 @@ def _no_runs() -> Any:
 
 
 def _lost_kernel() -> Any:
-    """Return the line that replaces a panel once ipywidgets marks it as without a kernel."""
+    """Return the line that replaces a panel when ipywidgets marks the panel as without a kernel."""
     text = _("The kernel of this panel has ended. Run the cell again to bring the panel back.")
     lost = ".tfc-panel.jupyter-widgets-disconnected > "
     line = widgets.HTML(
@@ -280,7 +284,7 @@ def _lost_kernel() -> Any:
 # The panel as one widget
 
 PATIENCE = 1.0
-"""Seconds that a cell waits for the runs. If a backend hangs, the panel opens without them."""
+"""Seconds for which a cell waits for the runs. If a backend hangs, the panel opens without them."""
 
 
 class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped

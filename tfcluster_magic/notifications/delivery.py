@@ -154,7 +154,7 @@ def post(
                 deadline.watch(sock)
             elif not is_private_allowed(_peer(sock), policy):
                 raise NotDelivered(
-                    _("http:// sends the URL readable for everybody on the way: use https://")
+                    _("with http:// everybody on the network path can read the URL: use https://")
                 )
             status, body = _exchange(sock, parts, request.body, message.key)
         _check_answer(status, body, webhook)

@@ -38,7 +38,9 @@ def parse_options(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str], clock: ScheduleClock | None = None) -> int:
-    """Run until a signal ends the process; return the exit code. `clock` is that of schedules."""
+    """Run until a signal ends the process; return the exit code. `clock` is the clock of
+    schedules.
+    """
     asked = parse_options(words)
     process.apply_options(asked)
     try:

@@ -1,11 +1,11 @@
 """Ledgers of the hours that runs use, and samples of their real CPU usage.
 
 Each user's namespace has one ledger object in the operator's own namespace. A run is recorded soon
-after it takes resources, and again when it ends or its record is deleted. Each is recorded once,
-whatever restarts in between, together with the run's number, which no later run of that name gets.
-This costs no turns: one pass over the caches runs every two seconds. Budgets also count what is not
-written yet. A run deleted while no operator was running counts until the last operator acted, if
-the run was LEDGER_DELAY old by then.
+after it takes resources, and again when it ends or its record is deleted. Each of these is recorded
+once, even if the operator restarts in between. The entry has the run's number, which no later run
+of that name gets. One pass over the caches every two seconds does this without turns. Budgets also
+count hours that are not written yet. A run that is deleted while no operator is running counts
+until the last operator acted, if the run was LEDGER_DELAY old by then.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LEDGER_PERIOD = 2.0
 """Seconds between two passes."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
-"""Seconds after which a run that still goes on is recorded. Many launches at once do not wait for
-their ledgers, and a short run costs one write instead of two.
+"""Seconds after which a run that still goes on is recorded. Thus many launches at once do not wait
+for their ledgers, and a short run costs one write instead of two.
 """
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class NamespaceLedger:
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The text published last, with the values it was made of."""
+    """The text published last, with the values from which it was made."""
 
 
 class Accountant(BackgroundThread):
@@ -61,9 +61,9 @@ class Accountant(BackgroundThread):
         namespace: the namespace of the runs; empty for all.
         home: the operator's own namespace.
         caches: the runs.
-        cluster_state: the namespaces, which name their user and budget.
+        cluster_state: the namespaces, with their user and budget.
         leads: whether this process may write.
-        unwatched: seconds for which no operator acted before this one did.
+        unwatched: seconds without an acting operator before this one.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Accountant(BackgroundThread):
         return budgets.problems(cluster.spec, cores(cluster), most, ledger.daily_sums(days), now)
 
     def last_number(self, namespace: str, cluster: str) -> int:
-        """Return the highest number of a deleted run of this name, as far as it is known."""
+        """Return the highest number of a deleted run of this name, as far as known."""
         kept = self._books[namespace].kept.numbers if namespace in self._books else {}
         told = self._numbers.get(namespace, {})
         return max(kept.get(cluster, 0), told.get(cluster, 0))
@@ -145,7 +145,7 @@ class Accountant(BackgroundThread):
             except ApiError as error:
                 log.warning("hours: %s", error.message or error.reason)
                 self._enough.wait(LEDGER_PERIOD)
-            except Exception:  # this thread must not die: the next pass may work
+            except Exception:  # this thread must survive: the next pass may succeed
                 log.exception("hours cannot be written down")
                 self._enough.wait(LEDGER_PERIOD)
 
@@ -206,7 +206,7 @@ class Accountant(BackgroundThread):
                 self._forget_numbers(namespace, told)
 
     def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
-        """Forget the numbers that are written: a tenant may delete runs of many names."""
+        """Forget the numbers that are written, because a tenant may delete runs of many names."""
         known = self._numbers.get(namespace, {})
         for cluster, number in noted:
             if known.get(cluster) == number:
@@ -267,7 +267,7 @@ class Accountant(BackgroundThread):
             book.version = ""  # the next pass creates it
 
     def _record_gone(self, found: Object) -> None:
-        """Note a run whose record was deleted; called on the informer's thread."""
+        """Record a run whose record was deleted; called on the informer's thread."""
         run, head = hour_ledgers.accounted_run_of(found, self._group(found)), found["metadata"]
         if run is not None:
             self._gone[head["uid"]] = head["namespace"], run, time.time()
@@ -277,7 +277,9 @@ class Accountant(BackgroundThread):
             last[cluster] = max(number, last.get(cluster, 0))
 
     def _run_of(self, found: Object) -> AccountedRun | None:
-        """Return a run as the ledger needs it, read again only when it changed."""
+        """Return a run in the form that the ledger needs; it is read again only when it has
+        changed.
+        """
         head = found["metadata"]
         known = self._runs.get(head["uid"])
         if known is None or known[0] != head["resourceVersion"]:
@@ -292,18 +294,17 @@ class Accountant(BackgroundThread):
         )
 
 
-# CPU usage as `metrics.k8s.io` reports it, where the cluster has it.
-# Our own pods are listed once a minute; a cluster without metrics is asked every ten minutes. What
-# was requested is summed only while usage is measured, so that "not measured" differs from "not
-# used". All of this is kept in memory: after a restart of the operator only the rest of a run is
-# measured.
-# Ref: https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
+# CPU usage from `metrics.k8s.io`, if the cluster has it. Our own pods are listed once a minute; a
+# cluster without metrics is asked every ten minutes. Requested cores are summed only while usage is
+# measured, so that "not measured" differs from "not used". All of this is in memory: after a
+# restart of the operator, only the rest of a run is measured. Ref:
+# https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
 
 METRICS_API = "/apis/metrics.k8s.io/v1beta1"
 SAMPLE_PERIOD = 60.0
 """Seconds between two samples: a metrics server scrapes at most four times in between."""
 RETRY_WITHOUT_METRICS = 600.0
-"""The same where the cluster has no metrics or does not let us read them."""
+"""Seconds between two tries if the cluster has no metrics or does not let us read them."""
 
 
 class UsageSampler(BackgroundThread):
@@ -346,18 +347,18 @@ class UsageSampler(BackgroundThread):
                 self._last = None
                 rest = RETRY_WITHOUT_METRICS if error.status in (403, 404) else SAMPLE_PERIOD
                 log.info("no metrics of tasks: %s", error.message or error.reason)
-            except Exception:  # accounting goes on without metrics
+            except Exception:  # accounting must go on without metrics
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 
     def sample(self, now: float, clock: float) -> None:
-        """Add what pods used since the last sample, or since they were bound. `clock` is in seconds
-        since the epoch. Raises ApiError.
+        """Add the pods' usage since the last sample, or since they were bound. `clock` is in
+        seconds since the epoch. Raises ApiError.
         """
         told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
         last, self._last = self._last, now
         if last is None:
-            return  # how long the usage has lasted is unknown
+            return  # nobody knows how long this usage has lasted
         for each in told:
             self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
 

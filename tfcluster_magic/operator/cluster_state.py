@@ -1,8 +1,8 @@
 """The operator's caches of a Kubernetes cluster, and the rule for which objects a run owns.
 
 There is one informer for each kind of object. `ClusterCaches` holds runs, their pods and Jobs, and
-nodes; `ClusterState` holds what else decides on launches: other pods, quotas, limits, claims and
-tenants. What the operator may not read counts as unknown, and it works without it.
+nodes. `ClusterState` holds everything else that decides on launches: other pods, quotas, limits,
+claims and tenants. Objects that the operator may not read count as unknown; it works without them.
 """
 
 from __future__ import annotations
@@ -122,16 +122,16 @@ class ClusterCaches(InformerGroup):
 
 
 REFUSED = "refused"
-"""Key of a cached record that is invalid; its value says why, as a message."""
+"""Key of a cached record that is invalid; its value is the reason, as a message."""
 _LONGEST_REFUSAL = 4000
-"""Characters of a refusal above which only its first problems are kept: a record can have
+"""Characters above which only the first problems of a refusal are kept: a record can have
 thousands.
 """
 
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
-    """Return a record without the texts that turns do not read. A new record is validated first,
-    while the texts are there. `known` is its cached state.
+    """Return a record without the texts that turns do not read. A new record is validated before
+    its texts are removed. `known` is its cached state.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
@@ -146,7 +146,7 @@ def trim_run(found: Object, known: Object | None = None) -> Object:
             if is_new:
                 kept[REFUSED] = _short_refusal(error)
         except Exception as error:
-            # One tenant's record must not keep the caches of all from being read.
+            # A broken record of one tenant must not prevent reading all others.
             head = found["metadata"]
             log.exception("%s/%s cannot be read", head.get("namespace", ""), head["name"])
             kept[REFUSED] = Message("RecordUnreadable", {"why": type(error).__name__})
@@ -161,7 +161,7 @@ def _short_refusal(error: InvalidRequest) -> Clause:
         told = with_few_problems(error.message, most)
         if len(str(told)) <= _LONGEST_REFUSAL:
             return told
-    return str(error)[:_LONGEST_REFUSAL]  # one problem of that length
+    return str(error)[:_LONGEST_REFUSAL]  # a single problem of that length
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
@@ -172,7 +172,7 @@ def _has_same_spec(found: Object, known: Object) -> bool:
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:
-    """Return whether the spec says what runs only by the program's texts."""
+    """Return whether only the texts of the program say what runs."""
     program = (found.get("spec") or {}).get("program")
     return (
         isinstance(program, dict)
@@ -194,8 +194,8 @@ def is_node_ready(node: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-# What decides on launches besides our own runs.
-# Secrets are not cached: their names and types are read when a run names some.
+# Other objects that decide on launches. Secrets are not cached: their names and types are read when
+# a run names some.
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 ASK_AGAIN = {True: 600.0, False: 2.0}
@@ -203,7 +203,7 @@ ASK_AGAIN = {True: 600.0, False: 2.0}
 
 
 class ClusterState(InformerGroup):
-    """Informers for what namespaces and nodes hold besides our own objects.
+    """Informers for the objects of namespaces and nodes that are not ours.
 
     Args:
         api: the connection.
@@ -280,7 +280,8 @@ class ClusterState(InformerGroup):
         return {} if found is None else found["metadata"].get("annotations") or {}
 
     def opt_in_command(self, namespace: str) -> str:
-        """Return the command an administrator must run before the operator may use a namespace.
+        """Return the command that an administrator must run before the operator may use a
+        namespace.
 
         The result is empty when nothing is missing. The API is asked once for each namespace, and
         again from time to time. Raises ApiError.
@@ -291,7 +292,9 @@ class ClusterState(InformerGroup):
         return labels.opt_in_command(namespace, label=label, bind=bind)
 
     def _may_make_jobs(self, namespace: str) -> bool:
-        """Return whether tfcluster-operator-tenant, which grants this right, is bound."""
+        """Return whether the ClusterRole tfcluster-operator-tenant, which grants this right, is
+        bound.
+        """
         known, now = self._may_make.get(namespace), time.monotonic()
         if known is not None and now < known[1]:
             return known[0]
@@ -300,7 +303,7 @@ class ClusterState(InformerGroup):
         return allowed
 
     def note_write(self, namespace: str, *, forbidden: bool) -> None:
-        """Learn from a write whether the operator's role is bound. A forbidden write may have
+        """Conclude from a write whether the operator's role is bound. A forbidden write may have
         another reason, so the API is asked again before the next launch.
         """
         if forbidden:
@@ -309,8 +312,8 @@ class ClusterState(InformerGroup):
             self._may_make[namespace] = True, time.monotonic() + ASK_AGAIN[True]
 
     def secrets(self, namespace: str) -> dict[str, str] | None:
-        """Return names and types of the secrets labelled for tasks; None where reading is
-        forbidden. They are read when a run names some and never cached. Raises ApiError.
+        """Return names and types of the secrets labelled for tasks; None if reading is forbidden.
+        They are read when a run names some, and never cached. Raises ApiError.
         """
         try:
             found = self._api.every(
@@ -333,7 +336,7 @@ class ClusterState(InformerGroup):
         return min((parse_quantity(each) for each in counts if each is not None), default=None)
 
     def quotas_now(self, namespace: str) -> list[Object]:
-        """Read the ResourceQuotas from the API, bypassing the cache, where there are any. Raises
+        """Read the ResourceQuotas from the API, bypassing the cache, if there are any. Raises
         ApiError.
         """
         if is_forbidden(self.quotas) or not self.quotas.of(namespace):
@@ -378,7 +381,7 @@ def _trim_claim(found: Object) -> Object:
 
 
 def _trim_pod(found: Object) -> Object:
-    """Return what a pod that is not ours takes of its node."""
+    """Return what another pod takes of its node."""
     return {"metadata": _trim_metadata(found), "bound": room_taken_by_pod(found)}
 
 
@@ -387,9 +390,8 @@ def _trim_metadata(found: Object) -> Object:
     return {key: value for key, value in found["metadata"].items() if key in keep}
 
 
-# Ownership.
-# Labels alone prove nothing, since anybody who may create a Job may label it. What the operator did
-# not create is neither counted nor changed.
+# Ownership. Labels alone prove nothing, because anybody who may create a Job may label it. Objects
+# that the operator did not create are neither counted nor changed.
 
 
 @dataclass(frozen=True)
@@ -412,7 +414,7 @@ class ObservedRun:
 
 
 def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
-    """Return what the caches hold of the run with this uid."""
+    """Return the objects in the caches that belong to the run with this uid."""
     every = [job for job in caches.jobs.of(key) if owner_uid(job) == uid]
     jobs = {task_type: job for job in every if (task_type := job_task_type(job)) is not None}
     pods = [pod for pod in caches.pods.of(key) if owner_uid(pod) == uid]
@@ -426,7 +428,7 @@ def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
 def objects_of_other_runs(
     caches: ClusterCaches, key: Key, uid: str
 ) -> Iterator[tuple[str, Object]]:
-    """Yield the kind and object of pods and Jobs of the run's name that carry another uid."""
+    """Yield kind and object of each pod and Job with the run's name but another uid."""
     for pod in caches.pods.of(key):
         if owner_uid(pod) != uid and labels.task_of(pod) is not None:
             yield "Pod", pod

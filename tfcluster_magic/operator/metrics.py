@@ -111,7 +111,7 @@ def _has_started_task(status: Status) -> bool:
 
 
 def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
-    """Return when the tasks of an ended run have to be gone."""
+    """Return when the tasks of an ended run must be gone."""
     if phase is not Phase.SUCCEEDED or (found.get("spec") or {}).get("stop"):
         return finished
     stays = custom_resource.seconds_of(found, "reclaimAfterSeconds")

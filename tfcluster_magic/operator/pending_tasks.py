@@ -1,10 +1,10 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
-It reads events and logs, which pods and Jobs do not show, and caches the answers. 600 pods that
+It reads events and logs, which are not part of pods and Jobs, and caches the answers. 600 pods that
 wait for the same thing cost one request and are examined once a second. All runs together make a
-few requests a second, and an API that does not answer is left alone for a while. Answers are
-dropped when nobody waits for them. It never watches events and decides nothing;
-`kube.status.waiting` interprets the answers.
+few requests a second, and an API that does not answer gets none for a while. Answers are dropped
+when nobody needs them. This module never watches events and decides nothing; `kube.status.waiting`
+interprets the answers.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ READ_AGAIN = 1.0
 YOUNG = 120.0
 READ_AGAIN_LATER = 10.0
 REST = 10.0
-"""Seconds without reads after one that got no answer."""
+"""Seconds without reads after a read without an answer."""
 FEW, PODS_A_SECOND = 20, 200.0
-"""A run of more than FEW pods is diagnosed at most this often: a run of 600 every three seconds,
-whatever happens to its pods meanwhile.
+"""A run with more than FEW pods is diagnosed at most this often: a run of 600 every three seconds,
+however often its pods change.
 """
 GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20
@@ -96,7 +96,9 @@ class _Answer:
 
 @dataclass
 class _RunAnswers:
-    """The answers for one run, by question; `uid` tells it from an earlier run of that name."""
+    """The answers for one run, by question; `uid` distinguishes it from an earlier run of that
+    name.
+    """
 
     uid: str
     answers: dict[Question, _Answer] = field(default_factory=dict)
@@ -114,7 +116,7 @@ class _RunDiagnosis:
 @dataclass
 class _RunQuiets:
     """Facts from the logs of a run's running tasks, by pod uid. Each entry has the monotonic time
-    of the read, and since when the task does nothing.
+    of the read, and since when the task has done nothing.
     """
 
     uid: str
@@ -150,7 +152,7 @@ class PendingTaskDiagnosis:
         self._quiets: dict[Key, _RunQuiets] = {}
 
     def why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
-        """Return what keeps tasks from running, the most telling reason first; empty if unknown."""
+        """Return why tasks do not run, the most important reason first; empty if unknown."""
         head, count = run.cluster.metadata, len(run.pods)
         key, at = (head.owner, head.name), self._clock()
         told = self._told.get(key)
@@ -200,16 +202,16 @@ class PendingTaskDiagnosis:
                 self._odd.setdefault((head.owner, head.name), {})[task] = oddity
 
     def oddities(self, key: Key) -> Mapping[str, Message]:
-        """Return remarks, by task, on tasks that count as started although their own port is
+        """Return remarks by task about tasks that count as started although their own port is
         closed.
         """
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Return those of `tasks` that do nothing, as far as their logs were read.
+        """Return the `tasks` that do nothing, as far as their logs were read.
 
-        A log is read again after `pause` seconds. One task that works proves that the run works,
-        and then no other log is read.
+        A log is read again after `pause` seconds. If one task works, the run works, and no other
+        log is read.
         """
         head, clock = run.cluster.metadata, self._clock()
         known = self._quiets.get((head.owner, head.name))
@@ -223,7 +225,7 @@ class PendingTaskDiagnosis:
         never = (float("-inf"), None)
         due = [m for m in asked.values() if clock - known.read.get(m["uid"], never)[0] >= pause]
         fresh = [known.read[m["uid"]][1] for m in asked.values() if m not in due]
-        # First the tasks that worked last time, then those never or least recently read.
+        # First come the tasks that worked last time, then those never or least recently read.
         worked = {uid for uid, (_at, quiet) in known.read.items() if quiet is None}
         due.sort(key=lambda m: (m["uid"] not in worked, known.read.get(m["uid"], never)[0]))
         for pod in due if None not in fresh else ():
@@ -236,7 +238,7 @@ class PendingTaskDiagnosis:
                 if error.unanswered:
                     self._allowance.rest(REST)
                     break
-                quiet = None  # gone, or not readable: unknown
+                quiet = None  # the pod is gone, or its log unreadable: unknown
             known.read[pod["uid"]] = (clock, quiet)
             if quiet is None:
                 break
@@ -265,7 +267,7 @@ class PendingTaskDiagnosis:
     # -- reading -----------------------------------------------------------------------------------
 
     def _answers(self, run: ObservedRun, questions: list[Question]) -> Mapping[Question, Any]:
-        """Return the answer to each question, reading again what is old if the rate limit allows
+        """Return the answer to each question. An old answer is read again if the rate limit allows
         it.
         """
         head = run.cluster.metadata
@@ -301,7 +303,7 @@ class PendingTaskDiagnosis:
             if error.unanswered:
                 self._allowance.rest(REST)
                 return
-            found = ()  # gone, or not readable: nothing to report
+            found = ()  # the object is gone, or unreadable: nothing to report
         since = answer.since if answer and answer.found == found else now
         known.answers[question] = _Answer(since, self._clock(), found)
 

@@ -1,9 +1,9 @@
-"""A check by experiment whether the cluster enforces NetworkPolicies.
+"""An experiment that checks whether the cluster enforces NetworkPolicies.
 
 One pod listens on two ports, a policy opens one of them, and another pod tries both. The open port
 must be reached, so that a broken network proves nothing. The last answer is kept in a ConfigMap, so
 that a restart delays no launch. It needs no privilege: the restricted pods run the operator's own
-image in its own namespace and end by themselves.
+image in its own namespace and end on their own.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -25,9 +25,9 @@ RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
 SELECTOR = f"app.kubernetes.io/component={RECORD}"
 AGAIN = {True: 6 * 3600.0, False: 300.0, None: 20.0}
-"""Seconds until the next check: when policies are enforced, when they are not, when unknown."""
+"""Seconds until the next check: if policies are enforced, if they are not, if unknown."""
 AFTER_A_FAILURE = 60.0
-"""The same after a failed check; the last answer stays valid meanwhile."""
+"""Seconds until the next check after a failed one; the last answer stays valid meanwhile."""
 SECONDS = 240.0
 """Timeout of one check; the image may have to be pulled."""
 
@@ -142,7 +142,7 @@ class EnforcementCheck(BackgroundThread):
             self._api.delete(path(kind, self._namespace), labelSelector=SELECTOR)
 
     def _load(self) -> None:
-        """Load the answer of an earlier operator; the check runs all the same."""
+        """Load the answer of an earlier operator; the check runs in any case."""
         try:
             found = self._api.get(path("configmaps", self._namespace, RECORD))
         except ApiError:

@@ -1,7 +1,7 @@
-"""Several runs as one table: what they were asked for and what came of it, a column for each. Pure.
+"""A table that compares runs: their options, arguments and results, one column for each run. Pure.
 
-The shell, REST and the page show the same table. Owns which rows there are, their order, and which
-of them differ; texts are in the reader's language, and names and values are the runs' own.
+The shell, REST and the page show the same table. This module decides the rows, their order, and
+which of them differ. Texts are in the reader's language; names and values come from the runs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .report import LEAST_HOURS, replica_summary
 from .text import PLAIN, Paint, cut, one_line, spreadsheet_cell, table
 
 CELL_COLUMNS = 32
-"""Columns of a terminal that a value takes at most."""
+"""Most terminal columns that a value takes."""
 
 
 class RowGroup(enum.Enum):
-    """What a row is about."""
+    """The subject of a row."""
 
     RUN = "run"
     ARGUMENTS = "arguments"
@@ -40,7 +40,7 @@ class RowGroup(enum.Enum):
 
 
 class ComparedRow(Model, frozen=True, omit_defaults=False):
-    """One thing of all runs; a value is empty where a run does not have it."""
+    """One property of all runs; its value is empty for a run without it."""
 
     group: RowGroup
     label: str
@@ -49,7 +49,7 @@ class ComparedRow(Model, frozen=True, omit_defaults=False):
 
 
 class ComparedRun(Model, frozen=True, omit_defaults=False):
-    """The head of a column."""
+    """The head of a run's column."""
 
     name: str
     display_name: str
@@ -57,7 +57,7 @@ class ComparedRun(Model, frozen=True, omit_defaults=False):
 
 
 class Comparison(Model, frozen=True, omit_defaults=False):
-    """Runs beside each other, and a row for each thing that one of them has."""
+    """The compared runs, and a row for each property that at least one of them has."""
 
     runs: tuple[ComparedRun, ...]
     rows: tuple[ComparedRow, ...]
@@ -66,7 +66,7 @@ class Comparison(Model, frozen=True, omit_defaults=False):
 def compare(
     runs: Sequence[tuple[TFCluster, Progress | None]], now: float | None = None
 ) -> Comparison:
-    """Return what `runs`, each with its progress, were asked for and what came of it."""
+    """Compare `runs`, each with its progress: options, arguments and results."""
     now = time.time() if now is None else now
     columns = {
         RowGroup.RUN: [_about(cluster, now) for cluster, _progress in runs],
@@ -84,7 +84,7 @@ def compare(
 
 
 def _rows(group: RowGroup, columns: Sequence[Mapping[str, str]]) -> list[ComparedRow]:
-    """A row for each label that has a value in a column."""
+    """Return a row for each label that has a value in a column."""
     rows = []
     for label in dict.fromkeys(label for column in columns for label in column):
         values = tuple(column.get(label, "") for column in columns)
@@ -120,10 +120,10 @@ def _program(cluster: TFCluster) -> dict[str, str]:
 
 
 def argument_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the arguments of a program by the flags that take them; what belongs to no flag has a
-    name of its own.
+    """Return a program's arguments by their flags; arguments without a flag have a key of their
+    own.
 
-    A flag takes the next word, unless that is a flag, too. What is given more than once is joined.
+    A flag takes the next word unless that word is a flag too. Values of a repeated flag are joined.
     """
     found: dict[str, list[str]] = {}
     words = [one_line(word) for word in arguments]
@@ -146,14 +146,14 @@ def _is_flag(word: str) -> bool:
 
 
 def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:
-    """The options of each run by their flags: those that any of them has not left as they are."""
+    """Return the options of each run by their flags, without options that no run has set."""
     said = [options_of(spec) for spec in specs]
     used = [option for option in OPTIONS if any(option.key in each for each in said)]
     columns = []
     for spec, own in zip(specs, said, strict=True):
         column: dict[str, str] = {}
         for option in used:
-            of_all_tasks = option.path[0] == "*"  # else each type of task has its own
+            of_all_tasks = option.path[0] == "*"  # otherwise each task type has its own value
             value = own.get(option.key) or (None if of_all_tasks else field_at(spec, option.path))
             column |= _option_cells(option, value)
         columns.append(column)
@@ -161,7 +161,7 @@ def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:
 
 
 def _option_cells(option: Option, value: object) -> dict[str, str]:
-    """An option's cell by its flag; of pairs one for each name."""
+    """Return the cells of an option by flag; an option of pairs has a cell for each name."""
     if isinstance(value, Mapping) and option.kind is Kind.PAIRS:
         return {f"{option.flag} {name}": one_line(str(text)) for name, text in value.items()}
     return {option.flag: one_line(_option_text(option, value))}
@@ -198,20 +198,19 @@ def _results(progress: Progress | None) -> dict[str, str]:
 
 
 def _figure(value: float) -> str:
-    """A figure as a person and a spreadsheet read it."""
+    """Return a number in a form for people and spreadsheets."""
     return f"{value:.6g}" if math.isfinite(value) else str(value).replace("nan", "NaN")
 
 
-# As text.
-
-
 def differences(comparison: Comparison) -> Comparison:
-    """Return the rows that differ alone."""
+    """Return only the rows that differ."""
     return Comparison(comparison.runs, tuple(row for row in comparison.rows if row.differs))
 
 
 def comparison_table(comparison: Comparison, paint: Paint = PLAIN) -> str:
-    """Return a table for a terminal, the rows that differ first and marked in each group."""
+    """Return a table for a terminal; in each group, the rows that differ are marked and come
+    first.
+    """
     titles = {
         RowGroup.RUN: _("RUN"),
         RowGroup.ARGUMENTS: _("ARGUMENTS"),
@@ -230,7 +229,7 @@ def comparison_table(comparison: Comparison, paint: Paint = PLAIN) -> str:
 
 
 def _all_rows(comparison: Comparison) -> list[ComparedRow]:
-    """The rows, after those of what stands above the columns."""
+    """Return all rows; those about the heads of the columns come first."""
     heads = [
         {_("Display name"): run.display_name, _("State"): run.phase.value}
         for run in comparison.runs
@@ -239,13 +238,13 @@ def _all_rows(comparison: Comparison) -> list[ComparedRow]:
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """Return the table for a spreadsheet, with a line of heads."""
+    """Return the table as CSV for a spreadsheet, with a heading."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("group", "what", *(run.name for run in comparison.runs)))
     for row in _all_rows(comparison):
         cells = map(_spreadsheet_value, row.values)
-        label = row.label.lstrip("-")  # --rate would be read as a formula
+        label = row.label.lstrip("-")  # a spreadsheet would read --rate as a formula
         writer.writerow((row.group.value, spreadsheet_cell(label), *cells))
     return out.getvalue().rstrip("\n")
 
@@ -255,4 +254,4 @@ def _spreadsheet_value(text: str) -> str:
         float(text)
     except ValueError:
         return spreadsheet_cell(text)
-    return text  # a number below 0 is no formula
+    return text  # a negative number is not a formula

@@ -21,8 +21,8 @@ FORMS = ("table", "json", "yaml", "name")
 def document(
     what: Model | Sequence[Model], form: str, beside: Mapping[str, object] | None = None
 ) -> str:
-    """Return one or several models as `json`, `yaml` or (clusters only) `name`, without a last
-    newline. `beside` is JSON-like data that is added to the fields of one model.
+    """Return one or several models as `json`, `yaml` or, for clusters, `name`, without a final
+    newline. `beside` is JSON-like data to add to the fields of a single model.
     """
     if form == "name":
         clusters = [what] if isinstance(what, Model) else what
@@ -34,7 +34,7 @@ def document(
 
 
 def cluster_yaml(cluster: TFCluster) -> str:
-    """Return a cluster as YAML for users, with the sizes of its program's files only."""
+    """Return a cluster as YAML for users; of its program's files it has only the sizes."""
     data = msgspec.to_builtins(cluster)
     files = (data["spec"].get("program") or {}).get("files") or {}
     for path, content in files.items():
@@ -74,7 +74,7 @@ def hours_headings() -> dict[Grouping, str]:
 def hours_table(
     rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
 ) -> str:
-    """Return a table of the rows, with their sum below if there is more than one row."""
+    """Return a table of the rows, with their sum if there is more than one row."""
     lines = [_hours_cells(row, _hours_key(row)) for row in rows]
     if len(rows) > 1:
         lines.append(_hours_cells(total_hours(rows), _("in total")))
@@ -83,7 +83,7 @@ def hours_table(
 
 
 def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
-    """Return the sum of all rows; `used` and `measured` sum only the rows whose use is known."""
+    """Return the sum of all rows; `used` and `measured` sum only the rows whose usage is known."""
     known = [(row.used, row.measured) for row in rows if row.used is not None]
     return HoursRow(
         key="",
@@ -95,7 +95,7 @@ def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
 
 
 def used_hours(row: HoursRow) -> str:
-    """Return `1.2 of 4`: the CPU-hours used, of the measured ones."""
+    """Return `1.2 of 4`: the CPU-hours used, of those that were measured."""
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")

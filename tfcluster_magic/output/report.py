@@ -1,8 +1,8 @@
 """Reports of a run: text after a launch, in `status` and in `list`; JSON, an HTML card and a MIME
 bundle for a page.
 
-The JSON form is `IRun` in the Lab extension. It contains no files of a program, and a list carries
-only the newest event of each run, so that 200 runs are a few hundred kilobytes.
+The JSON form is `IRun` in the Lab extension. It contains no program files, and a list contains only
+the newest event of each run: 200 runs take a few hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from .text import (
 
 MOST_TASK_ROWS = 40
 MOST_COLUMNS = 24
-"""Columns of a terminal that a display name or the tags of a run take in a list."""
+"""Most terminal columns that a display name or the tags of a run take in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""Minimum CPU- or GPU-hours that are shown."""
+"""The smallest number of CPU- or GPU-hours that is shown."""
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
     """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`; `mode` replaces the
-    option's word.
+    word of the option.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -59,7 +59,9 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
 
 
 def mode_words(mode: Mode) -> str:
-    """Return who drives a run in the words of the launch form, as `modeWords` in the page does."""
+    """Return who drives a run, in the words of the launch form; `modeWords` in the page does the
+    same.
+    """
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
 
 
@@ -97,8 +99,8 @@ def launched(
     program: str = "tfcluster",
     beside: Sequence[str] = (),
 ) -> str:
-    """Return the short report of a launch: the tasks, where their output goes, the next commands.
-    `program` is how the user calls the command, `beside` are further lines about the run.
+    """Return the short report of a launch: the tasks, the folder of their output, the next
+    commands. `program` is how the user calls the command; `beside` are further lines about the run.
     """
     lines = [headline(cluster, paint), f"  {replica_summary(cluster)}"]
     lines += [f"  {text}" for text in beside]
@@ -113,13 +115,13 @@ def launched(
 
 
 def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) -> list[str]:
-    """Return the warnings of a run that are not `known`, a line each."""
+    """Return the warnings of a run that are not in `known`, one for each line."""
     new = (text for text in cluster.status.warnings if text not in known)
     return [f"{paint(_('warning'), 'yellow')} {one_line(text)}" for text in new]
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
-    """Return the next commands, padded to one width, with their purpose."""
+    """Return the next commands and what they are for, padded to one width."""
     name = cluster.metadata.name
     steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
@@ -142,7 +144,9 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts of one run; `notes` are lines from outside the record: progress, silence."""
+    """Return all facts about one run; `notes` are lines from outside the record: progress,
+    silence.
+    """
     now = time.time() if now is None else now
     state = cluster.status
     about = [headline(cluster, paint), *annotation_lines(cluster), _facts(cluster, now)]
@@ -171,7 +175,7 @@ def status(
 
 
 def annotation_lines(cluster: TFCluster) -> list[str]:
-    """Return the display name, tags and note of a run, one line each; those that are set."""
+    """Return the display name, tags and note of a run, one for each line, if they are set."""
     head = cluster.metadata
     lines = {
         _("display name: {name}"): {"name": one_line(head.display_name)},
@@ -215,7 +219,7 @@ Row = tuple[str, "TaskState | None", str, str, str]
 
 
 def _task_rows(cluster: TFCluster) -> list[Row]:
-    """Return a row for each task in the record's `attention`, and rows from the counts for the
+    """Return a row for each task in the record's `attention`, and rows with counts for the
     others.
     """
     told = {t.name: t for t in cluster.status.attention}
@@ -229,7 +233,7 @@ def _task_rows(cluster: TFCluster) -> list[Row]:
 
 
 def _rank(name: str) -> tuple[int, int]:
-    """Return the sort key of a row; if `name` lists several tasks, the first counts."""
+    """Return the sort key of a row. If `name` lists several tasks, the first one counts."""
     task_type, index = parse_task(name.partition(" ")[0].rstrip(","))
     return list(TaskType).index(task_type), index
 
@@ -243,9 +247,7 @@ def _told(task: TaskStatus, cluster: TFCluster) -> Row:
 
 
 def _left(cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]) -> dict[TaskState, int]:
-    """Return how many tasks of a type are in each state, without those that have a row of their
-    own.
-    """
+    """Return how many tasks of a type are in each state, without those that have their own row."""
     counts = cluster.status.counts.get(kind)
     if counts is None:
         return {TaskState.PENDING: cluster.spec.replicas.of(parse_task(f"{kind}-0")[0]).count}
@@ -277,7 +279,7 @@ def _others(
 
 
 def readiness(cluster: TFCluster) -> tuple[int, int]:
-    """Return how many tasks run or have succeeded, and the total; reclaimed ones do not count."""
+    """Return how many tasks run or have succeeded, and the total. Reclaimed tasks do not count."""
     counts = cluster.status.counts.values()
     total = cluster.spec.replicas.total
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -292,8 +294,8 @@ def ready_count(cluster: TFCluster) -> str:
 
 
 def task_words(cluster: TFCluster) -> str:
-    """Return `2 of 3 running`, of a run that has ended `3 tasks finished` (parameter servers may
-    run on for a while), or how many tasks it had; as `taskWords` in the page does.
+    """Return `2 of 3 running`; for an ended run `3 tasks finished`, or the number of its tasks.
+    `taskWords` in the page does the same. Parameter servers may run on for a while.
     """
     up, total = readiness(cluster)
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -374,7 +376,7 @@ def connect_help(cluster: TFCluster, paint: Paint = PLAIN) -> str:
 
 
 def last_line(cluster: TFCluster, paint: Paint = PLAIN) -> str:
-    """Return the last line for a run that was followed."""
+    """Return the last line of a followed run."""
     state = cluster.status
     if state.phase is Phase.SUCCEEDED and state.started_at and state.finished_at:
         took = format_duration(state.finished_at - state.started_at)
@@ -393,7 +395,7 @@ def run_view(
     away: str = "",
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return a run as JSON-like data; `whole` keeps its events and addresses."""
+    """Return a run as JSON-like data; with `whole`, it has all its events and addresses."""
     ready, total = readiness(cluster)
     return {
         "cluster": msgspec.to_builtins(_without_files(cluster, whole)),
@@ -407,8 +409,8 @@ def run_view(
 def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, Any]]:
     """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
 
-    The record comes first, but it lists at most 20 tasks. The state of any other task is what was
-    observed, if the record's counts allow it, else None.
+    The record takes precedence, but lists at most 20 tasks. Any other task has its observed state
+    if the record's counts allow that, else None.
     """
     told = {task.name: task for task in cluster.status.attention}
     left = {t.value: _left(cluster, t.value, told) for t in cluster.spec.replicas.counts}
@@ -444,14 +446,14 @@ def _telling_line(task: SeenTask) -> str:
 
 
 def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
-    """Return the state of a task that the record does not list: one that its type's counts leave
-    over, or None.
+    """Return the state of a task that the record does not list, if only one state is left over in
+    the counts of its type; else None.
     """
     states = left[parse_task(task.name)[0].value]
     if len(states) == 1:
         return next(iter(states))
     if task.state is TaskState.FAILED and task.state not in states and TaskState.STOPPED in states:
-        return TaskState.STOPPED  # what ended it from outside was the run
+        return TaskState.STOPPED  # the run ended it from outside
     return task.state if task.state in states else None
 
 
@@ -470,7 +472,7 @@ def progress_view(progress: Progress) -> dict[str, Any]:
         "metrics": dict(progress.metrics),
         "source": progress.source,
     }
-    # msgspec writes NaN and infinity as null: a diverged training has no number to draw
+    # msgspec writes NaN and infinity as null: a diverged training has no value to draw
     return dict(msgspec.json.decode(msgspec.json.encode(data)))
 
 
@@ -483,9 +485,9 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
     return replace(cluster, spec=spec, status=status)
 
 
-# HTML of a run in a notebook. All strings that are not fixed here are escaped.
+# HTML of a run in a notebook. All strings are escaped except the fixed ones.
 
-# The colours of the card in JupyterLab by its theme, with fallbacks for a white page.
+# The colours of the card in JupyterLab follow the theme, with fallbacks for a white page.
 _WAITING = "var(--jp-warn-color1, #b26a00)"
 _COLOURS = {
     Phase.QUEUED: _WAITING,
@@ -499,13 +501,13 @@ _COLOURS = {
 
 
 def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None = None) -> str:
-    """Return a small card of a run, readable without styles, which some notebook viewers remove.
+    """Return a small card of a run. It can be read without styles, which some viewers remove.
 
     Args:
         cluster: the run.
-        notes: further facts about it, a line each.
-        as_of: the time of these facts, in seconds since 1970, if the card is stored; the card then
-            says that a run which was active may have changed since.
+        notes: further facts about the run, one for each line.
+        as_of: for a stored card, the time of these facts in seconds since 1970; the card then says
+            that an active run may have changed since.
     """
     state = cluster.status
     failing = is_failing(state)
@@ -529,7 +531,7 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    # the elapsed time would soon be wrong, for a live card is not updated
+    # not in a card that is updated live: the elapsed time would soon be wrong
     elapsed, mode = as_of is not None, mode_words(cluster.spec.mode)
     facts = _facts(cluster, as_of or time.time(), elapsed=elapsed, mode=mode)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
@@ -553,7 +555,7 @@ def _sentence(text: str) -> str:
 
 
 def _as_of(at: float) -> str:
-    """Return `as of 2026-11-26 22:41 +0800`, with the zone, for readers elsewhere."""
+    """Return `as of 2026-11-26 22:41 +0800`; the zone is for readers elsewhere."""
     when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
     return _("as of {at}").format(at=when)
 
@@ -577,7 +579,7 @@ MOST_LAST_LINES = 10
 
 def last_lines(cluster: TFCluster) -> PrintedEnd | None:
     """Return the last lines of the task whose failure ended the run, without TensorFlow's own log
-    lines. Returns None if no task failed, or the task printed nothing. `RunCard.tsx` does the same.
+    lines; None if no task failed or the task printed nothing. `RunCard.tsx` does the same.
     """
     state = cluster.status
     failures = sorted(state.failures, key=lambda failure: failure.task != state.culprit)
@@ -593,9 +595,11 @@ def _of_task(task: str) -> str:
 
 
 def _readable_colour(phase: Phase) -> str:
-    """Return the style of coloured text: mixed with the surrounding colour to be readable."""
+    """Return the style of coloured text, which mixes the colour with the surrounding one for
+    contrast.
+    """
     if phase is Phase.STOPPED:
-        return "opacity:.8"  # the border's colour is not readable as text
+        return "opacity:.8"  # text in the border's colour would not be readable
     return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 
@@ -606,7 +610,7 @@ def tab_link(url: str, text: str) -> str:
 
 # The MIME bundle: text and HTML with the time of their facts, and light JSON without the program's
 # files, which the Lab extension draws live (`kind` is its type, `at` its time). A stored notebook
-# is also read without extension and server: by a colleague, on nbviewer, in Git.
+# is also read without extension and server, for example on nbviewer.
 
 MIME_TYPE = "application/vnd.tfcluster.v1+json"
 
@@ -619,7 +623,7 @@ def run_bundle(
     *,
     away: str = "",
 ) -> dict[str, Any]:
-    """Return the bundle of `cluster`; `text` replaces its plain text, `notes` are further facts."""
+    """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts."""
     now = time.time()
     beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
     return {
@@ -641,9 +645,9 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the bundle above the lines of a run that a cell follows; `ended`: no more will come.
+    """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
 
-    If it has not ended in a page that is opened again, the extension goes on with the lines.
+    When a page is opened again, the extension goes on with the lines unless `ended` is true.
     """
     head = cluster.metadata
     text = (
@@ -668,8 +672,8 @@ def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) ->
 
 
 def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:
-    """Return the bundle of a TensorBoard at `url` on these runs; an empty list means all runs. The
-    extension opens a tab by the runs, through the server: `url` works only on this machine.
+    """Return the bundle of a TensorBoard at `url` for these runs; an empty list means all runs. The
+    extension opens a tab through the server, because `url` works only on this machine.
     """
     return {
         "text/plain": f"{what}: {url}",

@@ -21,6 +21,7 @@ _COLOURS = {
     OccurrenceState.SUCCEEDED: "green",
     OccurrenceState.FAILED: "red",
     OccurrenceState.STOPPED: "dim",
+    OccurrenceState.UNKNOWN: "yellow",
     OccurrenceState.SKIPPED: "dim",
     OccurrenceState.MISSED: "dim",
 }
@@ -102,6 +103,7 @@ _MARKS = {
     OccurrenceState.SUCCEEDED: "●",
     OccurrenceState.FAILED: "✗",
     OccurrenceState.STOPPED: "■",
+    OccurrenceState.UNKNOWN: "?",
     OccurrenceState.SKIPPED: "○",
     OccurrenceState.MISSED: "○",
 }

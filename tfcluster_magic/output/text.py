@@ -44,7 +44,7 @@ def is_failing(status: Status) -> bool:
 
 
 class Paint:
-    """Colours for words; with colours off, words stay as they are."""
+    """Paint words in colours; with colours off, words stay unchanged."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
@@ -54,11 +54,11 @@ class Paint:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
     def state(self, state: Phase | TaskState) -> str:
-        """Return a phase or a task's state in its own colour."""
+        """Return a phase or a task's state in its colour."""
         return self(state.value, COLOURS[state])
 
     def phase(self, status: Status) -> str:
-        """Return the phase of a run in its own colour; `Failing` if a failure will soon end it."""
+        """Return the phase of a run in its colour; `Failing` if a failure will soon end it."""
         if is_failing(status):
             return self(FAILING, COLOURS[Phase.FAILED])
         return self.state(status.phase)
@@ -85,7 +85,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Return `text` in at most `most` columns, with an ellipsis for a removed end."""
+    """Return `text` in at most `most` columns; an ellipsis replaces a removed end."""
     if width(text) <= most:
         return text
     while text and width(text) > most - 1:
@@ -97,7 +97,7 @@ _MAY_NOT_BEGIN_A_LINE = "，。；：、！？）》」』】…"  # noqa: RUF00
 
 
 def fold(text: str, columns: int) -> list[str]:
-    """Return lines of at most `columns`, broken at spaces and next to any wide character."""
+    """Return lines of at most `columns`, broken at spaces and next to wide characters."""
     lines = [""]
     for piece in re.findall(r"[\x21-\x7e]+|.", text):
         stays = piece in _MAY_NOT_BEGIN_A_LINE
@@ -114,7 +114,7 @@ def table(
     paint: Paint = PLAIN,
     most: int | None = None,
 ) -> str:
-    """Return a table; its last column is cut so that a line takes at most `most` columns."""
+    """Return a table whose last column is cut so that a line takes at most `most` columns."""
     widths = [max(width(row[i]) for row in (head, *rows)) for i in range(len(head))]
     if most is not None:
         used = sum(widths[:-1]) + 2 * (len(widths) - 1)
@@ -153,9 +153,9 @@ def age(seconds: float) -> str:
     return f"{left // 86400}d"
 
 
-# TensorFlow's own log lines: I and W of its C++ code; never E or F, nor lines of a Python file or
-# of absl. A line about waiting for another task is left out, because it says why nothing happens.
-# labextension/src/logs/noise.ts is the same; a test compares them.
+# TensorFlow's own log lines are levels I and W of its C++ code; never E or F, nor lines of a Python
+# file or of absl. A line about waiting for another task does not count, because it says why nothing
+# happens. labextension/src/logs/noise.ts is the same; a test compares them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
@@ -183,7 +183,7 @@ def is_tensorflow_log(text: str) -> bool:
     return _TENSORFLOW_LOG.match(text) is not None
 
 
-# The lines of many tasks as one stream: `worker-0 | step 300`, each task in its own colour.
+# Log lines of many tasks as one stream: `worker-0 | step 300`, each task in its own colour.
 
 
 def task_names(cluster: TFCluster) -> list[str]:
@@ -193,7 +193,9 @@ def task_names(cluster: TFCluster) -> list[str]:
 
 
 def printed_at(line: LogLine) -> str:
-    """Return the local time of a line as its prefix; blanks of the same width if it is unknown."""
+    """Return the local time of a line as its prefix; spaces of the same width if the time is
+    unknown.
+    """
     if line.at is None:
         return " " * len("2026-01-31 10:00:00.000 ")
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
@@ -207,7 +209,7 @@ class Prefixer:
         tasks: the tasks of the run; the longest name sets the width, their order the colours.
         paint: whether to use colours.
         prefix: whether lines begin with their task's name; without it they stay as printed, and the
-            caller has to clean them for a terminal.
+            caller must clean them for a terminal.
     """
 
     def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:

@@ -211,7 +211,7 @@ def read_url(
     else:
         raise program_refusal(
             url,
-            _("a URL ends in .py, .sh or {archives}, and this one in {name!r}").format(
+            _("a URL must end in .py, .sh or {archives}, but this one ends in {name!r}").format(
                 archives=", ".join(ARCHIVES), name=name
             ),
         )

@@ -121,8 +121,8 @@ def wait_for_run(
     if ends:
         raise WaitTimeout(
             _(
-                "{name} was asked to end and still holds tasks after {time}: {why}. It ends as "
-                "soon as it can"
+                "{name} was asked to end but still has tasks after {time}: {why}. It ends as soon "
+                "as it can"
             ).format(
                 name=name,
                 time=format_duration(timeout or 0),

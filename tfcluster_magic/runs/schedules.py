@@ -104,7 +104,7 @@ class ScheduleVerbs:
             raise _refused([Problem("name", name, names.NAME_RULE)])
         store = self._backend.schedules()
         if len(store.list()) >= MOST_SCHEDULES:
-            text = _("you have {most} schedules, which is all: delete one first")
+            text = _("you have {most} schedules, the maximum: delete one first")
             raise Conflict(text.format(most=MOST_SCHEDULES))
         rules = {key: words.pop(key) for key in RULES if key in words}
         rules = {key: value for key, value in rules.items() if value is not None}
@@ -274,7 +274,7 @@ class ScheduleVerbs:
         first, last = _moment(times, "--from", start), _moment(times, "--to", end)
         now, problems = time.time(), []
         if last > now:
-            allowed = _("use a time that has been: the schedule itself runs those to come")
+            allowed = _("use a past time: the schedule itself runs future ones")
             problems.append(Problem("--to", str(end), allowed))
         if first > last:
             problems.append(Problem("--from", str(start), _("use a time before --to")))
@@ -284,7 +284,7 @@ class ScheduleVerbs:
             raise _refused(problems)
         total = times.count(first - 1, last, MOST_BACKFILL + 1)
         if not total:
-            allowed = _("no due time of {cron} lies there").format(cron=schedule.rules.cron)
+            allowed = _("{cron} has no due time in this span").format(cron=schedule.rules.cron)
             raise _refused([Problem("--from", str(start), allowed)])
         if total > MOST_BACKFILL:
             allowed = _("at most {most} due times at once: use a shorter span")

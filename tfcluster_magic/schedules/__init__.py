@@ -104,7 +104,7 @@ class OccurrenceKind(str, enum.Enum):
 
 
 class OccurrenceState(str, enum.Enum):
-    """What became of a due time. The last five are settled and never change."""
+    """What became of a due time. The last six are settled and never change."""
 
     WAITING = "Waiting"
     LAUNCHING = "Launching"
@@ -113,6 +113,7 @@ class OccurrenceState(str, enum.Enum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
+    UNKNOWN = "Unknown"
     SKIPPED = "Skipped"
     MISSED = "Missed"
 
@@ -131,6 +132,7 @@ _SETTLED = (
     OccurrenceState.SUCCEEDED,
     OccurrenceState.FAILED,
     OccurrenceState.STOPPED,
+    OccurrenceState.UNKNOWN,
     OccurrenceState.SKIPPED,
     OccurrenceState.MISSED,
 )
@@ -158,6 +160,9 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
     not_before: (
         Annotated[float, Meta(description="when it is tried again, at the earliest")] | None
     ) = None
+    refusals: Annotated[
+        int, Meta(ge=0, description="launches in a row for which there was no room")
+    ] = 0
     changed_at: Annotated[float, Meta(description="when its state changed last")] = 0.0
     missed: Annotated[
         int, Meta(ge=0, description="earlier due times that were missed with it, at most 1000")

@@ -59,7 +59,7 @@ class CronTimes:
             why = str(error).removeprefix("Bad ")
             if why == "day-of-month" and _may_never_come(self._cron):
                 raise _never(cron) from None
-            text = _("the field {field} is wrong; {rule}")
+            text = _("the field {field} is invalid; {rule}")
             raise _refused("--cron", cron, text.format(field=why, rule=rule)) from None
         if first is None:
             raise _never(cron)
@@ -122,7 +122,7 @@ def _may_never_come(cron: str) -> bool:
 
 
 def _never(cron: str) -> InvalidRequest:
-    return _refused("--cron", cron, _("no date ever fits, such as for 30 February"))
+    return _refused("--cron", cron, _("it never matches a date, like 30 February"))
 
 
 def _refused(field: str, value: object, allowed: str) -> InvalidRequest:

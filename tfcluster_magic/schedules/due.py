@@ -34,8 +34,10 @@ from .cron import CronTimes
 
 ON_TIME = 60.0
 """Seconds after a due time within which it is on time; after them it was missed."""
-ROOM_DELAY = 30.0
-"""Seconds after which a launch is tried again for which there was no room."""
+ROOM_DELAY, LONGEST_ROOM_DELAY = 30.0, 300.0
+"""Seconds after which a launch is tried again for which there was no room: at first, and after
+several tries, each of which waits twice as long as the one before.
+"""
 MOST_COUNTED = 1000
 """Missed due times that are counted one by one."""
 _MOST_TAKEN = 1000
@@ -286,11 +288,14 @@ def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
             return True
     if rules.after_success and new.kind is not Kind.MANUAL:
         last = _before(work, new)
-        if last is not None and last.state in (State.FAILED, State.STOPPED):
+        if last is not None and last.state in _NO_SUCCESS:
             name = last.run or work.times.local(last.due).isoformat(timespec="minutes")
             work.settle(new, State.SKIPPED, Message("SchedulePreviousFailed", {"name": name}))
             return True
     return False
+
+
+_NO_SUCCESS = (State.FAILED, State.STOPPED, State.UNKNOWN)
 
 
 def _before(work: _Work, new: Occurrence) -> Occurrence | None:
@@ -344,8 +349,8 @@ def kept(
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run stands: its phase, None if its record is gone, why it ended, and whether any of its
-    tasks was ever started.
+    """How a run stands: its phase, None if its record is gone and nobody saw its end, why it ended,
+    and whether any of its tasks was ever started.
     """
 
     phase: Phase | None
@@ -371,7 +376,7 @@ def settle(
             continue
         if outcome.phase is None:
             gone = Message("ScheduleRunGone", {"name": each.run})
-            status = _ended(rules, status, each, State.STOPPED, gone, now)
+            status = _ended(rules, status, each, State.UNKNOWN, gone, now)
         elif outcome.phase is Phase.SUCCEEDED:
             status = _ended(rules, status, each, State.SUCCEEDED, None, now)
         elif outcome.phase is Phase.STOPPED:
@@ -399,10 +404,19 @@ def launched(
 def no_room(
     status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
 ) -> ScheduleStatus:
-    """Return the status after a launch for which there was no room: it is tried again soon."""
+    """Return the status after a launch for which there was no room: it is tried again soon, and
+    ever less often.
+    """
     state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
+    delay = min(LONGEST_ROOM_DELAY, ROOM_DELAY * 2 ** min(occurrence.refusals, 10))
     changed = replace(
-        occurrence, state=state, run="", reason=why, not_before=now + ROOM_DELAY, changed_at=now
+        occurrence,
+        state=state,
+        run="",
+        reason=why,
+        not_before=now + delay,
+        refusals=occurrence.refusals + 1,
+        changed_at=now,
     )
     return _with(status, changed)
 
@@ -428,6 +442,7 @@ def failed(
         run="",
         reason=why,
         not_before=now + delay,
+        refusals=0,
         changed_at=now,
     )
     return _with(status, changed)

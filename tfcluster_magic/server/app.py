@@ -1,5 +1,5 @@
-"""The extension as Jupyter Server loads it: routes, their OpenAPI document, settings, and the shell
-of terminals.
+"""The extension of Jupyter Server: routes, their OpenAPI document, settings, and the shell of
+terminals.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _verb_path(body: type[Model]) -> dict[str, Any]:
 
 
 def _schedule_verb_path(verb: str, body: type[Model]) -> dict[str, Any]:
-    """Describe the route of a verb of a schedule."""
+    """Return the description of the route of a schedule's verb."""
     summaries = {"resume": "Let a paused schedule go on", "run-now": "Make a schedule due now"}
     ref = {"$ref": f"#/components/schemas/{body.__name__}"}
     return {
@@ -101,8 +101,8 @@ OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 
 
 # Translations of our settings in JupyterLab. Its server translates settings schemas only with the
-# catalogs of installed language packs, so it is given a bundle of ours. A JupyterLab that keeps its
-# bundles elsewhere shows these texts in English.
+# catalogs of installed language packs, so we register a bundle of our own. If a JupyterLab keeps
+# its bundles elsewhere, these texts stay English.
 
 SETTINGS_DOMAIN = "tfcluster"
 """Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
@@ -114,7 +114,7 @@ def translate_settings() -> bool:
         from jupyterlab_server.translation_utils import TranslationBundle, translator
 
         class Bundle(TranslationBundle):
-            """Our catalog; language packs are elsewhere."""
+            """A bundle with our catalog; other bundles are language packs."""
 
             def update_locale(self, locale_: str) -> None:
                 """Switch to this language, or to English if it has no catalog."""
@@ -129,23 +129,23 @@ def translate_settings() -> bool:
     return True
 
 
-# The shell of terminals. If Jupyter Server was not started from a terminal, such as a hub's
-# notebook, it starts login shells. /etc/profile of Debian and others then resets PATH, without the
+# The shell of terminals. A Jupyter Server that was not started from a terminal, such as a hub's
+# notebook, starts login shells. /etc/profile of Debian and others then resets PATH, without the
 # folder of `tfcluster` and this server's `python`.
 
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
 """Shells that read their profile with `-l -c` and expand "$PATH" with colons."""
 
 BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
-"""Reads a login shell's files, then puts TFCLUSTER_TERMINAL_PATH in front of PATH."""
+"""Commands that read a login shell's files, then put TFCLUSTER_TERMINAL_PATH in front of PATH."""
 
 
 def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     """Return the command of a login shell that still finds this server's programs.
 
-    The beginning of the server's PATH, up to `programs`, is put in front of the profile's PATH.
-    Bash keeps everything of the profile: variables, aliases, functions and prompt. Other shells
-    read the profile as a login shell and then become an interactive shell, which keeps only the
+    The server's PATH up to and including `programs` is put in front of the profile's PATH. Bash
+    keeps everything from the profile: variables, aliases, functions and prompt. Other shells read
+    the profile as a login shell and then become an interactive shell, which keeps only the
     variables.
 
     Args:
@@ -164,7 +164,7 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     found = os.pathsep.join(front)
     if name == "bash":
         variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
-        if "ENV" in environ:  # other shells read it too; bash gets it back
+        if "ENV" in environ:  # other shells read this file too; bash gets it back
             variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
         return ["env", *variables, shell, "--posix", "-l"]
     becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'
@@ -172,16 +172,16 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
 
 
 def _account_shell() -> str:
-    """Return this account's shell; another one of the machine if it is not in `SHELLS`."""
+    """Return this account's shell, or another one of the machine if that is not in `SHELLS`."""
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
-    except KeyError:  # a container may run as a uid without a name
+    except KeyError:  # in a container, the uid may have no name
         shell = ""
     return shell if Path(shell).name in SHELLS else shutil.which("bash") or "/bin/sh"
 
 
 API = "tfcluster/api"
-# The first route that matches answers.
+# The first matching route answers a request.
 ROUTES: tuple[tuple[Any, ...], ...] = (
     *launch.ROUTES,
     *tensorboard_routes.ROUTES,
@@ -205,12 +205,12 @@ class TFClusterApp(ExtensionApp):
 
     def _link_jupyter_server_extension(self, serverapp: Any) -> None:
         """Set the shell of terminals, unless it is configured. Jupyter Server links all extensions
-        before it loads one.
+        before it loads any of them.
         """
         super()._link_jupyter_server_extension(serverapp)
         settings = serverapp.terminado_settings
         if "shell_command" in settings or sys.stdout.isatty():
-            return  # started from a terminal, Jupyter uses a shell that reads no profile
+            return  # a Jupyter started from a terminal uses a shell that reads no profile
         if command := login_shell(os.environ, Path(sys.executable).parent):
             serverapp.terminado_settings = {**settings, "shell_command": command}
 
@@ -227,7 +227,7 @@ class TFClusterApp(ExtensionApp):
         )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:
-        """Start to watch, once the loop runs."""
+        """Start watching once the loop runs."""
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:

@@ -28,7 +28,7 @@ from .service import Service
 
 T = TypeVar("T")
 RESOURCE = "tfcluster"
-"""The resource for which Jupyter Server's `Authorizer` is asked for `read` or `write`."""
+"""The resource for which Jupyter Server's `Authorizer` is asked about `read` or `write`."""
 MOST_BYTES = 4 * 1024 * 1024
 """Largest request body in bytes; a cell with its arguments is far smaller."""
 
@@ -56,7 +56,7 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
         return language(accepted_languages(self.request.headers.get("Accept-Language", "")))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log errors of the server; log errors of the user only at debug level."""
+        """Log errors of the server; log errors of the user at debug level only."""
         if isinstance(value, self.expected_errors):
             self.log.debug("%s: %s", type(value).__name__, value)
         super().log_exception(typ, value, tb)
@@ -71,8 +71,8 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         """Authenticate the caller, and only then read the body.
 
         Raises:
-            HTTPError: 403, nobody is signed in.
-            TooLarge: the body is larger than any page sends.
+            HTTPError: 403 if nobody is signed in.
+            TooLarge: the body is larger than the largest request of a page.
         """
         await super().prepare()
         if not self.current_user:
@@ -84,11 +84,11 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         return await self.service.worker.call(function, *args, **words)
 
     async def meant(self, ref: str) -> TFCluster:
-        """Return the run `ref`; with `?uid=…` only the run of that uid.
+        """Return the run `ref`; with `?uid=…`, only if it still has that uid.
 
         Raises:
             NotFound: there is no such run.
-            Conflict: it is another run now.
+            Conflict: the run has another uid now.
         """
         cluster = await self.call(self.service.manager.status, ref)
         uid = self.get_query_argument("uid", "")
@@ -105,7 +105,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         """Return whether the query has `name=1`.
 
         Raises:
-            InvalidRequest: it is neither 1 nor 0.
+            InvalidRequest: the value is neither 1 nor 0.
         """
         said = self.get_query_argument(name, "0")
         if said not in ("0", "1"):
@@ -118,7 +118,9 @@ class TFClusterHandler(GuardedHandler, APIHandler):
         self.finish(json.dumps(data, allow_nan=False))
 
     def update_api_activity(self) -> None:
-        """Count only changes as activity; a page sends GET requests while nobody uses it."""
+        """Count only changes as activity, because a page sends GET requests even while nobody uses
+        it.
+        """
         if self.request.method != "GET":
             super().update_api_activity()
 
@@ -129,17 +131,17 @@ class TFClusterHandler(GuardedHandler, APIHandler):
 
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
-    """Decorate a method to admit only signed-in users (401, 403) whom the Authorizer allows. The
-    Authorizer is asked for `action`, by default for that of the request's method.
+    """Decorate a method so that it serves only signed-in users (else 401) whom the Authorizer
+    allows (else 403). `action` is by default the one of the request's method.
     """
     checked = authenticated(_authorized(method, action))
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        self.service.start()  # older versions of Jupyter Server have not started it
+        self.service.start()  # older versions of Jupyter Server do not start it
         with self.in_language():
             answered = checked(self, *args, **words)
-            if answered is not None:  # None if Tornado redirects to the login
+            if answered is not None:  # None if Tornado has redirected to the login page
                 await answered
 
     spoken.is_guarded = True  # type: ignore[attr-defined]  # a test walks all routes
@@ -160,14 +162,14 @@ def abort_connection(handler: JupyterHandler) -> None:
 
 
 guarded_read = partial(guarded, action="read")
-"""`guarded` for methods that only read, whatever the request's method."""
+"""`guarded` for methods that only read, whatever the request's method is."""
 
 
 def _authorized(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:
-    """Apply `authorized`, with a message for a signed-in user whom the Authorizer refuses."""
+    """Apply `authorized`, with our own message for a user whom the Authorizer refuses."""
 
     async def nothing(_self: JupyterHandler) -> None:
-        """Do nothing, so that the method's own refusals are not mistaken for the Authorizer's."""
+        """Do nothing: a refusal by the method itself must not look like the Authorizer's."""
 
     ask: Callable[..., Awaitable[None]] = authorized(action=action)(nothing)
 

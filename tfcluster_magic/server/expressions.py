@@ -1,9 +1,9 @@
 """Regular expressions in JavaScript's syntax, matched against lines as the page matches them.
 
-The page uses JavaScript's expressions with flag `u`. `python_source` translates them, or refuses
-what Python has no equivalent for. Matching could take forever and block the server's threads, so
-each search has its own process with a limit of CPU time. This file is also that process's program
-and imports only the standard library.
+The page uses JavaScript's expressions with flag `u`. `python_source` translates them, and refuses
+expressions without an equivalent in Python. Matching could take forever and block the server's
+threads, so each search has its own process with a CPU time limit. This file is also that process's
+program and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_CPU_SECONDS = 600
 """CPU time for all lines of a search."""
 MOST_MEMORY = 512 << 20
 LOOK_UP = 0.3
-"""Seconds after which a caller that waits for an answer gets control again."""
+"""Seconds after which a caller that waits for an answer regains control."""
 _FRAME = struct.Struct(">I")
 
 
 class ExpressionRefused(Exception):
-    """The expression cannot be matched; the message is the unsupported part or the error."""
+    """The expression cannot be matched; the message is the unsupported part, or the error."""
 
 
 class TooSlow(Exception):
@@ -108,7 +108,7 @@ def python_source(source: str) -> str:
 
 
 def _one(source: str, at: int) -> tuple[str, int]:
-    """Translate one character, class or other single element; return it and where it ends."""
+    """Translate one character, class or other element; return it and the index after it."""
     if source[at] == "[":
         return _character_class(source, at)
     if source.startswith("(?", at):
@@ -123,7 +123,7 @@ def _one(source: str, at: int) -> tuple[str, int]:
 
 
 def _character_class(source: str, at: int) -> tuple[str, int]:
-    """Translate the character class that begins at `at`; return it and where it ends."""
+    """Translate the character class that begins at `at`; return it and the index after it."""
     begin = at
     is_negated = source.startswith("^", at + 1)
     at += 2 if is_negated else 1
@@ -154,7 +154,7 @@ def _class_character(source: str, at: int) -> tuple[str, int]:
 
 
 def _character(source: str, at: int) -> tuple[str, int]:
-    """Return the character written at `at`, and where it ends."""
+    """Return the character written at `at`, and the index after it."""
     if source[at] != "\\":
         return source[at], at + 1
     if found := _CODE.match(source, at):
@@ -178,7 +178,7 @@ def _character(source: str, at: int) -> tuple[str, int]:
 
 
 def _literal(character: str) -> str:
-    """Return the character escaped for `re`, inside a class or not."""
+    """Return the character escaped for `re`, inside or outside a class."""
     is_plain = character.isascii() and character.isalnum()
     return character if is_plain else f"\\U{ord(character):08x}"
 
@@ -194,7 +194,7 @@ class Matcher:
         case: whether upper and lower case differ.
 
     Raises:
-        ExpressionRefused: it is invalid, or Python has no equivalent.
+        ExpressionRefused: the expression is invalid, or Python has no equivalent.
         TooSlow: compiling it took more than `CPU_SECONDS`.
     """
 
@@ -223,10 +223,10 @@ class Matcher:
             pass
 
     def matches(self, lines: Sequence[str]) -> Iterator[Sequence[bool] | None]:
-        """Yield None while it matches, and then whether each line matches.
+        """Yield None while the process matches, then whether each line matches.
 
         Raises:
-            TooSlow: it took more than `CPU_SECONDS`.
+            TooSlow: matching took more than `CPU_SECONDS`.
         """
         if not lines:
             return
@@ -275,8 +275,8 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes | None:
 
 
 def is_match(expression: re.Pattern[str], text: str) -> bool:
-    """Return whether the text has a non-empty match. After an empty match, the search goes on one
-    character later, as on the page.
+    """Return whether the text has a non-empty match. After an empty match, the search goes on at
+    the next character, as on the page.
     """
     at = 0
     while found := expression.search(text, at):
@@ -289,7 +289,9 @@ def is_match(expression: re.Pattern[str], text: str) -> bool:
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Read an expression, then batches of lines, until the end; the kernel kills it if too slow."""
+    """Read an expression, then batches of lines, until the end. The kernel kills a process that is
+    too slow.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

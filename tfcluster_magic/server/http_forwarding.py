@@ -1,9 +1,9 @@
 """Forwards one HTTP request to a server on this machine, and its answer back, as streams.
 
 Bodies are never buffered as a whole; each side waits for the other. Only listed headers pass. No
-cookie, token or user name goes out, and nothing comes back with which the target could act for our
-origin, such as cookies or CORS headers; its content security policy is added to ours. This module
-owns the connection to the target and does not know the caller.
+cookie, token or user name is sent to the target. Headers with which the target could act for our
+origin, such as cookies or CORS headers, are not passed back. Its content security policy is added
+to ours. This module owns the connection to the target and does not know the caller.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUEST_HEADERS = re.compile(
     "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
     re.IGNORECASE,
 )
-"""Request headers that pass: those about the wanted bytes or the body."""
+"""Request headers that pass: they describe the wanted bytes or the body."""
 RESPONSE_HEADERS = re.compile(
     "accept-ranges|age|cache-control|"
     "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
@@ -45,15 +45,17 @@ _NO_LIMIT = 1 << 50
 
 
 class NoAnswer(Exception):
-    """The target does not listen, or closed without an answer; nothing was passed back."""
+    """The target does not listen, or closed the connection without an answer; nothing was passed
+    back.
+    """
 
 
 class BrokenAnswer(Exception):
-    """The target or the client ended in the middle of the answer."""
+    """The target or the client closed the connection in the middle of the answer."""
 
 
 class ForwardedRequest(HTTPMessageDelegate):
-    """A request in progress: `send` its body in pieces, then call `answer`."""
+    """A request in progress: `send` the pieces of its body, then call `answer`."""
 
     def __init__(self, stream: IOStream) -> None:
         self._stream = stream
@@ -76,7 +78,7 @@ class ForwardedRequest(HTTPMessageDelegate):
         """Connect and send the request's head.
 
         Raises:
-            HTTPError: 400, its headers do not say how long its body is.
+            HTTPError: 400 if the headers do not say how long the body is.
             NoAnswer: nothing listens there.
         """
         try:
@@ -103,7 +105,7 @@ class ForwardedRequest(HTTPMessageDelegate):
         """Forward a piece of the body; wait until the target accepts it."""
         try:
             await self._connection.write(piece)
-        except StreamClosedError:  # answered before it read all; see `answer`
+        except StreamClosedError:  # the target answered before it read everything; see `answer`
             return
 
     async def answer(
@@ -111,12 +113,12 @@ class ForwardedRequest(HTTPMessageDelegate):
         head: Callable[[int, str, HTTPHeaders], None],
         piece: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """Pass the answer back: call `head` with status, reason and headers, then `piece` with
-        data.
+        """Pass the answer back: call `head` with status, reason and headers, then `piece` with each
+        piece of data.
 
         Raises:
-            NoAnswer: there is none.
-            BrokenAnswer: it ended early.
+            NoAnswer: there is no answer.
+            BrokenAnswer: the answer ended early.
         """
         self._head, self._piece = head, piece
         try:
@@ -159,13 +161,13 @@ class ForwardedRequest(HTTPMessageDelegate):
             self.close()
 
     def finish(self) -> None:
-        """Note that the answer is complete."""
+        """Record that the answer is complete."""
         self._complete = True
 
 
 def relocated(location: str, host: str, port: int, prefix: str, base: str) -> str:
-    """Return a redirect of the target, with its path moved from below `prefix` to below `base`.
-    Redirects to other servers and relative ones are unchanged.
+    """Return a redirect of the target with `prefix` of its path replaced by `base`. Relative
+    redirects and those to other servers are unchanged.
     """
     parts = urlsplit(location)
     if parts.netloc and parts.netloc not in (f"{host}:{port}", f"localhost:{port}"):

@@ -2,7 +2,7 @@
 
 Paths are those of the file browser. A launch fails within three seconds if the backend does not
 answer. A dry run creates and fetches nothing. This module defines the JSON of a launch. A program
-runs in its own folder, as in a notebook; a cell in the folder of its notebook.
+runs in its own folder, and a cell in the folder of its notebook.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _SERVER_PYTHONS = (
     f"python{sys.version_info[0]}",
     "python{}.{}".format(*sys.version_info[:2]),
 )
-"""Names in a kernelspec for which Jupyter starts its own Python."""
+"""Names in a kernelspec that Jupyter replaces by its own Python."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernelspec: its `python`, or `why` tasks cannot use it."""
+    """A kernelspec: its `python`, or in `why` the reason why tasks cannot use it."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ async def list_kernels(service: Service) -> list[Kernel]:
     if not (await service.backend()).is_here:
         return []
     manager = service.serverapp.kernel_spec_manager
-    # it reads files, or asks a gateway in a coroutine
+    # a kernel manager reads files, or asks a gateway in a coroutine
     specs: Mapping[str, Any] = await ensure_async(await service.worker.call(manager.get_all_specs))
     remote = _is_gateway(manager)
     found = [_kernel_from_spec(name, entry["spec"], remote) for name, entry in specs.items()]
@@ -73,8 +73,8 @@ def default_kernel(serverapp: Any) -> str:
 
 
 async def kernel_python(service: Service, name: str | None) -> str | None:
-    """Return the Python of kernel `name`, by default of the default kernel; None for the server's
-    own.
+    """Return the Python of the kernel `name` or of the default kernel; None for the server's own
+    Python.
 
     Raises:
         InvalidRequest: there is no such kernel, or tasks cannot use its Python.
@@ -118,7 +118,7 @@ def _is_gateway(manager: Any) -> bool:
 
 
 def _is_server_python(python: str) -> bool:
-    """Return whether it is the Python of this server, under any name in the same folder."""
+    """Return whether a path is this server's Python, under any name in the same folder."""
     same_folder = os.path.dirname(python) == os.path.dirname(sys.executable)
     return same_folder and os.path.realpath(python) == os.path.realpath(sys.executable)
 
@@ -223,7 +223,8 @@ class LaunchHandler(RunsHandler, LaunchRoute):
         if asked.problems:
             raise InvalidRequest(asked.problems)
         manager = self.service.manager
-        await self.call(manager.list)  # fails early if nobody answers; a launch may take long
+        # fails early if the backend does not answer; a launch itself may take long
+        await self.call(manager.list)
         cluster = await self.call(
             manager.launch, asked.program, within=LAUNCH_WITHIN, **asked.words
         )
@@ -301,7 +302,7 @@ class RerunHandler(TFClusterHandler):
 
 
 def _left_out_of_form(cluster: TFCluster) -> list[str]:
-    """Say which ties of a run to other runs its form does not repeat."""
+    """Return notes about the ties to other runs that the form does not repeat."""
     name, notes = cluster.metadata.name, []
     if cluster.spec.resume_from:
         text = _(
@@ -321,7 +322,7 @@ class FormHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """Answer with the values that fill the form, and what they do not include."""
+        """Answer with the values that fill the form, and notes about what they leave out."""
         cluster = await self.call(self.service.manager.status, ref)
         if cluster.status.reason is Reason.RECORD_DAMAGED:
             raise Conflict(cluster.status.message)
@@ -344,7 +345,7 @@ class FormHandler(TFClusterHandler):
         )
 
     async def _kernel_of(self, python: str | None) -> str | None:
-        """Return the kernel with the Python of the run's tasks, preferably the default one; or
+        """Return the kernel with the Python of the run's tasks, preferably the default kernel; or
         None.
         """
         default = default_kernel(self.service.serverapp)
@@ -362,7 +363,7 @@ class FormHandler(TFClusterHandler):
         name, program = cluster.metadata.name, cluster.spec.program
         words: dict[str, Any] = {"name": cluster.metadata.cluster}
         notes = []
-        if cluster.active:  # its name is taken
+        if cluster.active:  # the original's name is taken
             del words["name"]
             notes.append(
                 _("{name} is still active, so the new run gets another name.").format(name=name)
@@ -405,7 +406,9 @@ class FormHandler(TFClusterHandler):
         return words, notes
 
     def _text_of(self, program: Program) -> str | None:
-        """Return the text of a cell from the record or the snapshot; None if it is not a cell."""
+        """Return the text of a cell from the record or the snapshot; None if the program is not a
+        cell.
+        """
         if program.kind is ProgramKind.COMMAND or not program.entrypoint.endswith(".py"):
             return None
         try:
@@ -463,7 +466,7 @@ class OptionsHandler(TFClusterHandler):
 
 
 def _relative_program(folder: Path, path: Path) -> str:
-    """Return the path relative to `folder`, written so that it cannot be mistaken for an option or
+    """Return the path relative to `folder`, in a form that cannot be mistaken for an option or
     URL.
     """
     text = os.path.relpath(path, folder)
@@ -474,15 +477,15 @@ def _relative_program(folder: Path, path: Path) -> str:
 
 
 def _project_view(asked: ResolvedLaunch, config: str | None) -> dict[str, Any] | None:
-    """What a form shows of a project: its configurations, and the values that hold where nothing is
-    typed, as one types them, by the keys of the fields. None for another program.
+    """Return what a form shows of a project: its configurations, and by field the values, as a user
+    types them, that apply to empty fields. None for another program.
     """
     folder = project_folder(asked.program, asked.folder) if asked.program else None
     if folder is None:
         return None
     try:
         project = read_project(folder)
-    except InvalidRequest:  # the plan has its problems
+    except InvalidRequest:  # the plan reports its problems
         return {"config": config, "configurations": [], "values": {}}
     said = project.settings_of(config if config in project.configurations else None)
     return {
@@ -497,7 +500,7 @@ class ProjectsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """The projects below the folder of the file browser, each with its last run."""
+        """Answer with the projects below the folder of the file browser, each with its last run."""
         root = files_root(self.service.serverapp)
         if root is None:
             self.reply({"projects": [], "complete": True})

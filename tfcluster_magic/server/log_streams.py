@@ -1,8 +1,8 @@
 """Streams of logs to browsers, read in threads and sent in batches of bounded size.
 
-Batches keep the order of reading and wait for the browser. Each stream has a thread, because
-reading may block as long as a volume hangs. The number of threads is limited; a hanging one counts
-until it returns.
+Batches keep the order of reading and wait for the browser. Each stream has a thread, because a read
+blocks while a volume hangs. The number of threads is limited; a hanging thread counts until it
+returns.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MOST_CHARACTERS = 256 * 1024
 """Characters in a batch, not counting its last line."""
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
-"""Seconds after its end at which a stream that still runs counts as hanging."""
+"""Seconds after its end at which a stream whose thread still runs counts as hanging."""
 
 MOST_SEARCHED = 20_000
 """Characters of a line that are searched."""
 MOST_AROUND = 20_000
-"""Most lines around a line."""
+"""Most lines before and after a line."""
 MOST_CHARACTERS_AROUND = 8 << 20
-"""Most characters around a line, not counting the first and last line."""
+"""Most characters before and after a line, not counting the first and last line."""
 LOOK_UP = 0.3
 """Seconds after which a reader that skips lines checks whether it is still needed."""
 
@@ -59,8 +59,8 @@ class LogStreams:
         self._open: set[LogStream] = set()
 
     def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> LogStream:
-        """Start to read in a thread. Raises BackendUnavailable if there are too many streams, or
-        one of `run` hangs.
+        """Start to read in a thread. Raises BackendUnavailable if there are too many streams, or a
+        stream of `run` hangs.
         """
         self._open = {stream for stream in self._open if stream.is_alive()}
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
@@ -114,11 +114,11 @@ class LogStream:
 
     @property
     def hangs(self) -> bool:
-        """Whether it should have ended; a reader checks about twice a second."""
+        """Whether the thread should have ended; it checks about twice a second."""
         return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
 
     async def next(self, within: float | None) -> bytes | None:
-        """Return the next batch: b"" if there is nothing new, None after the last one.
+        """Return the next batch: b"" if there is nothing new, None after the last batch.
 
         Raises:
             TimeoutError: nothing arrived within this many seconds, not even b"".
@@ -150,7 +150,7 @@ class LogStream:
 
 
 def _batches(lines: Lines, encode: Encode) -> Iterator[bytes]:
-    """Yield the lines in batches; b"" each time that there is nothing new."""
+    """Yield the lines in batches, and b"" whenever there is nothing new."""
     batch: list[LogLine] = []
     characters = 0
     for line in lines:

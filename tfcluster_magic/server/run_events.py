@@ -1,9 +1,9 @@
 """Changes of runs, pushed to every page as Jupyter Server events.
 
-A change is sent at once if the run was quiet, otherwise a few times a second, always with the
-newest state. The server's events are numbered without gaps. A backend that hangs is reported too.
-This module owns the numbers, the rate limit and one timer. It lives on the server's loop; the
-watcher's threads only hand over changes.
+The first change of a quiet run is sent at once. Further changes are sent a few times a second,
+always with the newest state. The server's events are numbered without gaps. A backend that hangs is
+reported too. This module owns the numbers, the rate limit and one timer. It runs on the server's
+loop; the watcher's threads only hand over changes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SCHEMA_ID = "https://tfcluster.dev/events/run/v1"
 EVERY = 0.25
 """Shortest interval between two events of one run, in seconds."""
 MOST_A_SECOND = 200
-"""Most events a second in total; with more changing runs, each gets fewer."""
+"""Most events per second in total; the more runs change, the fewer events each gets."""
 LOOK_EVERY = 1.0
 
 
 def register_schema(logger: EventLogger) -> None:
-    """Register the event schema; pages that subscribe earlier receive none of its events."""
+    """Register the event schema. Pages that subscribe before that receive no events."""
     if SCHEMA_ID not in logger.schemas:
         logger.register_event_schema(SCHEMA)
 
@@ -88,8 +88,8 @@ class RunEvents:
         self._waiting.clear()
 
     def fail(self, name: str, told: dict[str, Any]) -> None:
-        """Send the problem `told`: a request that was already answered has failed for this run.
-        Call it on the loop.
+        """Send the problem `told`, because a request that was already answered has failed for this
+        run. Call it on the loop.
         """
         known = self._watcher.known().get(name)
         if known is not None and self._end is not None:
@@ -123,7 +123,7 @@ class RunEvents:
                 self._plan(name)
 
     def _plan(self, name: str) -> None:
-        """Send a run's state now, or once the rate limit allows, and then its newest state."""
+        """Send a run's state now, or its newest state once the rate limit allows."""
         assert self._loop is not None
         pace = max(EVERY, len(self._waiting) / MOST_A_SECOND)
         wait = self._told_at.get(name, -pace) + pace - self._loop.time()

@@ -32,7 +32,7 @@ from .worker import READ_WITHIN
 HEARTBEAT = 15.0
 """Seconds after which a silent log stream sends a heartbeat."""
 GONE_WITHIN = 2.0
-"""Seconds to wait for a removal; a longer one is reported when it ends."""
+"""Seconds for which a request waits for a removal; a longer removal is reported when it ends."""
 
 
 class StopBody(Model, frozen=True):
@@ -73,7 +73,7 @@ VERB_BODIES: Mapping[str, type[Model]] = {
 
 `POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of the body and answers
 with the run. The OpenAPI document, docs/reference/api.md and the page's types are generated from
-this; there the body's docstring describes the verb.
+this table. They describe the verb by the body's docstring.
 """
 
 
@@ -82,7 +82,9 @@ class RunsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the runs, newest first, and the number of the last included event."""
+        """Answer with the runs, newest first, and the number of the last event that they
+        include.
+        """
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence
         clusters = await self.call(self.service.manager.list, all_runs=every)
@@ -155,8 +157,8 @@ class TasksHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the tasks of runs by run name: their states, times, places and last log
-        lines. Missing runs are left out, because browsers log each 404 in their console.
+        """Answer with the tasks of runs by run name: states, times, places and last log lines.
+        Missing runs are left out, because browsers log each 404 in their console.
         """
         found = {}
         names = [*dict.fromkeys(self.get_query_arguments("run"))]
@@ -241,7 +243,7 @@ class LogsHandler(TFClusterHandler):
             stream.close()
 
     def on_connection_close(self) -> None:
-        """Stop reading; the browser has gone."""
+        """Stop reading, because the browser has gone."""
         if self._stream is not None:
             self._stream.close()
         super().on_connection_close()
@@ -253,7 +255,7 @@ class LogsHandler(TFClusterHandler):
                 self.write(batch)
                 await self.flush()
                 batch = await stream.next(None)
-        except TFClusterError as error:  # the answer has begun, so the error goes into it
+        except TFClusterError as error:  # the answer has begun, so the error is sent in it
             self.write(f"[{error}]\n")
         except StreamClosedError:
             raise
@@ -289,7 +291,7 @@ class LogsHandler(TFClusterHandler):
         try:
             return await stream.next(max(0.0, within))
         except asyncio.TimeoutError:
-            return b""  # a volume hangs; the heartbeat tells the browser
+            return b""  # a volume hangs; the heartbeat shows the browser that the server answers
 
     def _part(self, tasks: list[str]) -> Callable[[Lines], Lines]:
         """Return the selection of lines: `?search=`, `?around=`, or all.
@@ -347,7 +349,7 @@ def _refused(name: str, said: str, why: str) -> InvalidRequest:
 
 
 def _launch_text(cluster: TFCluster) -> dict[str, Any]:
-    """Return the commands and the YAML of a run; for a cell of 60 KB this takes half a second."""
+    """Return the commands and the YAML of a run. For a cell of 60 KB this takes half a second."""
     return {
         "line": notebook_cell(cluster),
         "command": shell_command(cluster),
@@ -361,7 +363,7 @@ def _encode_json(lines: list[LogLine]) -> bytes:
 
 
 def _told(line: LogLine) -> tuple[str | int | None, ...]:
-    """Return a line's fields, with its time in milliseconds and its number if it has one."""
+    """Return a line's fields, with its time in milliseconds and, if it has one, its number."""
     at = None if line.at is None else round(line.at * 1000)
     number = (line.number,) if isinstance(line, NumberedLine) else ()
     return (line.task, line.text, at, *number)

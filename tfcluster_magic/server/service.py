@@ -1,7 +1,7 @@
 """The service that all routes of a server share: manager, worker, events, streams and TensorBoards.
 
-There is one for each server, however many tabs are open. It owns these objects from the start of
-the extension to its end. Data beside a run's record is cached, so reading it is cheap.
+A server has one, however many tabs are open. It owns these objects from the start of the extension
+to its end. Data outside a run's record is cached, so reading it is cheap.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def files_root(serverapp: Any) -> Path | None:
     """Return the root folder of the file browser; None if it shows no files of this machine."""
     contents = serverapp.contents_manager
     if not isinstance(contents, FileManagerMixin):
-        return None  # a root_dir would not be what it shows
+        return None  # a root_dir would not be the folder that it shows
     return Path(os.path.abspath(contents.root_dir))  # type: ignore[attr-defined]
 
 
 def browsed_file(root: Path | None, said: str, field: str) -> Path:
-    """Return the file with path `said` in the file browser; links out of `root` are allowed.
+    """Return the file at path `said` in the file browser; links out of `root` are allowed.
 
     A full path below `root` is accepted too.
 
     Raises:
-        InvalidRequest: it is outside the root, or there is no root.
+        InvalidRequest: the path is outside the root, or there is no root.
     """
     if root is None:
         allowed = _(
@@ -74,11 +74,11 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
 
 
 def browsed_path(root: Path | None, path: str, *, hidden: bool = False) -> str | None:
-    """Return the file browser's path of a full path, the reverse of `browsed_file`; "" for its
-    root.
+    """Return the file browser's path of a full path; "" for the root. The reverse of
+    `browsed_file`.
 
-    Return None if it does not show the path: it is outside the root, or in a hidden folder without
-    `hidden`. Existence is not checked, because a volume may hang.
+    Return None for a path that the file browser does not show: outside the root, or in a hidden
+    folder without `hidden`. Existence is not checked, because a volume may hang.
     """
     if root is None or not os.path.isabs(path):
         return None
@@ -98,12 +98,12 @@ def _real_path(root: Path) -> str:
     return os.path.realpath(root)
 
 
-# Removals of runs. Callers do not wait for tasks to end. A run has one removal for all callers, and
-# the pages are told when it is done. After a failure the run keeps its state and shows the reason
-# until the removal is tried again.
+# Removals of runs. Callers do not wait for tasks to end. All callers for a run share one removal,
+# and the pages are told when it is done. After a failure the run keeps its state and shows the
+# reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
-"""Seconds for removing a run's output, added to those for its end."""
+"""Seconds for removing a run's output, added to the seconds for its end."""
 
 
 class Removals:
@@ -120,10 +120,10 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # callers by run
+        self._waiting: Counter[str] = Counter()  # number of callers by run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
-        """Remove a run; return whether it was removed within this many seconds.
+        """Remove a run; return whether it was removed within `seconds`.
 
         Raises:
             TFClusterError: it cannot be removed, and this was known in time.
@@ -207,7 +207,7 @@ class Service:
 
     @cached_property
     def run_events(self) -> RunEvents:
-        """Pushes changes of runs to the pages."""
+        """Sends changes of runs to the pages."""
         logger = self.serverapp.event_logger
         return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
@@ -222,13 +222,13 @@ class Service:
         return ServerBoards(self.manager, self.worker, partial(files_root, self.serverapp))
 
     def projects(self, root: Path) -> ProjectFinder:
-        """What looks for projects below the folder of the file browser; it keeps what it finds."""
+        """Finds the projects below the folder of the file browser, and caches them."""
         if self._projects is None or self._projects.root != root:
             self._projects = ProjectFinder(root)
         return self._projects
 
     def start(self) -> None:
-        """Start to watch in the running loop, if not started yet."""
+        """Start watching in the running loop, unless already started."""
         self.run_events.start()
 
     async def stop(self) -> None:
@@ -239,12 +239,12 @@ class Service:
         await self.boards.close()
 
     def view(self, cluster: TFCluster, *, whole: bool = False) -> dict[str, Any]:
-        """Return a run as pages get it, with data beside its record."""
+        """Return a run as pages get it, with data from outside its record."""
         (view,) = self.views([cluster], whole=whole)
         return view
 
     def views(self, clusters: Sequence[TFCluster], *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return runs as pages get them, see `view`."""
+        """Return runs as pages get them; see `view`."""
         known, views = self.watcher.known(), []
         for cluster in clusters:
             beside = known.get(cluster.metadata.name)
@@ -259,8 +259,8 @@ class Service:
         return view | {"places": self.places(run.cluster)}
 
     def places(self, cluster: TFCluster) -> dict[str, str]:
-        """Return the file browser's paths of a run's `program`, its `folder` and its `output`.
-        Paths that the file browser does not show are left out.
+        """Return the file browser's paths of a run's `program`, `folder` and `output`, without
+        paths that the file browser does not show.
         """
         program = cluster.spec.program
         is_file = program is not None and program.kind in (ProgramKind.FILE, ProgramKind.FOLDER)
@@ -277,14 +277,14 @@ class Service:
         return {what: path for what, path in shown.items() if path is not None}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """Return the cached progress of a run; None if unknown."""
+        """Return the cached progress of a run; None if it is unknown."""
         known = self.watcher.known().get(cluster.metadata.name)
         if known is None or known.cluster.metadata.uid != cluster.metadata.uid:
             return None
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the notebook outputs of runs by name, without unknown runs."""
+        """Return the notebook outputs of runs by name; unknown runs are left out."""
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}
         return {
@@ -293,7 +293,7 @@ class Service:
         }
 
     def _look(self) -> None:
-        """Report running clusters to Jupyter Server's idle culler, if configured; called every
+        """Report running clusters to Jupyter Server's idle culler if configured. Called every
         second.
         """
         if self._counts_as_activity and any(

@@ -1,8 +1,8 @@
 """Routes of TensorBoards, and the pages of each board below this server.
 
-Only signed-in, authorised users get there. A board never receives a cookie, a token or the client's
-address, and bodies are streamed in both directions. Loading a page starts its board if it idled out
-or died; if it does not start, the page says why. Only `ServerBoards` says where a board listens.
+Only signed-in, authorised users reach a board. It never receives a cookie, a token or the client's
+address. Bodies are streamed in both directions. Loading a page starts its board if it idled out or
+died; if it does not start, the page says why. Only `ServerBoards` knows where a board listens.
 """
 
 from __future__ import annotations
@@ -81,14 +81,15 @@ _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file as it is sent."""
+    """A packaged file in the form in which it is sent."""
 
     body: bytes
     headers: dict[str, str]
 
 
 def packaged_file(path: str, *, hashed: bool, gzip: bool) -> PackagedFile | None:
-    """Return the packaged file at `path` below the page ("" is the page), None if there is none.
+    """Return the packaged file at `path` below the page ("" is the page); None if it does not
+    exist.
 
     Args:
         path: as the browser requests it, without the query.
@@ -146,7 +147,7 @@ def _file_headers(name: str, hashed: bool) -> dict[str, str]:
 PAGE = "tfcluster/tensorboard"
 """Path below base_url of a board's pages, followed by its id."""
 PATIENCE = 2.5
-"""Seconds that a page waits for its board before it shows the starting page."""
+"""Seconds for which a request waits for its board before the starting page is shown."""
 
 _SECRET_PARAMETERS = re.compile(r"(token|_xsrf)(=|$)")
 """Query parameters not to forward: the server's token, and the XSRF token."""
@@ -166,8 +167,8 @@ class BoardPage(GuardedHandler):
 
     @property
     def content_security_policy(self) -> str:
-        """The policy that lets only pages of this server frame a board; the board's own applies
-        too.
+        """The policy by which only pages of this server may frame a board; the board's own policy
+        applies too.
         """
         return "frame-ancestors 'self'"
 
@@ -190,10 +191,10 @@ class BoardPage(GuardedHandler):
             raise HTTPError(403, _("this request came from a page of another site"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Start to forward a body before it has arrived completely, only for signed-in users."""
+        """Start to forward a body of a signed-in user before it has arrived completely."""
         await super().prepare()
         if body_length(self.request.headers) != 0 and not self.current_user:
-            raise HTTPError(403)  # also for GET: with a body there is no redirect to the login
+            raise HTTPError(403)  # also for GET: a GET with a body is not redirected to the login
         if self.request.method == "POST" and not self._finished:
             await self._begin()
 
@@ -203,7 +204,7 @@ class BoardPage(GuardedHandler):
         await self._connect(its_id, await self._reach(its_id))
 
     async def data_received(self, chunk: bytes) -> None:
-        """Forward a piece of the body; drop one without a request."""
+        """Forward a piece of the body; drop a piece without a request."""
         if self._forward is not None:
             await self._forward.send(chunk)
 
@@ -229,7 +230,9 @@ class BoardPage(GuardedHandler):
         await self._answer(its_id)
 
     async def _packed(self, path: str) -> bool:
-        """Answer with a file of TensorBoard's package; return False if it has none."""
+        """Answer with a file of TensorBoard's package; return False if the package has no such
+        file.
+        """
         gzip = bool(_GZIP.search(self.request.headers.get("Accept-Encoding", "")))
         hashed = "_file_hash" in self.request.query_arguments
         file = await asyncio.to_thread(packaged_file, path, hashed=hashed, gzip=gzip)
@@ -237,7 +240,9 @@ class BoardPage(GuardedHandler):
             return False
         for name, value in file.headers.items():
             if name == "Content-Security-Policy":
-                self.add_header(name, value)  # beside ours, as if it came from a board
+                self.add_header(
+                    name, value
+                )  # added to our policy, as if the file came from a board
             else:
                 self.set_header(name, value)
         self.set_header("Vary", "Accept-Encoding")
@@ -245,7 +250,9 @@ class BoardPage(GuardedHandler):
         return True
 
     async def _reach(self, its_id: str) -> Board:
-        """Return the board, started if the user may do that. Raises as `ServerBoards.reach`."""
+        """Return the board, after starting it if the user may do that. Raises as
+        `ServerBoards.reach`.
+        """
         if await is_allowed(self, "write"):
             return await self._boards.reach(its_id)
         board = await self._boards.running_board(its_id)
@@ -254,7 +261,9 @@ class BoardPage(GuardedHandler):
         return board
 
     async def _opened(self, its_id: str) -> Board | None:
-        """Return the board of a page that is being loaded; None after showing the starting page."""
+        """Return the board of a page that is being loaded, or show the starting page and return
+        None.
+        """
         if (board := self._boards.just_opened(its_id)) is not None:
             return board
         if not await is_allowed(self, "write"):
@@ -276,7 +285,7 @@ class BoardPage(GuardedHandler):
     async def _sent(self, board: Board) -> ForwardedRequest:
         self._board = board
         asked = self.request
-        path = board.path_prefix + asked.path[len(self._base) :]  # as received, nothing decoded
+        path = board.path_prefix + asked.path[len(self._base) :]  # unchanged, without decoding
         method = str(asked.method)
         return await ForwardedRequest.begin(
             HOST, board.port, method, path + self._query, asked.headers
@@ -284,7 +293,7 @@ class BoardPage(GuardedHandler):
 
     @property
     def _query(self) -> str:
-        """The query as received, without tokens of this server."""
+        """The query as received, without this server's tokens."""
         pairs = [p for p in self.request.query.split("&") if p and not _SECRET_PARAMETERS.match(p)]
         return f"?{'&'.join(pairs)}" if pairs else ""
 
@@ -302,7 +311,7 @@ class BoardPage(GuardedHandler):
             self._boards.lost(its_id)
             if again or self.request.method == "POST":
                 raise
-            # The board was killed after it took the request.
+            # The board was killed after it had received the request.
             self._forward = await self._sent(await self._reach(its_id))
             await self._answer(its_id, again=True)
             return
@@ -334,14 +343,14 @@ class BoardPage(GuardedHandler):
             self._forward.close()
 
     def on_connection_close(self) -> None:
-        """Close the request to the board; the browser has gone."""
+        """Close the request to the board, because the browser has gone."""
         self.on_finish()
         super().on_connection_close()
 
     # -- without a board ---------------------------------------------------------------------------
 
     def problem_of(self, error: BaseException) -> dict[str, Any]:
-        """Return the problem to send for an error, also for a board that does not answer."""
+        """Return the problem to send for an error, or for a board that does not answer."""
         if isinstance(error, NoAnswer):
             error = BackendUnavailable(_("TensorBoard does not answer; reload the page"))
         return super().problem_of(error)
@@ -364,7 +373,7 @@ class BoardPage(GuardedHandler):
 
 
 class BoardBody(Model, frozen=True):
-    """A request for a TensorBoard on runs or on a folder; on all runs without either."""
+    """A request for a TensorBoard for runs or a folder; for all runs if both are missing."""
 
     refs: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
     folder: Annotated[str, Meta(max_length=4096)] | None = None

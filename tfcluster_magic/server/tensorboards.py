@@ -1,10 +1,9 @@
-"""TensorBoards of one server: which folders may be shown, and the boards that it started.
+"""The TensorBoards of one server, and the folders that they may show.
 
 Pages can show only folders below the server's root, the log folder, and output folders of runs.
 Concurrent requests for a board start it once. Boards that this server started end with it, also
-when it is killed. A
-board's address is known only here, never taken from a request. `tensorboard/process.py` owns the
-processes.
+when it is killed. A board's address is known only here and never taken from a request.
+`tensorboard/process.py` owns the processes.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _RunningBoard:
 
 
 class ServerBoards:
-    """The boards that pages of this server show; used only from its loop.
+    """The boards that pages of this server show; used only from the server's loop.
 
     Args:
         manager: the cluster manager, with every board of this user.
@@ -76,7 +75,7 @@ class ServerBoards:
         if not wait and await self.running_board(view.id) is None:
             self.begin(view.id)
             if await self._worker.call(has_event_files, view.folder):
-                self._early.add(view.id)  # without event files the board has another page
+                self._early.add(view.id)  # a board without event files has another page
             return view, False
         await asyncio.shield(self.begin(view.id))
         return view, True
@@ -86,7 +85,7 @@ class ServerBoards:
         return its_id in self._early
 
     def begin(self, its_id: str) -> asyncio.Task[Board]:
-        """Start the board if it does not run; concurrent callers share one task."""
+        """Start the board if it is not running; concurrent callers share one task."""
         self._stopped.discard(its_id)
         if its_id not in self._opening:
             task = asyncio.get_running_loop().create_task(self._open(its_id))
@@ -95,24 +94,25 @@ class ServerBoards:
         return self._opening[its_id]
 
     def just_opened(self, its_id: str) -> Board | None:
-        """Return the board if it answered a moment ago, for the tab that loads it now."""
+        """Return the board if it answered a moment ago, for the tab that is loading it."""
         living = self._living.get(its_id)
         if living is None or time.monotonic() > living.seen + A_MOMENT or not living.lives:
             return None
         return living.board
 
     async def running_board(self, its_id: str) -> Board | None:
-        """Return the board if it runs, whoever started it. Raises NotFound."""
+        """Return the board if it is running, whoever started it. Raises NotFound."""
         living = self._living.get(its_id)
         if living is not None and living.lives:
             return living.board
         return await self._worker.call(self._found_running, its_id)
 
     async def reach(self, its_id: str) -> Board:
-        """Return the board; start it if it does not run, as after half an hour without use.
+        """Return the board; start it if it is not running, for example after half an hour without
+        use.
 
         Raises:
-            Conflict: it was stopped by a user; only its page starts it again.
+            Conflict: a user stopped the board; only its page starts it again.
             TFClusterError: as for `open`.
         """
         living = self._living.get(its_id)
@@ -129,7 +129,7 @@ class ServerBoards:
     async def stop(self, its_id: str) -> None:
         """Stop a board, whoever started it. Raises NotFound."""
         view = await self._worker.call(self._found, its_id)
-        while (opening := self._opening.get(its_id)) is not None:  # or it would start later
+        while (opening := self._opening.get(its_id)) is not None:  # otherwise it would start later
             await asyncio.wait([opening])
             await asyncio.sleep(0)  # lets `_opened` run
         self._stopped.add(its_id)
@@ -142,8 +142,10 @@ class ServerBoards:
         return await self._worker.call(self._running)
 
     async def close(self) -> None:
-        """Stop the boards that this server started and that nobody has restarted since."""
-        if self._opening:  # a starting board would outlive us
+        """Stop the boards that this server started, except those that somebody has restarted
+        since.
+        """
+        if self._opening:  # a starting board would outlive the server
             await asyncio.wait(self._opening.values(), timeout=CLOSE_WITHIN)
             await asyncio.sleep(0)  # lets `_opened` run
         mine = {board.pid: board for board in self._started.values()}
@@ -191,7 +193,7 @@ class ServerBoards:
 
     def _opened_view(self, its_id: str) -> Board:
         view = self._found(its_id)
-        if not view.runs:  # runs are links of ours to output folders
+        if not view.runs:  # runs are our links to output folders
             self._allowed(view.folder)
         return self._manager.boards.open(view, until=os.getpid())
 
@@ -219,7 +221,7 @@ class ServerBoards:
             os.fsencode(real)
             if any(_within(real, root) for root in self._roots(contents)):
                 return real
-        except ValueError:  # a NUL or a lone surrogate
+        except ValueError:  # the path has a NUL or a lone surrogate
             pass
         log_root = self._manager.boards.log_root
         raise NotAllowed(

@@ -1,9 +1,9 @@
 """Blocking calls for the server's loop, each in a thread of its own with a timeout.
 
 The loop never waits for a backend, and a caller gets an answer within `within` seconds. A thread
-cannot be killed: one whose backend hangs is left behind and counts against the limit until it
-returns. So a dead backend cannot fill the process with threads, and a hanging call is not repeated.
-Slow calls have a limit of their own, so that many launches do not delay reading.
+cannot be killed: if its backend hangs, it counts against the limit until it returns. So a dead
+backend cannot fill the process with threads, and a hanging call is not repeated. Slow calls have
+their own limit, so that many launches do not delay reading.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_AT_ONCE = 16
 
 
 class Worker:
-    """Runs blocking calls beside the event loop; used only from that loop."""
+    """Runs blocking calls outside the event loop; used only from that loop."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._quick, self._long = _ThreadLimit(most), _ThreadLimit(most)
@@ -35,7 +35,7 @@ class Worker:
     async def call(
         self, function: Callable[..., T], *args: Any, within: float = READ_WITHIN, **words: Any
     ) -> T:
-        """Return or raise what `function(*args, **words)` does.
+        """Return the result of `function(*args, **words)`, or raise its error.
 
         Raises:
             BackendUnavailable: it did not return within `within` seconds, or too many calls already
@@ -131,7 +131,8 @@ class _ThreadLimit:
 
     def _ended(self, answer: asyncio.Future[Any]) -> None:
         self._under_way.discard(answer)
-        answer.exception()  # retrieve it, or asyncio would log it if nobody waits any more
+        # retrieve the error, because asyncio logs errors that nobody has retrieved
+        answer.exception()
 
 
 def _call_key(

@@ -380,8 +380,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{url} is a web page, not a program: use the address of the raw file"
         ),
         "ProgramOfNoKind": mark(
-            "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so nobody knows how it is "
-            "started"
+            "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so it is unclear how to "
+            "start it"
         ),
         "ArchiveDamaged": mark("the archive {archive} cannot be unpacked: {why}"),
         "ArchiveHoldsLink": mark(
@@ -596,7 +596,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "VolcanoGone": mark(
             "Volcano, which is not on this cluster any more: stop the run, and launch it again"
         ),
-        "VolcanoSilent": mark("Volcano's answer (queue {queue}, which must be there and open)"),
+        "VolcanoSilent": mark("Volcano's answer (queue {queue}, which must exist and be open)"),
         "VolcanoSays": mark(
             "room for all {count} tasks at once in Volcano's queue {queue}, which says: {why}"
         ),
@@ -742,10 +742,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "BoundsBroken": "{parts:clauses}{use}",
         "TaskTooLarge": mark(
-            "a task may use at most {bound} in this namespace, and {has} is asked for"
+            "a task may use at most {bound} in this namespace, but {has} is requested"
         ),
         "TaskTooSmall": mark(
-            "a task must use at least {bound} in this namespace, and {has} is asked for"
+            "a task must use at least {bound} in this namespace, but {has} is requested"
         ),
         "LimitRatio": mark(
             "in this namespace the limit of {name} may be at most {ratio} times its request: ask "
@@ -780,7 +780,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NoRoomForCluster": mark("there is no room for this cluster"),
         "CannotRunHere": mark("this cluster cannot run here"),
         "RequestRefused": mark("the request was refused"),
-        "RecordWrong": mark("the TFCluster {name} is wrong"),
+        "RecordWrong": mark("the TFCluster {name} is invalid"),
         "RecordUnreadable": mark("it cannot be read: {why}"),
         "RefusedFor": mark("{what}: {problem}"),
         "RefusedForReasons": mark("{what} for {count} reasons:\n  - {problems:lines}"),
@@ -962,7 +962,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "TooManyTasks": mark("at most {most} tasks run here: use fewer"),
         "TooManyTasksUse": mark("at most {most} tasks run here: use {flag} {fits}"),
         "TooManyReplicas": mark(
-            "{fitting}, {count} were asked: use {flag} {fits}, or {less}; {free}"
+            "{fitting}, but {count} were requested: use {flag} {fits}, or {less}; {free}"
         ),
         "WorkersFit": mark_plural("{count} worker of {each} fits", "{count} workers of {each} fit"),
         "ServersFit": mark_plural(
@@ -973,37 +973,43 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "FreeBut": "{parts:clauses}{held}",
         "FreeOnNodes": mark("{free} of {total} is free on the nodes"),
         "LeftInQuota": mark("quota {quota} has {free} of {total} left ({key})"),
-        "NotOnSingleNodes": mark("there is enough in sum, but not on single nodes"),
+        "NotOnSingleNodes": mark("there is enough in total, but not on any single node"),
         "NoNodeTakesTasks": mark("no node takes tasks: ask an administrator"),
         "NoNodeHas": mark("no node has {resource}: ask for none"),
-        "NoNodeHasSoMuch": mark("no node has so much; the largest has {amount}: ask for less"),
-        "QuotaMakesSay": mark("quota {quota} makes every task say {key}: set it"),
+        "NoNodeHasSoMuch": mark("no node has that much; the largest has {amount}: request less"),
+        "QuotaMakesSay": mark("quota {quota} requires {key} for every task: set it"),
         "InLimitRange": mark("{rule} (LimitRange {name})"),
         "TaskAtMost": mark("a task may use at most {most}"),
-        "TaskSaysLimit": mark("a task must say its limit, at most {most}"),
-        "TaskAtLeast": mark("a task must ask for at least {least}"),
+        "TaskSaysLimit": mark("a task must set its limit, at most {most}"),
+        "TaskAtLeast": mark("a task must request at least {least}"),
         "LimitAtMost": mark("a limit may be at most {ratio:g} times the request"),
     },
     "What became of a due time of a schedule": {
         "ScheduleMissed": mark(
-            "Nobody was there to launch it in time: the machine was off, or the clock process."
+            "It was not launched in time: the machine was off, or the clock process was not "
+            "running."
         ),
         "ScheduleDeadline": mark("It was given up {time:duration} after its due time."),
-        "ScheduleOverlap": mark("{name} was not over (--overlap forbid)."),
+        "ScheduleOverlap": mark("{name} had not ended (--overlap forbid)."),
         "ScheduleSuperseded": mark("A later due time came before it began (--overlap replace)."),
         "ScheduleReplaced": mark("A later due time replaces it (--overlap replace)."),
         "SchedulePreviousFailed": mark(
-            "{name} before it did not end with success (--after-success)."
+            "The previous run {name} did not succeed (--after-success)."
         ),
-        "ScheduleWaitsForPrevious": mark("It waits for the due time before it (--after-success)."),
+        "ScheduleWaitsForPrevious": mark("It waits for the previous due time (--after-success)."),
         "ScheduleWaitsForEnd": mark("It waits for the end of {name}."),
         "ScheduleWaitsForOthers": mark_plural(
             "It waits for another run of the schedule to end (--max-parallel).",
             "It waits for one of {count} other runs of the schedule to end (--max-parallel).",
         ),
-        "ScheduleRunGone": mark("The record of {name} was removed while it ran."),
+        "ScheduleRunGone": mark(
+            "The record of {name} was deleted before the schedule saw its end: how it ended is "
+            "not known."
+        ),
+        "ScheduleRunRemoved": mark("The record of {name} was removed while it ran."),
+        "ScheduleRunDeleted": mark("{name} failed, and its record was deleted."),
         "ScheduleRunFailed": mark("{name} failed: {why:sentences}"),
-        "ScheduleNeverBegan": mark("Its launch was interrupted, and is made again."),
+        "ScheduleNeverBegan": mark("Its launch was interrupted and is repeated."),
         "ScheduleNotLaunched": mark("It could not be launched: {why}"),
         "SchedulePausedItself": mark_plural(
             "{count} due time failed (--pause-after).",

@@ -159,8 +159,8 @@ def empty_page(looked_at: Sequence[str]) -> str:
         _("No event files yet"),
         _("TensorBoard shows files whose names have “.tfevents.” in them. None was found in:"),
         _(
-            "Whatever a task writes elsewhere is found by what it has open, also in ./logs. This "
-            "page checks again every five seconds."
+            "Event files that a task writes elsewhere, such as in ./logs, are found by its open "
+            "files. This page checks again every five seconds."
         ),
         _("How a program writes them:"),
         _(
@@ -374,8 +374,8 @@ def _start(
         )
     raise TFClusterError(
         _(
-            "TensorBoard on {folder} did not start (it has {seconds:.0f} s for that)"
-            "{last_lines}\nits output is in {log}"
+            "TensorBoard on {folder} did not start within {seconds:.0f} s{last_lines}\nits output "
+            "is in {log}"
         ).format(folder=entry.folder, seconds=start_timeout, last_lines=_last_lines(log), log=log)
     )
 
@@ -409,7 +409,7 @@ def _read_report(report: int, within: float) -> bytes:
 def _last_lines(log: Path) -> str:
     lines = state_files.read_tail(log, 8192).decode("utf-8", "replace").splitlines()[-10:]
     if not lines:
-        return _("; it said nothing")
+        return _("; it printed nothing")
     return "".join(f"\n  {line[:300]}" for line in lines)
 
 

@@ -2,8 +2,8 @@
  * The model of all runs in this page: one state, one signal, the verbs.
  *
  * Every view shows the same state, and the result of a verb appears as soon as the server has
- * answered. A verb acts on the given run, never on another one that has its name by now. The model
- * owns no widget and shows nothing.
+ * answered. A verb acts on the given run, never on a later run of the same name. The model owns no
+ * widget and shows nothing.
  */
 import type { VerbBodies } from './models';
 import { RunWatcher } from './runWatcher';
@@ -53,7 +53,7 @@ export class ClustersModel extends RunWatcher implements IClusters {
     const stopping = await this._ending(run, () =>
       this._answered(rest.deleteRun(this.caller, run, withLogs))
     );
-    // a run that is being stopped stays; an event tells when it is gone
+    // a run that is being stopped stays until an event says that it is gone
     if (!stopping && isSame(run, this.find(nameOf(run)))) {
       this._drop(nameOf(run));
     }

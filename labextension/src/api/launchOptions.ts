@@ -72,7 +72,7 @@ export interface ILaunchOptions {
   readonly defaults: { readonly kernelspec: string | null };
 }
 
-/** One problem; `option` is the input that it is about, null for none. */
+/** One problem; `option` is the input that it concerns, null for none. */
 export interface IPlanProblem {
   readonly field: string;
   readonly option: string | null;
@@ -88,7 +88,7 @@ export interface IPlan {
   readonly name: string | null;
   readonly problems: ReadonlyArray<IPlanProblem>;
   readonly warnings: ReadonlyArray<string>;
-  /** The warnings that are about one input. */
+  /** The warnings that concern one input. */
   readonly cautions?: ReadonlyArray<IPlanProblem>;
   /** Information before a launch, such as the rest of a budget. */
   readonly told?: ReadonlyArray<string>;
@@ -97,11 +97,13 @@ export interface IPlan {
   /** The equivalent line for a notebook in `folder`. */
   readonly line: string;
   readonly folder: string;
-  /** What comes from the file of a project; null for another program. */
+  /** The values from the file of a project; null for another program. */
   readonly project?: IPlanProject | null;
 }
 
-/** The configurations of a project, and what its file says where nothing is typed, by the keys of fields. */
+/**
+ * The configurations of a project, and its file's values for empty fields, by the keys of fields.
+ */
 export interface IPlanProject {
   readonly config: string | null;
   readonly configurations: ReadonlyArray<string>;

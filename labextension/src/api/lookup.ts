@@ -13,8 +13,8 @@ import type { IRun } from './types';
 /** Milliseconds in which lookups are collected into one request. */
 const TOGETHER = 50;
 /**
- * Milliseconds for which a found run is cached, because outputs are drawn one after another. A run
- * that was not found may be launched at any moment, so that is not cached.
+ * Milliseconds for which a found run is cached, because outputs are drawn one after another. "Not
+ * found" is not cached, because the run may be launched at any moment.
  */
 const FRESH = 15_000;
 
@@ -81,7 +81,8 @@ export class Lookup {
 const NOT_FOUND = 'NotFound';
 
 /**
- * Return whether the server answered that there is no such run, and not that a route is missing.
+ * Return whether the server answered that there is no such run, rather than that a route is
+ * missing.
  */
 export const isMissing = (error: unknown): boolean =>
   error instanceof ServerProblem && error.problem.title === NOT_FOUND;

@@ -21,12 +21,12 @@ export class ServerProblem extends Error {
     return this.problem.status;
   }
 
-  /** Whether a retry may help: the server or its backend is away, and the request was not wrong. */
+  /** Whether a retry may help: the request was valid, but the server or its backend is away. */
   get isAway(): boolean {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
-  /** Whether the user has to sign in again; false if they only lack the permission. */
+  /** Whether the user must sign in again; false if they only lack the permission. */
   get isSignedOut(): boolean {
     const isRefused = this.status === 401 || this.status === 403;
     return isRefused && this.problem.title !== NOT_ALLOWED;
@@ -83,7 +83,7 @@ function explained(status: number, trans: TranslationBundle): string {
       return trans.__(
         'The request is larger than the server accepts. Make it smaller, or name a file instead.'
       );
-    case 424: // JupyterHub answers in place of a stopped server
+    case 424: // JupyterHub answers for a stopped server
       return trans.__(
         'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
       );

@@ -180,7 +180,7 @@ export const listSchedules = (
 const ofSchedule = (name: string): string =>
   `schedules/${encodeURIComponent(name)}`;
 
-/** Return what became of a schedule's due times, newest first. */
+/** Return the due times of a schedule and their results, newest first. */
 export const scheduleHistory = (
   caller: ICaller,
   name: string
@@ -211,7 +211,7 @@ export const planLaunch = (
   signal?: AbortSignal
 ): Promise<IPlan> => call(caller, 'clusters/plan', 'POST', launch, signal);
 
-/** Act on exactly this run: the server answers 409 if another one has its name by now. */
+/** Act on exactly this run: the server answers 409 if another run has its name now. */
 export const doVerb = <V extends keyof VerbBodies>(
   caller: ICaller,
   { cluster }: IRun,
@@ -270,7 +270,7 @@ export const openLogs = (
  * Return the URL from which the browser downloads the lines, so that a large file never passes
  * through the page's memory.
  *
- * The browser's own request carries its cookies. Behind JupyterHub it needs the XSRF token, too,
+ * The browser's own request carries its cookies. Behind JupyterHub it also needs the XSRF token,
  * and on a page without a cookie the server's token.
  */
 export function logsFile(

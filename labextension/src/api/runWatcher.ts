@@ -2,7 +2,7 @@
  * The watcher of the server's runs: receives events and, as a safety net, lists runs every 45 s.
  *
  * It has one immutable state and one signal, sent within a moment of a change. While the server is
- * away it keeps its state and the time of it. It changes no run.
+ * away it keeps its state and the state's time. It changes no run.
  */
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
@@ -76,7 +76,7 @@ export abstract class RunWatcher {
     return this._cache.find(name);
   }
 
-  /** Look a run up again: a removal that this page missed is not in a list either. */
+  /** Look a run up again, because lists do not show a removal that this page missed. */
   private async _ensureAgain(name: string): Promise<void> {
     try {
       await this._answered(this._lookup.get(name));
@@ -150,7 +150,7 @@ export abstract class RunWatcher {
     }
   }
 
-  /** The server answers again; `deaf` says why it sends no events. */
+  /** The server answers again; `deaf` is why it sends no events. */
   private _recovered(deaf: IProblem | null): void {
     const now = Date.now();
     if (this._problem !== null) {
@@ -174,7 +174,7 @@ export abstract class RunWatcher {
     }
     const event = emission as unknown as IRunEvent;
     if (event.type === 'failed' && event.run && event.problem) {
-      // even if the list has the run's later state: a list does not say what failed
+      // even if the list has the run's later state, because a list does not say what failed
       const problem = new ServerProblem(event.problem);
       this._failed.emit({ run: event.run, problem });
     }
@@ -255,14 +255,14 @@ export abstract class RunWatcher {
   private readonly _failed = new Signal<this, IFailure>(this);
 }
 
-/** `seen`: an earlier list includes the event; `gap`: it is new, and earlier ones were lost. */
+/** `seen`: an earlier list includes the event; `gap`: it is new, and earlier events were lost. */
 type EventOrder = 'seen' | 'next' | 'gap';
 
 /**
  * The sequence numbers of the server's events, to detect lost events.
  *
  * A gap in the numbers is a loss. So is a list that includes later events than were received, for
- * example if a proxy passes requests but no events. It makes no requests.
+ * example because a proxy passes requests but no events. The tracker makes no requests.
  */
 class EventSequence {
   /** Whether a list included later events than were received, and none has arrived since. */

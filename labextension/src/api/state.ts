@@ -5,9 +5,7 @@ import type { ServerProblem } from './problem';
 import type { ICaller } from './rest';
 import type { ILaunch, IRerun, IRun, IRunDetails, ITaskList } from './types';
 
-/**
- * `live`: the state is current; `stale`: it was current at `at`, and `problem` says what is wrong.
- */
+/** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
 export interface IClustersState {
   readonly state: 'loading' | 'live' | 'stale';
   /** Newest first: the newest run of each name and those that have not ended, or all runs. */
@@ -48,7 +46,7 @@ export interface IClusters {
   showAll(all: boolean): Promise<void>;
   refresh(): Promise<void>;
   launch(what: ILaunch): Promise<IRun>;
-  /** Stop exactly this run; refused with 409 if another run has its name by now. */
+  /** Stop exactly this run; refused with 409 if another run has its name now. */
   stop(run: IRun): Promise<IRun>;
   /** Call another verb on exactly this run; refused like `stop`. */
   act<V extends keyof VerbBodies>(

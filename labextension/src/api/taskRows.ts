@@ -13,7 +13,7 @@ import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { IClusters } from './state';
 import type { IRun, ITaskRow } from './types';
 
-/** Milliseconds between two requests without an event: at least, and for each task. */
+/** Least milliseconds between two requests without an event, and those added for each task. */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
 /** The same between two requests after events. */
@@ -102,7 +102,7 @@ export class TaskRows implements IDisposable {
       return;
     }
     if (tasksOf(run) !== tasksOf(this._run)) {
-      void this._soon.invoke(); // it changed while the response was on its way
+      void this._soon.invoke(); // the run changed while the response was on its way
     } else if (!isActive(run)) {
       void this._poll.stop();
     }

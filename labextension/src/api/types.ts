@@ -61,7 +61,7 @@ export interface ITaskRow {
   readonly node: string;
   /** When it reached its state. */
   readonly since: number | null;
-  /** Its last printed line, and the time of it. */
+  /** Its last printed line, and the time when it was printed. */
   readonly line: string;
   readonly printedAt: number | null;
 }
@@ -93,8 +93,8 @@ export interface IRunList {
 }
 
 /**
- * A pushed change. `failed`: a request on the run failed after its response. `(un)available` is
- * about all runs: whether events of them arrive.
+ * A pushed change. `failed`: a request on the run failed after its response. `(un)available` says
+ * for all runs whether their events arrive.
  */
 export interface IRunEvent {
   readonly type: 'changed' | 'removed' | 'failed' | 'unavailable' | 'available';
@@ -119,7 +119,7 @@ export interface ILaunch {
   readonly arguments?: ReadonlyArray<string>;
   readonly sha256?: string;
   readonly kernelspec?: string;
-  /** A configuration of the project that `program` is. */
+  /** The configuration, if `program` is a project. */
   readonly config?: string;
   readonly options?: Readonly<Record<string, unknown>>;
 }
@@ -129,7 +129,7 @@ export interface IProject {
   /** As the file browser names it. */
   readonly path: string;
   readonly configurations: ReadonlyArray<string>;
-  /** What is wrong with its file; sentences. */
+  /** What is wrong with its file, in sentences. */
   readonly problems: ReadonlyArray<string>;
   /** The name of its newest run. */
   readonly lastRun: string | null;
@@ -141,7 +141,7 @@ export interface IProjectList {
   readonly complete: boolean;
 }
 
-/** One due time of a schedule, and what became of it. */
+/** One due time of a schedule, and its result. */
 export interface IOccurrence {
   /** In seconds since 1970. */
   readonly due: number;
@@ -154,6 +154,7 @@ export interface IOccurrence {
     | 'Succeeded'
     | 'Failed'
     | 'Stopped'
+    | 'Unknown'
     | 'Skipped'
     | 'Missed';
   /** The name of its newest run, or empty. */
@@ -161,7 +162,7 @@ export interface IOccurrence {
   readonly reason: Message | null;
 }
 
-/** A schedule with its newest ten due times, and when it is due next, in seconds since 1970. */
+/** A schedule with its newest ten due times and its next one, in seconds since 1970. */
 export interface IScheduleView {
   readonly schedule: {
     readonly name: string;
@@ -229,9 +230,9 @@ export interface IBoard {
   readonly id: string;
   readonly path: string;
   readonly title: string;
-  /** The runs that it shows; empty for a folder and for all runs. */
+  /** The runs that the board shows; empty for a folder and for all runs. */
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
-  /** False while it starts. */
+  /** False while the board starts. */
   readonly running: boolean;
 }

@@ -1,8 +1,8 @@
 /**
  * Dialogs before a run is stopped or deleted.
  *
- * A dialog is about exactly this run: if it ends or is deleted elsewhere meanwhile, the dialog says
- * so and cannot be confirmed.
+ * A dialog concerns exactly one run. If the run ends or is deleted elsewhere meanwhile, the dialog
+ * says so and cannot be confirmed.
  */
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -93,8 +93,8 @@ export function waitingFor(
 }
 
 /**
- * Return the answer, null for no. The dialog cannot be confirmed while it makes no sense for the
- * run.
+ * Return the answer, null for no. The dialog cannot be confirmed while the question does not apply
+ * to the run.
  */
 async function answered<T>(
   dialog: Dialog<T>,

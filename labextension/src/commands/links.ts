@@ -1,7 +1,9 @@
 /**
- * Links into this page: `lab?tfcluster=logs:digits-1` opens the logs of a run. The hub's home page has such links.
+ * Links into this page: `lab?tfcluster=logs:digits-1` opens the logs of a run. The hub's home page
+ * has such links.
  *
- * A link only shows something: anybody may write one, so none stops, deletes or launches a run.
+ * A link only shows something. It never stops, deletes or launches a run, because anybody may write
+ * a link.
  */
 import {
   IRouter,
@@ -26,17 +28,18 @@ export const linksPlugin: JupyterFrontEndPlugin<void> = {
   requires: [IRouter],
   activate: ({ commands, restored }: JupyterFrontEnd, router: IRouter) => {
     commands.addCommand(COMMAND, {
-      // `search` as it was when the page was asked for: JupyterLab writes its own address meanwhile
+      // `search` of the address with which the page was opened; JupyterLab changes the address
+      // afterwards
       execute: async ({ search }) => {
         const asked = linkIn(String(search ?? ''));
         if (!asked) {
           return;
         }
-        // in place of this address, so that neither F5 nor Back opens it once more
+        // replaces this address, so that neither F5 nor Back opens the link again
         const left = new URL(window.location.href);
         left.searchParams.delete(PARAMETER);
         window.history.replaceState(window.history.state, '', left);
-        await restored; // the tab may be one of the layout's
+        await restored; // the layout may have restored this tab
         await commands.execute(asked.command, { name: asked.name });
       }
     });
@@ -47,7 +50,10 @@ export const linksPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** The command that a query asks for, and the run that it is about; null if it asks for nothing that a link may do. */
+/**
+ * Return the command and the run that a query names; null for a query without a command that links
+ * may use.
+ */
 export function linkIn(
   search: string
 ): { command: string; name: string } | null {

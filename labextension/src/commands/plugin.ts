@@ -34,7 +34,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<Settings> = {
     const { commands } = app;
     const settings = new Settings();
     if (registry) {
-      // without a schema, for example if it cannot be read, the defaults are used
+      // without a schema, for example an unreadable one, the defaults are used
       const translated = !languageOf(translator).startsWith('en');
       settings.follow(registry, translated).catch(() => undefined);
     }

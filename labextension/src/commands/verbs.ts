@@ -52,7 +52,7 @@ interface IVerb {
 
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
-/** Return whether the program has no file that a shell could name. */
+/** Return whether no file of the program exists that a shell could name. */
 const isWordless = (run: IRun): boolean =>
   ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
@@ -120,7 +120,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     Clipboard.copyToSystem(text);
     Notification.info(what, { autoClose: 3000 });
   };
-  /** The line that a person types, null when they cancel. */
+  /** Ask for a line of text; null if the user cancels. */
   const typed = async (
     question: Pick<InputDialog.ITextOptions, 'title'> &
       Partial<InputDialog.ITextOptions>
@@ -202,11 +202,11 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       caption: args =>
         args.with === 'session'
           ? trans.__('Insert a cell that opens a session on this cluster')
-          : trans.__('Insert a cell that makes a strategy of this cluster'),
+          : trans.__('Insert a cell that makes a strategy for this cluster'),
       icon: sessionIcon,
       fits: isInGraph,
       none: trans.__(
-        'No cluster runs that a notebook can use: launch one with “Use the cluster from this notebook”.'
+        'No running cluster can be used from a notebook: launch one with “Use the cluster from this notebook”.'
       ),
       more: { with: { type: 'string', enum: ['strategy', 'session'] } },
       execute: (run, args) =>

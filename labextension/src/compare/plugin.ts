@@ -46,7 +46,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
     });
 
     const showCurves = async (names: ReadonlyArray<string>): Promise<void> => {
-      // a page of Notebook 7 has room for one document only
+      // a page of Notebook 7 has room for only one document
       const place = lab ? { below: idOf(names) } : {};
       const refs = [...names];
       await commands.execute(CommandIDs.tensorboard, { refs, ...place });
@@ -71,7 +71,7 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
         onlyDifferences
       );
       const tab = new MainAreaWidget({ content });
-      tab.toolbar.hide(); // the table has its own bar
+      tab.toolbar.hide(); // the table has its own toolbar
       tab.id = id;
       content.onlyDifferencesChanged.connect(() => tabs.save(tab));
       await tabs.add(tab, lab ? 'main' : 'down');

@@ -1,8 +1,8 @@
 /**
- * Several runs as a table in a tab: one column each; differences are first and marked, or shown
- * alone.
+ * Several runs as a table in a tab, a column for each.
  *
- * Text from programs and users is never markup.
+ * Rows with differences come first and are marked, or are shown alone. Text from programs and users
+ * is never markup.
  */
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -191,7 +191,7 @@ const ComparisonTable = React.memo(
   }): React.JSX.Element => (
     <div
       className="tfc-Comparison-scroll"
-      // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls is scrolled by keys, too
+      // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a scrolled region must be reachable by keyboard
       tabIndex={0}
       role="group"
       aria-label={trans.__('Comparison')}

@@ -33,8 +33,8 @@ export async function copyOnceMade(
 }
 
 /**
- * Copy a promise, as Safari accepts nothing after a wait. Pages without TLS lack this clipboard
- * API.
+ * Copy a promise, because Safari refuses to copy after a wait. Pages without TLS lack this
+ * clipboard API.
  */
 async function copiedAsPromise(text: Promise<string>): Promise<boolean> {
   const clipboard = navigator.clipboard as

@@ -71,7 +71,7 @@ export interface ILaunchState {
   /** The available choices; null until the server has answered. */
   readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
-  /** The place of the program that the plan is for, from `placeOf`. */
+  /** The place of the program of the current plan, from `placeOf`. */
   readonly planned: string | null;
   /** Whether the plan is for the current input. */
   readonly current: boolean;
@@ -117,8 +117,8 @@ export function fieldsOf(
 }
 
 /**
- * Return the kernel whose Python is used; '' if it is named by path, or tasks use no kernel's
- * Python.
+ * Return the kernel whose Python is used; '' if the Python is given by path, or tasks use no
+ * kernel's Python.
  */
 export const kernelOf = (
   draft: IDraft,
@@ -132,7 +132,7 @@ export const kernelOf = (
 export const defaultOf = (field: IField, mode: Mode): string =>
   field.default[mode] ?? '';
 
-/** Return the part of a draft that says where its project is. */
+/** Return the part of a draft that decides where its project is. */
 export const placeOf = (draft: IDraft): string =>
   JSON.stringify([
     draft.mode,
@@ -150,7 +150,7 @@ export const projectOf = ({
 }: ILaunchState): IPlanProject | null | undefined =>
   plan && planned === placeOf(draft) ? (plan.project ?? null) : undefined;
 
-/** Return what applies where nothing is typed: the value of the project, else the default. */
+/** Return the value that applies if nothing is typed: the project's, else the default. */
 export const baseOf = (
   field: IField,
   mode: Mode,
@@ -175,7 +175,7 @@ export function launchOf(
     }
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
-      options[field.key] = false; // cleared on purpose: the program may ask for it
+      options[field.key] = false; // cleared on purpose, because the program may request it
     } else if (said && said !== baseOf(field, mode, project)) {
       options[field.key] = valueOf(field, said);
     }
@@ -220,7 +220,7 @@ export const folderOf = (path: string): string =>
 export const hasLines = ({ kind }: Pick<IField, 'kind'>): boolean =>
   LINES.has(kind);
 
-/** What was typed as the server takes it. */
+/** Return the typed text in the form that the server accepts. */
 function valueOf(field: IField, said: string | true): unknown {
   if (field.kind === 'runs') {
     return String(said).split(/\s+/);

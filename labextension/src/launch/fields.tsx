@@ -51,7 +51,7 @@ export function Marks(props: IMarksProps): React.JSX.Element | null {
       ...mark,
       look: mark.wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'
     })),
-    // no suggested number for an input that is refused anyway
+    // suggest no number for an input that is refused anyway
     ...beside.map(mark => ({
       ...mark,
       fits: isWrong ? null : mark.fits,
@@ -230,7 +230,9 @@ export function Input(props: IInputProps): React.JSX.Element {
   }
 }
 
-/** What may be typed next after some runs: a browser completes the whole of an input. */
+/**
+ * Return suggestions for the text after the last run, because a browser completes the whole input.
+ */
 export function awaitable(
   typed: string,
   runs: ReadonlyArray<IRun>

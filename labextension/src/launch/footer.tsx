@@ -1,4 +1,6 @@
-/** The end of the form: the equivalent line, the reason against a launch, the button. */
+/**
+ * The end of the form: the equivalent line, the reason why the launch is disabled, and the button.
+ */
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { shown } from '../run/messages';

@@ -79,7 +79,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       noValidate
       aria-label={trans.__('Launch a TFCluster')}
       onSubmit={event => {
-        event.preventDefault(); // Enter in an input
+        event.preventDefault(); // Enter was pressed in an input
         launch();
       }}
     >

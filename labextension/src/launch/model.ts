@@ -94,7 +94,7 @@ export class LaunchModel implements IDisposable {
   private async _repeat(from: string, isWanted: () => boolean): Promise<void> {
     const { launchOptions } = this._state;
     if (!launchOptions) {
-      this._from = from; // once the server answers again
+      this._from = from; // when the server answers again
       return;
     }
     const { caller } = this.clusters;
@@ -158,7 +158,7 @@ export class LaunchModel implements IDisposable {
 
   /**
    * Ask again if the input was refused: an administrator may have allowed more, or a run may have
-   * ended. Nothing is asked if nothing was refused, or while the newest input is on its way.
+   * ended. Do not ask if nothing was refused, or while the newest input is on its way.
    */
   async retryRefused(): Promise<void> {
     const { away, current, launching } = this._state;
@@ -170,7 +170,7 @@ export class LaunchModel implements IDisposable {
     } else if (current) {
       await this._plan();
       if (!isRefused(this._state)) {
-        await this._load(); // free resources have changed with it
+        await this._load(); // free resources have changed with the run
       }
     }
   }
@@ -262,10 +262,10 @@ export class LaunchModel implements IDisposable {
       );
       if (!abort.signal.aborted) {
         const { refusal, plan: before } = this._state;
-        // keep a refusal that did not come from a plan: this plan does not know it either
+        // keep a refusal by a launch, because this plan does not include it
         const isOver = before?.problems.length && !plan.problems.length;
-        // A default was left out above, but the file of a project that is new here may say
-        // otherwise. Once: the next request knows the project.
+        // Defaults were left out above, but the file of a new project may replace them. Ask only
+        // once more, because the next request knows the project.
         const isWhole =
           known !== undefined ||
           isSame(launch, launchOf(draft, launchOptions, plan.project));

@@ -10,7 +10,7 @@ import { EMPTY, IDraft } from './draft';
 /** The arguments with which a form may be opened. */
 export interface IPrefill {
   readonly program?: string;
-  /** A configuration of the project that the program is. */
+  /** The configuration, if the program is a project. */
   readonly config?: string;
   readonly cell?: string;
   readonly notebook?: string;
@@ -113,7 +113,7 @@ export function restored(kept: unknown): IDraft {
     const like = found[key];
     if (key === 'values' && isRecord(value)) {
       found.values = Object.fromEntries(
-        // The runs that the last launch waited for are long done.
+        // The runs for which the last launch waited ended long ago.
         Object.entries(value).filter(
           ([key, v]) => typeof v !== 'object' && key !== 'after'
         )

@@ -67,7 +67,7 @@ export function cautionsOf(
   return found;
 }
 
-/** Return the warnings that are about no input of the form. */
+/** Return the warnings that concern no input of the form. */
 export function otherWarnings(state: ILaunchState): ReadonlyArray<string> {
   const placed = new Set(
     [...cautionsOf(state).values()].flat().map(({ text }) => text)
@@ -92,7 +92,7 @@ function inputOf(
 const isOfHours = ({ field }: IPlanProblem): boolean =>
   field.startsWith('budget.');
 
-/** Return whether a value is missing rather than wrong. */
+/** Return whether a value is missing, not wrong. */
 const isMissing = (problem: IPlanProblem): boolean =>
   problem.option === 'program' && problem.value === null;
 

@@ -3,7 +3,7 @@ import * as React from 'react';
 import type { ICellProgram, ProgramSource } from './draft';
 import { attributes, IFormProps, Marks, Row } from './fields';
 
-/** What the page around the form provides. */
+/** Functions of the page around the form. */
 export interface IPlaces {
   /** Ask for a file or folder; null if the user cancels. */
   browse(): Promise<string | null>;
@@ -102,7 +102,7 @@ export function Program(props: IProgramProps): React.JSX.Element {
   );
 }
 
-/** The configurations of the project that the program is. */
+/** The configurations, if the program is a project. */
 function Configuration(props: IProgramProps): React.JSX.Element | null {
   const { state, model, trans } = props;
   const { config } = state.draft;

@@ -113,7 +113,7 @@ export function Section(
       className="tfc-Section"
       open={state.openSections.has(name) || wrong > 0}
     >
-      {/* React alone opens it: an error opens it too, and only a click of the user is remembered */}
+      {/* React alone opens the section: an error can open it too, but only a click of the user is remembered */}
       <summary
         onClick={event => {
           event.preventDefault();

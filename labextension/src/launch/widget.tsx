@@ -57,8 +57,8 @@ export class LaunchContent extends ReactWidget {
   }
 
   /**
-   * Focus the first input the first time only: later clicks activate the widget too, and keep the
-   * focus.
+   * Focus the first input only at the first activation: later clicks activate the widget too, and
+   * must keep the focus.
    */
   protected override onActivateRequest(): void {
     if (this.node.contains(document.activeElement) && this._entered) {
@@ -168,7 +168,7 @@ export function launchTab(
   tab.title.label = trans.__('Launch a TFCluster');
   tab.title.icon = clusterIcon;
   tab.title.closable = true;
-  tab.toolbar.hide(); // it would be empty
+  tab.toolbar.hide(); // the tab would be empty
   return tab;
 }
 
@@ -206,7 +206,7 @@ function WithNotebook({
 
 /**
  * A poll that retries a refused form: when the form or its window becomes visible, and every few
- * seconds while it is. The model decides what is retried.
+ * seconds while it is visible. The model decides what is retried.
  */
 class RetryPoll implements IDisposable {
   constructor(

@@ -1,8 +1,8 @@
 /**
  * Announces the output to screen readers: changes of the stream at once, the number of new lines
- * now and then.
+ * from time to time.
  *
- * It never reads the lines themselves, which arrive faster than anybody can listen.
+ * It never reads the lines themselves, which arrive too fast.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

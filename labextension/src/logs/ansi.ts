@@ -33,11 +33,11 @@ interface ILook {
 
 // ECMA-48 sequences: CSI with parameters; OSC and similar with their content; single escapes.
 const ESCAPE =
-  // eslint-disable-next-line no-control-regex -- these are what is looked for
+  // eslint-disable-next-line no-control-regex -- these characters are searched for
   /(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?/g;
 // Control characters, and characters that change the direction of text or break a line.
 const ODD =
-  // eslint-disable-next-line no-control-regex -- these are what is looked for
+  // eslint-disable-next-line no-control-regex -- these characters are searched for
   /[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 const FLAGS: Readonly<Record<number, string>> = {
   1: 'bold',

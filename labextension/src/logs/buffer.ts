@@ -98,7 +98,8 @@ export class LineBuffer {
 
   /**
    * Return whether a line was printed before the first kept line of its task. Null if the times do
-   * not tell: one is unknown, or both are equal, as in a log that was printed in one millisecond.
+   * not decide: one is unknown, or both are equal, as in a log that was printed within a
+   * millisecond.
    */
   isBefore([task, , at]: TaskLine): boolean | null {
     const begins = this._begins.get(task);

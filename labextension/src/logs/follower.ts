@@ -101,7 +101,7 @@ export class Follower implements IDisposable {
       this._failures = 0;
       const found = this._resume.take(batch.flatMap(one => one.lines ?? []));
       if (found === null) {
-        return false; // another log has this name: read it from its beginning, at once
+        return false; // another log has this name now: read it from its beginning, at once
       }
       if (found.lines.length > 0) {
         this._options.onLines(found.lines, found.isReplacing);

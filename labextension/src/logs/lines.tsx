@@ -10,7 +10,7 @@ export interface ILinesProps {
   readonly model: LogsModel;
   readonly state: ILogsState;
   readonly trans: TranslationBundle;
-  /** Receives a function that returns the line at the upper edge. */
+  /** Is called with a function that returns the line at the upper edge. */
   readonly onViewport: (viewport: Viewport) => void;
   readonly isAllSelected: boolean;
 }
@@ -32,7 +32,7 @@ export function Lines({
   const selected = useSelectedLines(scroller);
   const { rows, buffer, searcher } = model;
   const { wraps, tasks } = state;
-  const { follows } = model; // the next state, because drawing the old one would scroll to the end
+  const { follows } = model; // use the next state, because drawing the old one would scroll to the end
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
   const time = timeShown(model, state);
@@ -58,7 +58,7 @@ export function Lines({
     }
   }, [model, state.revision, follows, measure.row, measure.height]);
 
-  // The effect depends on state only: React drops effects of discarded renderings, and with them
+  // The effect depends only on state: React drops effects of discarded renderings, and with them
   // their cause.
   const brought = React.useRef({ moves: 0, row: 0 });
   const [shown, setShown] = React.useState(0);

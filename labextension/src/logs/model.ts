@@ -22,9 +22,9 @@ import { counted, tasksOf } from './tasks';
 
 /** Milliseconds in which changes are collected. */
 const TOGETHER = 50;
-/** Lines of each task at the start are at least so many, even with many tasks. */
+/** Least number of lines of each task at the start, even with many tasks. */
 const LEAST_TAIL = 500;
-/** Lines that are shown around an older one. */
+/** Lines that are shown around an older line. */
 const AROUND = 10_000;
 
 export class LogsModel implements IDisposable {
@@ -140,9 +140,9 @@ export class LogsModel implements IDisposable {
   }
 
   /**
-   * Show the lines around an older one, which a search has found.
+   * Show the lines around an older one that a search has found.
    *
-   * If that line cannot be read any more, the view stays and shows a sentence about it.
+   * If that line is no longer readable, the view stays and says so.
    */
   async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
     this._asked?.abort();
@@ -165,7 +165,7 @@ export class LogsModel implements IDisposable {
       found.clear();
     }
     if (signal.aborted) {
-      return; // the user wants something else by now
+      return; // the user wants something else now
     }
     let place = found.first;
     while (place < found.end && !isLine(found.line(place), task, number)) {
@@ -252,7 +252,7 @@ export class LogsModel implements IDisposable {
     const isLive = this._clusters.state.state === 'live';
     const uid = this._run?.cluster.metadata.uid;
     if (run ? uid && run.cluster.metadata.uid !== uid : this._run && isLive) {
-      this._follower?.dispose(); // deleted; another run may have its name now
+      this._follower?.dispose(); // the run was deleted; another run may have its name now
       this._patch = { ...this._patch, connection: 'gone', problem: null };
     } else if (run) {
       this._run = run;
@@ -272,7 +272,7 @@ export class LogsModel implements IDisposable {
     }
     this._newest.append(lines);
     if (this._around) {
-      return; // they are shown when the user returns to the newest lines
+      return; // these lines are shown when the user returns to the newest lines
     }
     if (isReplacing) {
       this._rebuild();

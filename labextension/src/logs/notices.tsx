@@ -116,7 +116,7 @@ function Notice({
   );
 }
 
-/** In place of the lines: why there are none. */
+/** In place of the lines: the reason why there are none. */
 export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   const { connection, hidden, problem, run, tasks } = state;
   const isFiltered = tasks.some(task => !task.isShown);

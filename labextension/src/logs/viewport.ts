@@ -2,8 +2,9 @@
  * The window over many rows: which lines it covers, and how it moves when lines arrive and go.
  *
  * It owns the scroll position. While it follows, the end stays in view; scrolling up stops this,
- * scrolling to the end resumes it. A search moves the view from where typing began, and back there
- * without a match, so the position depends on the whole word and not on the speed of typing.
+ * scrolling to the end resumes it. A search starts from the position at which typing began, and
+ * returns there if nothing matches. So the position depends on the whole word and not on the speed
+ * of typing.
  */
 import type { Rows } from './rows';
 
@@ -61,8 +62,8 @@ export class Viewport {
     private readonly _element: HTMLElement,
     private readonly _onFollow: (follows: boolean) => void
   ) {
-    // A scroll by wheel or key takes some frames to leave the last row; each line that arrives
-    // meanwhile would take it back.
+    // A scroll by wheel or key takes some frames to leave the last row. Meanwhile each new line
+    // would move it back.
     const leave = (isUp: boolean): void => {
       if (isUp && this.top > 0) {
         _onFollow(false);
@@ -116,7 +117,7 @@ export class Viewport {
   }
 
   /**
-   * Bring a found line into view during typing; `follows` tells whether the end was in view so far.
+   * Bring a found line into view during typing; `follows` is whether the end was in view until now.
    */
   seek(rows: Rows, row: number, number: number, follows: boolean): void {
     const began = this._began ?? {
@@ -129,8 +130,8 @@ export class Viewport {
   }
 
   /**
-   * Without a match, go back to where typing began. Return whether to follow again; null if nothing
-   * moved.
+   * Without a match, return to the position at which typing began. Return whether to follow again;
+   * null if nothing moved.
    */
   goBack(rows: Rows, row: number): boolean | null {
     const began = this._began;
@@ -145,7 +146,7 @@ export class Viewport {
     return began.follows;
   }
 
-  /** Accept the current position: forget where typing began. */
+  /** Accept the current position: forget the position at which typing began. */
   stay(): void {
     this._began = null;
   }
@@ -165,8 +166,7 @@ export class Viewport {
   }
 
   /**
-   * Jump there during any scroll: a smooth scroll ends one by key or wheel, which would go on
-   * otherwise.
+   * Jump there even during a scroll: an instant scroll ends the smooth scroll of a key or wheel.
    */
   private _jump(top: number): void {
     this._element.scrollTo({ top, behavior: 'smooth' });
@@ -188,7 +188,10 @@ export class Viewport {
     return this._line;
   }
 
-  /** The line from which a search starts: where typing began, or the one at the upper edge. */
+  /**
+   * The line from which a search starts: the one at which typing began, or the one at the upper
+   * edge.
+   */
   get begin(): number {
     return this._began?.line ?? this._line;
   }

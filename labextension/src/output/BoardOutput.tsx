@@ -10,7 +10,10 @@ import type { IStoredBoard } from './stored';
 /** Seconds for which an output counts as new. */
 const FRESH = 10;
 
-/** Boards that were opened automatically, because an output that is drawn twice opens one tab. */
+/**
+ * Boards that were opened automatically, because an output that is drawn twice must open only one
+ * tab.
+ */
 const opened = new Set<string>();
 
 export interface IBoardOutputProps {
@@ -50,7 +53,7 @@ export function BoardOutput({
   );
 }
 
-/** Return whether a cell has just asked for it; true once for each request. */
+/** Return whether a cell has just requested the board; true once for each request. */
 function isFresh({ at, refs, folder }: IStoredBoard): boolean {
   const key = JSON.stringify([at, refs, folder]);
   const isNew = Math.abs(Date.now() / 1000 - at) < FRESH && !opened.has(key);

@@ -1,9 +1,8 @@
 /**
- * The output of a cell that follows a run: nothing while its lines arrive. If the page was closed
- * meanwhile, it says so and shows the later output.
+ * The output of a cell that follows a run. It is empty while the lines arrive.
  *
- * A reopened page gets no output of a cell that was already running, so the lines come from the
- * server, as in the log tab.
+ * If the page was closed meanwhile, it says so and shows the later output. A reopened page gets no
+ * output of a cell that was already running, so the lines come from the server, as in the log tab.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -23,7 +22,7 @@ export interface IFollowOutputProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   /**
-   * Whether the cell of this output runs, as far as this page knows; its lines then arrive by
+   * Whether the cell of this output is running, as far as this page knows; its lines then arrive by
    * themselves.
    */
   isExecuting(): boolean;
@@ -37,7 +36,7 @@ export function FollowOutput({
   isExecuting
 }: IFollowOutputProps): React.JSX.Element | null {
   const { name, uid, tasks, ended } = stored;
-  const { state } = useClusters(clusters); // each change checks again whether the cell runs
+  const { state } = useClusters(clusters); // each change checks again whether the cell is running
   const found = useRun(clusters, name);
   const isHere = found !== undefined && uidOf(found) === uid;
   const isCut = !ended && !isExecuting();

@@ -34,7 +34,7 @@ export function RunOutput({
   const state = useClusters(clusters);
   const found = useRun(clusters, name);
   const seen = useSeen(found, uid, state.at);
-  // even a known run, because lists leave it out once its name is launched again
+  // load even a known run, because lists leave it out once its name is launched again
   const isWanted = state.state === 'live';
   const failed = useEnsured(clusters, name, isWanted, found !== undefined);
 
@@ -66,7 +66,7 @@ export function RunOutput({
   );
 }
 
-/** The run as this page saw it last, and when. */
+/** The run in the state that this page saw last, and when. */
 function useSeen(
   found: IRun | undefined,
   uid: string,
@@ -80,7 +80,8 @@ function useSeen(
 }
 
 /**
- * Load a run that the list leaves out, again when it is no longer `known`; return why that failed.
+ * Load a run that the list leaves out, and again when it is no longer `known`; return why that
+ * failed.
  */
 function useEnsured(
   clusters: IClusters,

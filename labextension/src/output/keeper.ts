@@ -3,9 +3,9 @@
  *
  * A phase that a run reaches while the notebook is open is written into the document at once, as if
  * the cell had printed it. Earlier changes are written when the document is saved for another
- * reason. Opening a notebook never makes it dirty, nor does a hidden window or one whose file has
- * changed since: the user of another window would be asked which version is right. It works on the
- * document, not on the page, because cells out of view have outputs, too.
+ * reason. Opening a notebook never makes it dirty. Nor does a hidden window, or a window whose file
+ * has changed since, because the user of another window would be asked which version is right. The
+ * keeper works on the document instead of the page, because cells out of view have outputs too.
  */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
@@ -200,7 +200,7 @@ export class OutputKeeper implements IDisposable {
     );
     if (isMeant && (model.collaborative || (await this._isSameFile()))) {
       if (this._mayWrite) {
-        this._write(saw); // still
+        this._write(saw); // the window may still write
       }
     }
   }
@@ -273,8 +273,8 @@ export class OutputKeeper implements IDisposable {
   }
 
   /**
-   * Whether this client writes: one of those that share the document, so that no output is written
-   * twice.
+   * Whether this client writes: of those that share the document only one does, so that no output
+   * is written twice.
    */
   private get _isMyTurn(): boolean {
     const { model } = this._context;
@@ -302,7 +302,7 @@ export class OutputKeeper implements IDisposable {
 interface IShared {
   readonly awareness: {
     readonly clientID: number;
-    /** By client; the server is one too, without a user. */
+    /** The clients by id; the server is one too, without a user. */
     getStates(): ReadonlyMap<number, { readonly user?: unknown }>;
   };
 }
@@ -339,14 +339,11 @@ interface ITurn extends IDisposable {
   readonly isMine: boolean;
 }
 
-/**
- * Request this right, because of two windows that write one file each would ask which version is
- * right.
- */
+/** Request this right, because if two windows write one file, each asks which version is right. */
 function takeTurn(name: string, onTurn: () => void): ITurn {
   const { locks } = navigator as { readonly locks?: LockManager };
   const waiting = new AbortController();
-  let isMine = !locks; // a page without locks (plain HTTP) does not know of other windows
+  let isMine = !locks; // a page without locks (plain HTTP) does not know about other windows
   let release = (): void => undefined;
   const hold = async (): Promise<void> => {
     if (waiting.signal.aborted) {
@@ -356,7 +353,7 @@ function takeTurn(name: string, onTurn: () => void): ITurn {
     onTurn();
     return new Promise<void>(resolve => (release = resolve));
   };
-  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // it was given up while another window has it
+  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // the right was given up while another window has it
   const end = new DisposableDelegate(() => {
     isMine = false;
     waiting.abort();

@@ -19,7 +19,7 @@ export interface IRendererOptions {
   readonly clusters: IClusters;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Return whether the cell that contains `node` runs, as far as this page knows. */
+  /** Return whether the cell that contains `node` is running, as far as this page knows. */
   isExecuting(node: HTMLElement): boolean;
 }
 

@@ -1,5 +1,6 @@
 /**
- * What an output shows: the current run, or the last known state and why. Pure functions.
+ * The content of an output: the current run, or its last known state and the reason. Pure
+ * functions.
  *
  * The uid identifies a run: an old output never shows a new run of the same name.
  */
@@ -11,7 +12,7 @@ import type { IClustersState } from '../api/state';
 import type { IRun } from '../api/types';
 import type { IStoredRun } from './stored';
 
-/** What is known about the run of an output. */
+/** The known facts about the run of an output. */
 export interface IKnown {
   readonly stored: IStoredRun;
   /** The server's run of this name. */
@@ -19,7 +20,7 @@ export interface IKnown {
   /** The run as this page saw it last, and when, in seconds since 1970. */
   readonly seen: { readonly run: IRun; readonly at: number } | null;
   readonly state: IClustersState;
-  /** Why it could not be loaded. */
+  /** Why the run could not be loaded. */
   readonly failed: ServerProblem | null;
 }
 

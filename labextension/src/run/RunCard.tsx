@@ -1,7 +1,7 @@
 /**
- * One run, as the output of a launch shows it; rows of the sidebar use the same parts.
+ * One run, as in the output of a launch; rows of the sidebar use the same parts.
  *
- * It makes no requests and keeps no state.
+ * The card makes no requests and keeps no state.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';

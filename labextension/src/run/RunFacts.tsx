@@ -160,7 +160,7 @@ export const RunFacts = React.memo(
   }
 );
 
-/** A run that was waited for, as the command line names it. */
+/** A run that this one waited for, in the words of the command line. */
 const awaitedWords = ({ run, until }: Dependency): string =>
   until === 'end' ? `${run}:end` : run;
 
@@ -198,7 +198,7 @@ function Place({
           : trans.__('Open %1', `/${path}`)
       }
       onClick={event => {
-        event.stopPropagation(); // the row around it would close
+        event.stopPropagation(); // the row around the link would close
         void commands.execute(OPEN, {
           path: path || '/',
           dontShowBrowser: !isFolder

@@ -20,12 +20,12 @@ import { PhaseBadge, Sentence } from './parts';
 import { age, clock } from './quantities';
 import { replicaCounts } from './words';
 
-/** Up to so many tasks of a type are never folded. */
+/** Tasks of a type that are never folded, up to this number. */
 const FEW = 12;
 /** Rows that are added at a time. */
 const PAGE = 100;
 
-/** The tasks of one type: first those that need attention, each part by number. */
+/** The tasks of one type: those that need attention come first; both parts are sorted by number. */
 export interface ITaskGroup {
   readonly type: string;
   readonly first: ReadonlyArray<ITaskRow>;
@@ -45,7 +45,7 @@ const RANKS: ReadonlyArray<TaskState | null> = [
   'Starting'
 ];
 
-/** Return whether a task needs attention: more than running normally or having succeeded. */
+/** Return whether a task needs attention, because it does more than run normally or succeed. */
 const needsLook = ({ state, restarts, message }: ITaskRow): boolean =>
   !FINE.has(state) || restarts > 0 || message !== '';
 
@@ -127,7 +127,7 @@ export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   );
 }
 
-/** The same table, folded; it requests nothing until the user opens it. */
+/** The same table, folded; it makes no request until the user opens it. */
 export function TaskFold(props: ITaskTableProps): React.JSX.Element {
   const { run, trans } = props;
   const [isOpen, setOpen] = React.useState(false);

@@ -9,7 +9,7 @@ import { FULL_STOP, SEPARATORS, TEXTS } from '../api/messageTable';
 import type { Message } from '../api/models';
 import { clock, duration } from './quantities';
 
-/** A status, an event or a task: an English sentence, and the same as codes. */
+/** A status, an event or a task: an English sentence, and the same sentence as codes. */
 interface ITold {
   readonly message?: string;
   readonly messages?: ReadonlyArray<Message>;
@@ -24,7 +24,7 @@ const has = (table: object, key: string): boolean =>
   Object.prototype.hasOwnProperty.call(table, key);
 
 /**
- * Return the sentence; the stored one if it has no codes or some that this version does not know.
+ * Return the sentence in the reader's language, or the stored one if not all its codes are known.
  */
 export function shown(told: ITold, trans: TranslationBundle): string {
   const { message = '', messages = [] } = told;

@@ -41,11 +41,11 @@ export function IconButton({
 interface IPhaseBadgeProps {
   readonly phase: Phase;
   readonly trans: TranslationBundle;
-  /** Whether the run is about to fail, which replaces the phase's word. */
+  /** Whether the run is about to fail; that word then replaces the phase's word. */
   readonly failing?: boolean;
-  /** Shows no word; it becomes the icon's label. */
+  /** Without a visible word, which becomes the icon's label instead. */
   readonly iconOnly?: boolean;
-  /** A word in place of the phase's. */
+  /** A word that replaces the phase's. */
   readonly word?: string;
 }
 

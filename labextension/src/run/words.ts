@@ -69,7 +69,10 @@ export function replicaCounts(run: IRun): ReadonlyArray<[string, number]> {
   });
 }
 
-/** Return the mode in the words of the launch form, as `mode_words` of `output/report.py`. */
+/**
+ * Return the mode in the words of the launch form; `mode_words` of `output/report.py` does the
+ * same.
+ */
 export const modeWords = (run: IRun, trans: TranslationBundle): string =>
   modeOf(run) === 'in-graph'
     ? trans.__('used from a notebook')

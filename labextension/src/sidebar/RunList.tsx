@@ -47,7 +47,7 @@ export function RunList({
   const [most, setMost] = React.useState(PAGE);
   const box = React.useRef<HTMLDivElement>(null);
   const found = runs.findIndex(run => nameOf(run) === active);
-  // if the row is gone, the one in its place
+  // if the row is gone, use the row in its place
   const lastPlace = React.useRef(0);
   const place =
     found < 0 ? Math.min(lastPlace.current, runs.length - 1) : found;
@@ -79,7 +79,7 @@ export function RunList({
       setActive(revealed);
       setExpanded(new Set([revealed]));
       requestAnimationFrame(() => {
-        // on a slow page somebody may be at a link of the row by then
+        // on a slow page the focus may be on a link of the row by then
         const focused =
           document.activeElement?.closest<HTMLElement>('.tfc-RunRow');
         if (focused?.dataset.run !== revealed) {
@@ -217,9 +217,7 @@ function More({
   return <div ref={end} className="tfc-RunList-more" aria-hidden="true" />;
 }
 
-/**
- * Moves the focus to the row in its place when the focused row goes, for example after a delete.
- */
+/** Moves the focus to the next row when the focused row disappears, for example after a delete. */
 function useFocusKept(
   box: React.RefObject<HTMLDivElement>,
   runs: ReadonlyArray<IRun>,

@@ -1,5 +1,5 @@
 /**
- * One run in the sidebar: a row of the grid that opens to show all of it.
+ * One run in the sidebar: a row of the grid that opens to show the whole run.
  *
  * It is redrawn only when its run or its place in the list changes.
  */
@@ -75,7 +75,7 @@ export const RunRow = React.memo(
       />
     );
     return (
-      // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- the grid hears the keys of all rows
+      // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- the grid handles the keys of all rows
       <div
         className="tfc-RunRow"
         role="row"
@@ -104,7 +104,7 @@ export const RunRow = React.memo(
         onMouseLeave={() => setHovered(false)}
         onContextMenu={event => {
           if (event.shiftKey) {
-            return; // the browser's own menu, as everywhere in JupyterLab
+            return; // keep the browser's own menu, as JupyterLab does everywhere
           }
           event.preventDefault();
           event.stopPropagation();
@@ -179,7 +179,7 @@ export const RunRow = React.memo(
           </div>
         )}
         {expanded && (
-          // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/interactive-supports-focus -- keeps clicks from the row, which they would close
+          // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/interactive-supports-focus -- clicks must not reach the row, which they would close
           <div
             role="gridcell"
             className="tfc-RunRow-tasks"

@@ -1,6 +1,6 @@
 /**
- * The schedules below the list of runs: when each is due next, how its last due times ended, and
- * what one does with it. An opened one shows its history.
+ * The schedules below the list of runs: the next due time of each, the results of its last ones,
+ * and its actions. An open schedule shows its history.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -35,7 +35,7 @@ interface ISchedulesProps {
   onReveal(name: string): void;
 }
 
-/** Due times that an opened schedule shows. */
+/** Due times that an open schedule shows. */
 const MOST_SHOWN = 30;
 /** Longest time of a timer, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
@@ -45,7 +45,7 @@ const LATER = 2000;
 /** The schedules, or how to make the first one; nothing until the server has answered. */
 export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
   const { model, runs, trans, refreshed } = props;
-  // what changes a schedule: a user here, a run that begins or ends, a due time
+  // these change a schedule: a user here, a run that begins or ends, a due time
   const [acted, act] = React.useReducer((count: number) => count + 1, 0);
   const launched = runs
     .filter(({ cluster }) => cluster.metadata.scheduled)
@@ -131,7 +131,7 @@ function Row(props: IRowProps): React.JSX.Element {
       ]
     });
     if (answer.button.accept) {
-      open(false); // its history is gone with it
+      open(false); // the history is deleted with the schedule
       await attempt(() => deleteSchedule(model.caller, name));
     }
   };
@@ -200,7 +200,7 @@ function standing(
     : trans.__('never due');
 }
 
-/** Return a message in the reader's language, or a sentence as a person wrote it. */
+/** Return a message in the reader's language, or a sentence as its author wrote it. */
 function told(
   words: IOccurrence['reason'] | string | undefined,
   trans: TranslationBundle
@@ -229,6 +229,7 @@ const MARKS: Readonly<Record<string, string>> = {
   Succeeded: '●',
   Failed: '✗',
   Stopped: '■',
+  Unknown: '?',
   Skipped: '○',
   Missed: '○'
 };
@@ -252,6 +253,8 @@ function stateWord(
       return trans.__('Failed');
     case 'Stopped':
       return trans.__('Stopped');
+    case 'Unknown':
+      return trans.__('Unknown');
     case 'Skipped':
       return trans.__('Skipped');
     case 'Missed':
@@ -294,7 +297,7 @@ function Dots({
   );
 }
 
-/** What became of the newest due times of a schedule. */
+/** The results of the newest due times of a schedule. */
 function History({
   model,
   runs,

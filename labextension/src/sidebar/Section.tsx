@@ -1,6 +1,6 @@
 /**
- * A section of the sidebar below the runs: what it shows comes from the server beside the list of
- * runs, and is loaded again when they change, so that nothing else is polled.
+ * A section of the sidebar below the runs. Its content is loaded from the server, and again
+ * whenever the runs change, so that nothing else is polled.
  */
 import * as React from 'react';
 
@@ -13,7 +13,7 @@ interface ISectionProps {
   readonly children: React.ReactNode;
 }
 
-/** A section that can be folded; an empty one begins folded. */
+/** A section that can be folded. An empty section is folded at first. */
 export function Section({
   title,
   count,
@@ -23,7 +23,7 @@ export function Section({
   const open = chosen ?? count > 0;
   return (
     <details className="tfc-Fold" open={open}>
-      {/* React alone opens it: the first content opens it, too */}
+      {/* React alone opens the section, because its first content opens it too */}
       <summary
         onClick={event => {
           event.preventDefault();
@@ -57,7 +57,7 @@ export function useServerList<T>({
   const asked = React.useRef(0);
   React.useEffect(
     () => () => {
-      asked.current = Infinity; // what still arrives is for nobody
+      asked.current = Infinity; // an answer that arrives later is dropped
     },
     []
   );

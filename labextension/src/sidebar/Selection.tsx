@@ -1,8 +1,8 @@
 /**
  * Actions on several runs at once: compare, stop, delete.
  *
- * One dialog is shown for all of them. Runs that ended or went meanwhile are skipped, and a failure
- * of one does not stop the others.
+ * One dialog is shown for all of them. Runs that have ended or disappeared meanwhile are skipped,
+ * and a failure of one does not stop the others.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -123,7 +123,7 @@ export function Selection({
   );
 }
 
-/** Ask once for all of them; null for no. */
+/** Ask once for all selected runs; null for no. */
 async function question(
   title: string,
   runs: ReadonlyArray<IRun>,
@@ -151,7 +151,7 @@ async function question(
   return answer.button.accept ? { isChecked: answer.isChecked === true } : null;
 }
 
-/** Act on those that still exist, in parallel, and report each failure. */
+/** Act on the runs that still exist, in parallel, and report each failure. */
 export async function each(
   model: IClusters,
   runs: ReadonlyArray<IRun>,

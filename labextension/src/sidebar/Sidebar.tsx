@@ -24,7 +24,7 @@ export interface ISidebarProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   readonly filterRef: React.RefObject<HTMLInputElement>;
-  /** The name of a run to show opened. */
+  /** The name of a run to show, with its row open. */
   readonly revealed: ISignal<unknown, string>;
   /** Called when the sidebar is drawn completely for the first time. */
   onDrawn(): void;
@@ -54,7 +54,7 @@ export function Sidebar({
   const [wanted, setWanted] = React.useState<string | null>(null);
   React.useEffect(() => {
     const reveal = (_: unknown, name: string): void => {
-      setFilter(NO_FILTER); // the filter may hide it
+      setFilter(NO_FILTER); // the filter may hide the run
       setWanted(name);
     };
     revealed.connect(reveal);
@@ -83,7 +83,7 @@ export function Sidebar({
   const onReveal = (name: string): void => {
     setFilter(NO_FILTER);
     setWanted(name);
-    void model.ensure(name).catch(() => setWanted(null)); // its record may be deleted
+    void model.ensure(name).catch(() => setWanted(null)); // the run's record may have been deleted
   };
 
   return (

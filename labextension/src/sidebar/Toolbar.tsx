@@ -107,7 +107,7 @@ function Chips({
 }: IToolbarProps): React.JSX.Element {
   const counts = new Map(phaseCounts(runs));
   for (const phase of filter.phases) {
-    counts.set(phase, counts.get(phase) ?? 0); // a selected phase stays, so that it can be deselected
+    counts.set(phase, counts.get(phase) ?? 0); // keep a selected phase, so that the user can deselect it
   }
   return (
     <div className="tfc-Chips" role="group" aria-label={trans.__('Show only')}>

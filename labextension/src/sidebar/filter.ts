@@ -32,7 +32,7 @@ const ORDER: ReadonlyArray<Phase> = [
 export const isFiltering = (filter: IFilter): boolean =>
   filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
 
-/** The prefix of a word that matches tags only; alone it matches all runs with tags. */
+/** The prefix of a word that matches only tags; alone it matches all runs with tags. */
 const TAG = 'tag:';
 
 /**

@@ -62,7 +62,10 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
 
-    /** Bring it to the front. After a command, the palette returns the focus to the document. */
+    /**
+     * Bring the sidebar to the front later, because after a command the palette returns the focus
+     * to the document.
+     */
     const show = (then: () => void): void => {
       shell.activateById(sidebar.id);
       requestAnimationFrame(then);

@@ -2,7 +2,8 @@
  * The active runs in JupyterLab's Running panel.
  *
  * It follows the model of all runs and makes no requests. Clicking a run opens its row in the
- * sidebar; stopping it asks as elsewhere. For all runs at once, the panel asks.
+ * sidebar; stopping it asks first, as elsewhere. Before all runs are stopped, the panel itself
+ * asks.
  */
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';

@@ -95,7 +95,7 @@ class Notices {
 
   /** Report a run, together with those that ended a moment ago. */
   tell(run: IRun): void {
-    // Lists leave out an ended run once its name is launched again, so it is kept until it is
+    // Lists leave out an ended run once its name is launched again, so the run is kept until it is
     // deleted.
     void this._context.model.ensure(nameOf(run)).catch(() => undefined);
     const now = Date.now();
@@ -208,7 +208,7 @@ class Notices {
 interface IGroup {
   id: string;
   runs: IRun[];
-  /** When the last of them ended, in milliseconds since 1970. */
+  /** When the last of these runs ended, in milliseconds since 1970. */
   at: number;
 }
 

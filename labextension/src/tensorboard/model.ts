@@ -13,7 +13,7 @@ import * as rest from '../api/rest';
 import type { IBoard } from '../api/types';
 import { IBoardRequest, requestOfBoard } from './request';
 
-/** A starting board with a `url` has its page already, whose data wait for it. */
+/** A starting board with a `url` already has its page, whose data requests wait for the board. */
 export type BoardState =
   | { readonly kind: 'new' }
   | { readonly kind: 'starting'; readonly url?: string }
@@ -35,7 +35,7 @@ export class BoardModel implements IDisposable {
     return this._state;
   }
 
-  /** Also emitted when the same board is to be reloaded. */
+  /** Also emitted when the same board must be reloaded. */
   get changed(): ISignal<this, BoardState> {
     return this._changed;
   }
@@ -101,7 +101,10 @@ export class BoardModel implements IDisposable {
     this._set({ kind: 'refused', problem: error });
   }
 
-  /** Retry when the server is back. After any other problem, retry once each time it returns. */
+  /**
+   * Retry when the server is back. After any other problem, retry once each time the server
+   * returns.
+   */
   private _onClusters(): void {
     const isLive = this._clusters.state.state === 'live';
     const isBack = isLive && !this._wasLive;

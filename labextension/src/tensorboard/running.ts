@@ -43,7 +43,7 @@ export class RunningBoards implements IRunningSessions.IManager {
     if (_panel) {
       MessageLoop.installMessageHook(_panel.toolbar, (_, { type }) => {
         if (type === 'after-show' || type === 'after-attach') {
-          queueMicrotask(() => this.look()); // it becomes visible after its message
+          queueMicrotask(() => this.look()); // the panel becomes visible after this message
         }
         return true;
       });
@@ -87,7 +87,10 @@ export class RunningBoards implements IRunningSessions.IManager {
     }
   }
 
-  /** Ask the server for running boards. Never rejects: while it is away the last response stays. */
+  /**
+   * Ask the server for running boards. Never rejects: while the server is away, the last response
+   * stays.
+   */
   async refresh(): Promise<void> {
     const asked = ++this._asked;
     try {

@@ -34,18 +34,21 @@ const SANDBOX: IFrame.SandboxExceptions[] = [
 ];
 
 /**
- * Milliseconds that a loaded page waits for its board. Its pending requests use the browser's
- * connections to this server, which JupyterLab needs, too.
+ * Milliseconds for which a loaded page waits for its board. Its pending requests use the browser's
+ * connections to this server, which JupyterLab needs too.
  */
 const PATIENCE = 3_000;
 
-/** The same for a page that has not loaded: its own data requests may block its scripts. */
+/**
+ * Milliseconds for which a page that has not loaded waits: its own data requests may block its
+ * scripts.
+ */
 const LONG_PATIENCE = 15_000;
 
 /** Milliseconds between two reloads of a page's data. */
 export const RELOAD = 10_000;
 
-/** The button of TensorBoard's page that reloads its data, except while it does. */
+/** The button of TensorBoard's page that reloads its data; absent while it reloads. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
 
 /** The parameter in the address of TensorBoard's page with the default theme. */
@@ -128,7 +131,7 @@ export class BoardWidget extends Panel {
   private _onState(_: BoardModel, state: BoardState): void {
     this._onClusters();
     if (state.kind === 'open' && this._frame) {
-      return; // it was loaded while the board started
+      return; // the page was loaded while the board started
     }
     const { activeElement } = document;
     // the stop button can no longer have the focus
@@ -173,7 +176,7 @@ export class BoardWidget extends Panel {
   }
 
   private _onTheme(): void {
-    // the page reads it only once; a choice on the page is in its address
+    // the page reads the theme only once; a choice on the page is in its address
     const page = pageOf(this._frame)?.contentWindow;
     if (page && this.model.state.kind === 'open') {
       page.location.replace(this._themed(page.location.href));
@@ -196,7 +199,7 @@ export class BoardWidget extends Panel {
     window.setTimeout(() => this._onWaiting(frame), LONG_PATIENCE);
     this._frame = frame;
     this._name();
-    frame.url = this._themed(url); // first, because a frame without an address loads an empty page
+    frame.url = this._themed(url); // this comes first, because a frame without an address loads an empty page
     this.insertWidget(0, frame);
   }
 
@@ -211,7 +214,7 @@ export class BoardWidget extends Panel {
     this._frame = null;
     this._notice.show();
     if (hasFocus) {
-      this._notice.node.focus(); // from there Tab leads to its button, or to the next page
+      this._notice.node.focus(); // from there the Tab key leads to its button, or to the next page
     }
   }
 
@@ -234,7 +237,9 @@ export class BoardWidget extends Panel {
   private _hasReloaded = false;
 }
 
-/** Return whether the board of a request shows a run; a folder may contain the output of any. */
+/**
+ * Return whether the board of a request shows a run; a folder may contain the output of any run.
+ */
 const shows = ({ refs }: IBoardRequest, name: string): boolean =>
   refs.length === 0 || refs.includes(name);
 

@@ -1,4 +1,4 @@
-"""A real Kubernetes cluster of one or two nodes on this machine, for tests; each node is a set of
+"""A real Kubernetes cluster of one or two nodes on this machine, for tests. Each node is a set of
 Linux namespaces.
 
 `python -m kubenode` in the folder above is its command line; README.md there describes it. It uses

@@ -1,4 +1,4 @@
-"""Build, start, look at, enter and remove a Kubernetes cluster for tests: `python -m kubenode`."""
+"""Build, start, show, enter and remove a Kubernetes cluster for tests: `python -m kubenode`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentP
     """Run the command.
 
     Raises:
-        NodeError: it cannot be done.
+        NodeError: the command failed.
     """
     match asked.command:
         case "build":
             if asked.modules:
                 build.build(asked.modules)
             else:
-                sandbox.check_machine()  # fails here, not after half an hour of building
+                sandbox.check_machine()  # fails here instead of after half an hour of building
                 prepare.everything()
         case "up":
             options = [word for word in asked.options.split(",") if word]
@@ -97,7 +97,9 @@ def words_of_the_command_line() -> argparse.ArgumentParser:
 
 
 def enter(cluster: Cluster, words: list[str]) -> None:
-    """Replace this process by a shell or a command with kubectl and the cluster's kubeconfig."""
+    """Replace this process by a shell or a command that has kubectl and the cluster's
+    kubeconfig.
+    """
     if not cluster.kubeconfig.exists():
         raise NodeError(f"The cluster {cluster.name} does not run. Do: make kube-up")
     kubectl = build.binary("kubectl").parent

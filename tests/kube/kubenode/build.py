@@ -1,9 +1,8 @@
-"""Build the node's servers from their Go modules; the cache holds a folder for each digest.
+"""Build the node's servers from their Go modules. The cache holds a folder for each digest.
 
-A folder gets its final name only when it is complete, with a stamp of its files' sizes, so that
-neither a partial nor a damaged one is used; an interrupted build resumes from Go's own cache. A
-build in the background and the start of a node share a lock for each module, so that nothing is
-built twice.
+A folder gets its final name only when it is complete, with a stamp of its files' sizes. So no
+partial or damaged folder is used. An interrupted build resumes from Go's own cache. A build in the
+background and the start of a node share a lock for each module, so that nothing is built twice.
 
     PYTHONPATH=tests/kube python3 -m kubenode.build [module ...]
 """
@@ -36,7 +35,8 @@ def build(
     """Build the named modules, or all that every node needs, and return the programs by name.
 
     Raises:
-        NodeError: no such module; Go is missing or too old; the first module that cannot be built.
+        NodeError: there is no such module, Go is missing or too old, or a module cannot be built;
+            the first failure is reported.
     """
     known = modules.known(folder)
     chosen = [_named(name, known) for name in (modules.DEFAULT if names is None else names)]
@@ -48,7 +48,7 @@ def build(
     for module in missing:
         make(module, quiet=quiet)
     for module in chosen:
-        with suppress(OSError):  # a cache of another user works as well
+        with suppress(OSError):  # the cache of another user is as good
             os.utime(module.entry / STAMP)  # marks it as in use for `remove_older`
     return {name: module.entry / name for module in chosen for name in module.programs.values()}
 
@@ -119,7 +119,7 @@ def make(module: Module, *, quiet: bool = False) -> None:
             making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
             try:
                 _fill(making, module, quiet)
-                if target.exists():  # damaged, by `is_built`
+                if target.exists():  # damaged, as `is_built` reports
                     shutil.rmtree(target)
                 making.rename(target)
             finally:
@@ -177,8 +177,8 @@ def module_dir(module: Module, path: str) -> Path:
 def remove_older(module: Module) -> None:
     """Delete other, unused digests of a module.
 
-    A digest stays while a process runs from it (a running cluster of this or another clone), and
-    for a day after `build` returned it, because something may be about to start it.
+    A digest stays while a process runs from it (a running cluster of this or another clone). It
+    also stays for a day after `build` returned it, because its programs may be about to start.
     """
     for older in paths.binaries().glob(f"{module.name}-{'[0-9a-f]' * 12}"):
         if older != module.entry and not _is_young(older) and not _is_running(older):
@@ -196,7 +196,8 @@ def _is_running(older: Path) -> bool:
     """Return whether a process runs a program of this folder, in any mount namespace."""
     files = {(s.st_dev, s.st_ino) for s in (file.stat() for file in older.rglob("*"))}
     for executable in Path("/proc").glob("[0-9]*/exe"):
-        with suppress(OSError):  # it has ended, is a kernel thread, or belongs to another user
+        # the process has ended, is a kernel thread, or belongs to another user
+        with suppress(OSError):
             found = executable.stat()
             if (found.st_dev, found.st_ino) in files:
                 return True

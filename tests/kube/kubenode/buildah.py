@@ -1,7 +1,7 @@
 """Run buildah without installing it, in its own namespaces on a Debian tree that contains it.
 
-Its storage is in the cache, so that layers are built once. Builds see the machine's trusted
-certificates, its proxies, and the package sources of its pip and npm, which never end up in an
+Its storage is in the cache, so that layers are built once. Builds use the machine's trusted
+certificates, its proxies, and the package sources of its pip and npm. None of these gets into an
 image.
 """
 
@@ -19,13 +19,13 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and so that of every image here
+    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and thus the path of every image here
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
     *("index-url", "extra-index-url", "no-index", "trusted-host"),  # package sources
-    *("proxy", "default-timeout", "timeout", "retries"),  # connection to them
+    *("proxy", "default-timeout", "timeout", "retries"),  # connection to package sources
 )
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
@@ -51,7 +51,7 @@ def buildah(
         hosts: its /etc/hosts.
 
     Raises:
-        NodeError: it failed; the message has its last lines.
+        NodeError: buildah failed; the message has its last lines.
     """
     folders = {name: storage() / name for name in ("storage", "cache", "tmp", "root")}
     for folder in folders.values():
@@ -59,7 +59,7 @@ def buildah(
     inside = {
         folders["storage"]: "/var/lib/containers/storage",
         folders["cache"]: "/var/lib/containers/cache",  # the layers and digests known to registries
-        folders["tmp"]: "/var/tmp",  # layers in transit, which are too large for memory
+        folders["tmp"]: "/var/tmp",  # layers in transit are too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),
@@ -82,7 +82,9 @@ def buildah(
 
 
 def environment(*, proxies: bool) -> dict[str, str]:
-    """Return a minimal environment, with the machine's proxies if it uses the machine's network."""
+    """Return a minimal environment; if it uses the machine's network, with the machine's
+    proxies.
+    """
     plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})

@@ -14,7 +14,7 @@ from .commands import wait_until
 from .errors import NodeError
 
 ROOT = Path("/sys/fs/cgroup")
-WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}  # four times the default, on v1 and v2
+WEIGHTS = {"cpu.shares": "4096", "cpu.weight": "400"}  # four times the default weight, on v1 and v2
 
 
 def of(cluster: str) -> str:
@@ -42,12 +42,14 @@ def join(pid: int, cgroup: str) -> None:
             folder = folder / part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
-                file = folder / name  # empty in a new v1 group, which then accepts no process
+                # empty in a new v1 group, which accepts no process until it is set
+                file = folder / name
                 if file.exists() and not file.read_text().strip():
                     file.write_text((folder.parent / name).read_text())
         (folder / "cgroup.procs").write_text(str(pid))
-        # With the default weight, all pods of a cluster get as much CPU together as one process
-        # beside it: a server that starts in 0.5 s took over 60 s while others imported TensorFlow.
+        # With the default weight, all pods of a cluster together get as much CPU time as one
+        # process outside it. A server that starts in 0.5 s took over 60 s while others imported
+        # TensorFlow.
         for name, weight in WEIGHTS.items():
             if (file := hierarchy / cgroup.partition("/")[0] / name).exists():
                 file.write_text(weight)
@@ -57,7 +59,7 @@ def pass_on(folder: Path) -> None:
     """Enable every controller of a v2 group for its children, because kubelet needs them all."""
     controllers = folder / "cgroup.controllers"
     for name in controllers.read_text().split() if controllers.exists() else ():
-        with contextlib.suppress(OSError):  # fails in a container's root group
+        with contextlib.suppress(OSError):  # this fails in a container's root group
             (folder / "cgroup.subtree_control").write_text(f"+{name}")
 
 
@@ -71,7 +73,7 @@ def kill(cgroup: str) -> None:
 
 
 def remove(cgroup: str, seconds: float = 90) -> None:
-    """Remove `cgroup` and all below it, in every hierarchy, once the last process has left.
+    """Remove `cgroup` and all groups below it, in every hierarchy, once the last process has left.
 
     Raises:
         NodeError: processes are still in it.

@@ -1,7 +1,7 @@
-"""The whole cluster: starts it for `kube-up` in the right order, and removes it for `kube-down`.
+"""The whole cluster, which `kube-up` starts in the right order and `kube-down` removes.
 
-A repeated start is safe: running servers are left alone, and a crash's leftovers are removed first.
-The removal is checked: no process, mount, loop device or cgroup may be left.
+A repeated start is safe: running servers are left alone, and leftovers of a crash are removed
+first. After the removal, no process, mount, loop device or cgroup may be left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .errors import NodeError
 from .node import Node
 from .pki import Pki
 
-# Built and started only on request.
+# These are built and started only on request.
 OPTIONS = {"kwok": kwok, "metrics": metrics, "volcano": volcano}
 DESCRIPTION = "cluster.toml"  # written last
 
@@ -67,11 +67,11 @@ class Cluster:
         return [node for node in (self.first, self.second) if node.file.exists() and node.servers()]
 
     def up(self, port: int = 0, *, second: bool = False, options: Sequence[str] = ()) -> None:
-        """Start the cluster, or what is missing of it.
+        """Start the cluster, or its missing parts.
 
         Args:
-            port: where the API server is reached on 127.0.0.1; 0 takes a free one.
-            second: with a second node.
+            port: port of the API server on 127.0.0.1; 0 takes a free one.
+            second: whether to start a second node.
             options: names of OPTIONS.
 
         Raises:
@@ -96,7 +96,7 @@ class Cluster:
             say(f"all runs after {time.monotonic() - began:.1f} s: KUBECONFIG={self.kubeconfig}")
 
     def _is_whole(self) -> bool:
-        """Return whether the cluster was started completely and every ended server could be
+        """Return whether the cluster was started completely and every server that ended could be
         restarted.
         """
         if not (self.state / DESCRIPTION).exists():
@@ -111,7 +111,7 @@ class Cluster:
     def revive(self) -> None:
         """Restart servers that ended by themselves, as a service manager would.
 
-        A scheduler, for example, ends when it binds a pod twice after the API server was away.
+        For example, a scheduler ends when it binds a pod twice after an outage of the API server.
 
         Raises:
             NodeError: a server ends at once, or a node has ended.
@@ -150,7 +150,7 @@ class Cluster:
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
         )
-        # Last, because its first build uses both cores for a minute.
+        # This comes last, because its first build uses both cores for a minute.
         self._push(description.FOR_PODS)
         self._describe()
 
@@ -185,7 +185,7 @@ class Cluster:
         description.write(self.state / DESCRIPTION, ingress=url, more=more)
 
     def _take_pods(self, node: Node, began: float) -> None:
-        """Make a node on the network ready for pods."""
+        """Prepare a node that has a network for pods."""
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)
@@ -199,7 +199,7 @@ class Cluster:
         """End a node as a power cut does; `up(second=True)` brings it back with its disk.
 
         Raises:
-            NodeError: it is not a node that may be lost, or it does not run.
+            NodeError: the node may not be lost, or is not running.
         """
         if name != self.second.name:
             raise NodeError(f"Only {self.second.name} may be lost; node-1 has the control plane.")
@@ -212,7 +212,8 @@ class Cluster:
         """Bring back the second node with its disk, even if servers of the first are down.
 
         Raises:
-            NodeError: it does not start; nothing of it runs then, and it may be tried again.
+            NodeError: the node does not start. Then nothing of it runs, and the call may be
+                repeated.
         """
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
             try:
@@ -230,7 +231,7 @@ class Cluster:
         """Run kubectl as the cluster's admin.
 
         Raises:
-            NodeError: it failed; the message has its output.
+            NodeError: kubectl failed; the message has its output.
         """
         return run(
             [build.binary("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments], stdin=stdin

@@ -1,4 +1,4 @@
-"""Helpers to run commands, hold locks and wait; a failed command's last lines are shown."""
+"""Functions that run commands, hold locks and wait. A failed command's last lines are shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import NodeError
 
 LAST_LINES = 15
 REST = 0.5
-"""Longest pause in seconds between two slow checks, which take CPU from the awaited work."""
+"""Longest pause in seconds between two slow checks, which take CPU time from the awaited work."""
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -36,8 +36,8 @@ def run(
     """Run a command to its end and return its stdout.
 
     Raises:
-        NodeError: it cannot be started, fails, or takes longer than `timeout` seconds; the message
-            holds its last lines and `hint`.
+        NodeError: the command cannot be started, fails, or takes longer than `timeout` seconds. The
+            message has its last lines and `hint`.
     """
     words = [os.fspath(word) for word in arguments]
     try:
@@ -80,8 +80,8 @@ def _and(hint: str) -> str:
 
 @contextmanager
 def locked(path: Path, *, waiting_for: str) -> Iterator[None]:
-    """Hold a lock on `path`; a process that has to wait says for what. The kernel releases it when
-    the holder dies.
+    """Hold a lock on `path`; a waiting process says what it waits for. The kernel releases the lock
+    when the holder dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:

@@ -1,4 +1,6 @@
-"""Files of `config/` with their `$names` filled in: configurations, and flags, one a line."""
+"""Files of `config/` with their `$names` filled in: configurations, and flags with one on each
+line.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ CONFIG = paths.KUBE / "config"
 
 
 def filled(file: str, node: Node, **more: str) -> str:
-    """Return a file of `config/` for a node; it may use $state, $folder, $pki, $node, $ip, $cgroup,
-    and `more`.
+    """Return a file of `config/` for a node. The file may use $state, $folder, $pki, $node, $ip,
+    $cgroup, and `more`.
     """
     values = {
         "state": str(node.state),

@@ -1,7 +1,7 @@
 """etcd, the API server, the controller manager and the scheduler, started as in a distribution.
 
-Each has its own identity, and controllers use their own service accounts, so that a missing RBAC
-rule fails here, too. Their flags are in `config/`.
+Each server has its own identity, and controllers use their own service accounts, so that a missing
+RBAC rule causes a failure here too. Their flags are in `config/`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .config import flags
 from .node import Node
 
 FIRST = ("etcd", "kube-apiserver")
-"""Servers that the others need, in this order."""
+"""Servers that the others need, in the order of their start."""
 
 
 def start(node: Node) -> None:

@@ -18,7 +18,7 @@ from .commands import LAST_LINES, locked, run, say
 from .errors import NodeError
 
 SUITE = "bookworm"
-LISTS = paths.KUBE / "debian"  # the packages of each tree, with reasons
+LISTS = paths.KUBE / "debian"  # the packages of each tree, with the reasons
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -43,7 +43,7 @@ def tree(name: str) -> Path:
 
 
 def make(target: Path, packages: list[str]) -> None:
-    """Unpack and configure Debian with `packages`; `target` appears only when complete."""
+    """Unpack and configure Debian with `packages`. `target` appears only when it is complete."""
     program = debootstrap()
     for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.making-*"):
         shutil.rmtree(old, ignore_errors=True)
@@ -71,7 +71,8 @@ def debootstrap() -> list[str]:
     """Return the command of debootstrap: the machine's own, or one unpacked into the cache.
 
     Raises:
-        NodeError: it is missing, and so is a tool to fetch it: apt, dpkg, or wget, which it needs.
+        NodeError: debootstrap is missing, and so is a tool that fetches it (apt, dpkg) or that it
+            needs (wget).
     """
     if shutil.which("debootstrap"):
         return ["debootstrap"]
@@ -101,7 +102,9 @@ def unpack(package: str, folder: Path) -> None:
 
 
 def mirror() -> list[str]:
-    """Return the Debian mirror of this machine's apt; empty leaves the choice to debootstrap."""
+    """Return the Debian mirror of this machine's apt; an empty text leaves the choice to
+    debootstrap.
+    """
     if not shutil.which("apt-get"):
         return []
     wanted = ["Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}"]

@@ -1,7 +1,7 @@
 """DNS of the cluster: CoreDNS on node-1, behind the Service `kube-dns`.
 
-It has an address of the node, as with NodeLocal DNSCache: a NetworkPolicy that limits egress names
-that address (`operators.dns`) instead of pod labels. It answers only names of the cluster.
+It has an address of the node, as NodeLocal DNSCache does: a NetworkPolicy that limits egress names
+this address (`operators.dns`) instead of pod labels. It answers only for names of the cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .node import Node
 ADDRESS = "10.96.0.10"
 CACHING, CACHING_PORT = "coredns-caching", 5353
 
-# Resolves as in a pod: by the Service, through kube-proxy's rules.
+# This resolves as a pod does: by the Service, through kube-proxy's rules.
 ASK = f"""
 echo 'nameserver {ADDRESS}\noptions timeout:1 attempts:1' >/run/dns-check
 mount --bind /run/dns-check /etc/resolv.conf
@@ -28,7 +28,7 @@ def start(node: Node) -> None:
     """Start CoreDNS on node-1; return when a name resolves through the Service.
 
     Raises:
-        NodeError: it ended, or gave no answer in time; kube-proxy must be running.
+        NodeError: CoreDNS ended, or gave no answer in time; kube-proxy must be running.
     """
     manifests.apply(node, "dns.yaml")
     node.write("/etc/coredns/Corefile", filled("Corefile", node))

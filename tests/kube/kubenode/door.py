@@ -1,9 +1,10 @@
 """A door into a node: forwards connections from this machine's loopback into the node's network
 namespace.
 
-Through it kubectl, pytest and a browser reach the cluster without root and without entering a
-namespace. It is a separate process (`python -m kubenode.door`): a socket belongs to the namespace
-in which it was created, so it listens first and enters the node's network afterwards.
+Through a door, kubectl, pytest and a browser reach the cluster without root and without entering a
+namespace. A door is a separate process (`python -m kubenode.door`). A socket belongs to the
+namespace in which it was created, so the door listens first and enters the node's network
+afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CHUNK = 1 << 16
 
 
 def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
-    """Open a door into `node` and return its port on 127.0.0.1; it closes with the node.
+    """Open a door into `node` and return its port on 127.0.0.1. The door closes with the node.
 
     Args:
         node: the target.
@@ -79,7 +80,7 @@ def enter_network(pid: int) -> None:
     """Move this process into another's network namespace.
 
     Raises:
-        OSError: not root, or there is no such process.
+        OSError: this process is not root, or there is no such process.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
@@ -121,7 +122,7 @@ async def serve(listener: socket.socket, pid: int, host: str, port: int) -> None
 
 
 def main() -> None:
-    """`python -m kubenode.door LISTENER PID HOST PORT`: started by `open_door`."""
+    """The program `python -m kubenode.door LISTENER PID HOST PORT`, which `open_door` starts."""
     descriptor, pid, host, port = sys.argv[1:]
     listener = socket.socket(fileno=int(descriptor))
     started = started_at(int(pid))

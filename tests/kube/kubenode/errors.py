@@ -1,4 +1,4 @@
-"""Errors outside this package's control, worded so that a user can act on them."""
+"""Errors outside this package's control, with messages on which a user can act."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Everything runs in the nodes' own namespaces and ends with them. The volume has Gluster's defaults,
 and the mount has the option that k8s/storage/glusterfs/README.md tells administrators to set. This
-module knows nothing of Kubernetes: k8s/storage makes claims from folders on the mount.
+module does not depend on Kubernetes: k8s/storage makes claims from folders on the mount.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .node import Node
 
 VOLUME = "tfcluster"
 BRICKS = (1, 2, 3)
-BRICK_BYTES = 4 << 30  # sparse: takes only the disk space written
+BRICK_BYTES = 4 << 30  # a sparse file: it takes only the disk space written
 MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
 CLAIMS = MOUNT / "claims"  # also named in k8s/storage/glusterfs/config.json
-MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # avoids ESTALE on replaced files
+MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # avoids ESTALE for replaced files
 
 GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
-"""Unused; without it glusterd starts four seconds faster, because it asks this program ten times
-for its configuration.
+"""An unused program, whose removal makes glusterd start four seconds faster: glusterd asks it ten
+times for its configuration.
 """
 
 MAKE_BRICK = """
@@ -50,7 +50,7 @@ def start(node: Node) -> None:
     sources = [f"{node.ip}:{brick(number)}" for number in BRICKS]
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
-    )  # needed with all replicas on one server
+    )  # needed because all replicas are on one server
     volume(node, "start")
     wait_for_bricks(node)
     mount(node, node)
@@ -80,17 +80,18 @@ def volume(node: Node, verb: str, *words: str) -> str:
 
 
 def kill_brick(node: Node, number: int) -> None:
-    """Kill the server of one replica; its files stay and are outdated from now on."""
+    """Kill the server of one replica. Its files stay, and are outdated from now on."""
     pid = online(node)[number]
     node.run(["kill", "-KILL", str(pid)])
     wait_until(lambda: number not in online(node), f"the end of brick {number}", seconds=90)
 
 
 def revive_bricks(node: Node) -> None:
-    """Start every replica's server that is down, and heal what it missed."""
+    """Start the server of every replica that is down, and heal the replica."""
     volume(node, "start", "force")
     wait_for_bricks(node)
-    # Refused while the self-heal daemon starts or does not see the revived server yet.
+    # The command is refused while the self-heal daemon starts or does not see the revived server
+    # yet.
     wait_until(lambda: volume(node, "heal"), "the start of healing", seconds=60)
 
 
@@ -105,12 +106,12 @@ def online(node: Node) -> dict[int, int]:
 
 
 def wait_for_bricks(node: Node) -> None:
-    """Wait until every replica's server runs."""
+    """Wait until every replica's server is running."""
     wait_until(lambda: set(online(node)) == set(BRICKS), "every brick online", seconds=90)
 
 
 def heal_info(node: Node) -> dict[int, int]:
-    """Return the number of entries that each replica has still to heal; a replica that does not
+    """Return the number of entries that each replica still has to heal. A replica that does not
     answer is missing.
     """
     text = volume(node, "heal", "info")

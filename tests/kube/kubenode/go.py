@@ -1,7 +1,7 @@
 """Run the Go command with fixed settings, and explain its failures to the user.
 
-The user's registry (GOPROXY) and Go's own caches are used as they are; every setting that would
-make a build differ between machines is fixed here. No other Go version is ever downloaded.
+The user's registry (GOPROXY) and Go's own caches are used unchanged. Every setting that would make
+builds differ between machines is fixed here. No other Go version is ever downloaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .modules import Module
 SETTINGS = {
     "CGO_ENABLED": "0",  # static programs run in any Debian tree and image
     "GO111MODULE": "on",
-    "GOFLAGS": "-mod=readonly",  # a build fails if go.mod or go.sum would change
+    "GOFLAGS": "-mod=readonly",  # a build must fail if go.mod or go.sum would change
     "GOTOOLCHAIN": "local",
     "GOWORK": "off",
 }
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str], module: Module) -> str:
     """Run `go` in the module's folder.
 
     Raises:
-        NodeError: it failed; the message names the module and what to do.
+        NodeError: Go failed; the message names the module and says what to do.
     """
     try:
         return run_command(["go", *arguments], cwd=module.folder, env={**os.environ, **SETTINGS})
@@ -63,7 +63,7 @@ def explained(module: Module, said: str) -> str:
 
 
 def disk_full(module: Module, said: str) -> str:
-    """Return the free space of each folder, and how to use another one."""
+    """Return the free space of each folder, and how to use another folder."""
     lines = [f"The disk is full: the build of {module} stopped. Free space:"]
     for setting, folder in folders().items():
         there = next(path for path in [folder, *folder.parents] if path.exists())
@@ -75,7 +75,7 @@ def disk_full(module: Module, said: str) -> str:
 
 
 def folders() -> dict[str, Path]:
-    """Return the folders that a build writes, by the variable that moves each."""
+    """Return the folders to which a build writes, by the variable that moves each."""
     names = ["GOCACHE", "GOMODCACHE"]
     found = dict(zip(names, run_command(["go", "env", *names]).splitlines(), strict=True))
     found["GOTMPDIR"] = run_command(["go", "env", "GOTMPDIR"]).strip() or tempfile.gettempdir()
@@ -88,7 +88,7 @@ def is_full(error: OSError) -> bool:
 
 
 def check(modules: Iterable[Module]) -> str:
-    """Return Go's version, which is new enough for all the modules.
+    """Return Go's version, after checking that it is new enough for all modules.
 
     Raises:
         NodeError: Go is missing or too old.

@@ -1,7 +1,7 @@
-"""Container images of the tests' pods, each built once for its content, whose digest is its tag.
+"""Container images of the tests' pods. Each is built once for its content, whose digest is the tag.
 
 `build` returns at once if nothing in an image has changed. The product's images are built from the
-Dockerfiles that users build, on a Debian tree instead of a public Python image.
+Dockerfiles for users, on a Debian tree instead of a public Python image.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
 GO = ("local-path-provisioner", "pause")  # one Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
-KEPT = 5  # versions of an image that stay in the cache: a hundred fill 30 GB there and on the nodes
+# versions of an image that stay in the cache; a hundred would fill 30 GB there and on the nodes
+KEPT = 5
 CONTEXT = "/context"
-FILES = (  # files that .dockerignore admits, apart from requirements
+FILES = (  # files that .dockerignore admits, besides requirements
     ".dockerignore",
     "LICENSE",
     "README.md",
@@ -55,7 +56,7 @@ BESIDE = (
     "examples",
     "jupyter-config",
     "labextension",
-)  # part of the notebook image, apart from the package
+)  # parts of the notebook image, besides the package
 MADE = {".ipynb_checkpoints", "__pycache__", "node_modules", "lib", ".yarn"}  # generated files
 
 
@@ -102,10 +103,10 @@ def build(name: str) -> Image:
 
 
 def remove_older(name: str) -> None:
-    """Delete all but the KEPT versions of an image that were built last; nodes then forget them."""
+    """Delete all but the KEPT newest versions of an image; nodes then forget the deleted ones."""
     versions = (storage() / "built").glob(f"{name}-{'[0-9a-f]' * 12}")
     for built in sorted(versions, key=lambda version: version.stat().st_mtime)[:-KEPT]:
-        with contextlib.suppress(NodeError):  # deleted by hand, or another image begins with it
+        with contextlib.suppress(NodeError):  # deleted by hand, or the base of another image
             buildah(["rmi", f"{REGISTRY}/{name}:{built.name.removeprefix(f'{name}-')}"])
         built.unlink()
 
@@ -135,7 +136,7 @@ def make(image: Image) -> None:
     folder, dockerfile = sources(image.name)
     inside = f"/run/{image.name}.Dockerfile"
     binds = {folder: CONTEXT, dockerfile: inside}
-    if image.name == "notebook":  # here, where Node's packages are cached
+    if image.name == "notebook":  # in this folder, where Node's packages are cached
         run([sys.executable, paths.ROOT / "tools" / "labextension.py", "build"])
     if image.name in PRODUCT:
         words += [f"--build-arg=BASE_IMAGE={base()}", f"--secret=id=pip,src={PIP_CONFIGURATION}"]
@@ -146,7 +147,7 @@ def make(image: Image) -> None:
 
 
 def base() -> str:
-    """Return the image in place of a public Python image: Debian's Python, freshly installed."""
+    """Return the image that replaces a public Python image: Debian's Python, freshly installed."""
     tree = debian.tree("python")
     name, _, tag = tree.name.rpartition("-")
     reference = f"localhost/{name}:{tag}"
@@ -175,7 +176,7 @@ def sources(name: str) -> tuple[Path, Path]:
 
 
 def contents(name: str) -> Mapping[str, Path]:
-    """Return every file of an image, by its name in the digest."""
+    """Return every file of an image by its name in the digest."""
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:

@@ -1,9 +1,9 @@
-"""The ingress controller: traefik on node-1 serves Ingress and HTTPRoute objects on port 80, and
-with certificates on 443.
+"""The ingress controller, traefik on node-1, which serves Ingress and HTTPRoute objects on port 80,
+and with certificates on port 443.
 
 Its classes are called `traefik`; HTTPRoutes of any namespace attach to the Gateway `traefik` in
 kube-system. It connects to pods from the node's address, which the NetworkPolicy of a pod on
-another node has to allow.
+another node must allow.
 """
 
 from __future__ import annotations

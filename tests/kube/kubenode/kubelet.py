@@ -40,12 +40,12 @@ def start_containerd(node: Node, pause: str) -> None:
         if not left:
             return
         node.run([*containers, "rm", *left])
-        node.stop("containerd")  # its CRI plugin has already loaded them
+        node.stop("containerd")  # its CRI plugin has loaded these containers already
 
 
 def _wait_for_cri(node: Node, before: int) -> None:
-    """Wait until containerd serves kubelets, because a kubelet that connects earlier exits. It does
-    so some time after it answers, once it has loaded all images.
+    """Wait until containerd serves kubelets, because a kubelet that connects earlier exits. It
+    serves them only some time after its first answer, once it has loaded all images.
     """
     wait_until(
         lambda: _begun(node) > before, f"containerd serves kubelets on {node.name}", seconds=120

@@ -1,7 +1,7 @@
 """Fake nodes, an option: kwok acts as the kubelet of nodes and pods that do not run anywhere.
 
 They show how the control plane handles hundreds of pods. A fake node takes only pods that tolerate
-`kwok.x-k8s.io/node=fake`, unless it is made without that taint. Nothing runs in a fake pod: it is
+`kwok.x-k8s.io/node=fake`, unless it is made without this taint. Nothing runs in a fake pod: it is
 Running until it is deleted or told to exit (config/kwok-stages.yaml).
 """
 
@@ -18,7 +18,8 @@ from .pki import Pki
 SERVER = "kwok"
 LABEL = "type=kwok"
 KEY = "kwok.x-k8s.io/node"
-STAGES = ("node-initialize.yaml", "pod-ready.yaml")  # from kwok; the others are the project's own
+# from kwok; the other stages are the project's own
+STAGES = ("node-initialize.yaml", "pod-ready.yaml")
 
 
 def start(node: Node) -> None:
@@ -84,7 +85,7 @@ def make(
         }
         for name in names
     ]
-    # Created, because apply would omit the status, which has the nodes' size.
+    # Created instead of applied, because apply would omit the status, which has the nodes' size.
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes})
     manifests.kubectl(node, "create", "-f-", stdin=text)
     ready = ["--for=condition=Ready", "--timeout=60s"]

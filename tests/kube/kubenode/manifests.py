@@ -1,7 +1,7 @@
 """Objects applied as the cluster's admin, from `manifests/` and from modules.
 
 kubectl runs on node-1, so that no door is needed. It applies on the server, because some
-definitions are longer than kubectl's annotation of the last applied one. It never deletes anything.
+definitions do not fit into kubectl's annotation. It never deletes anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def apply(node: Node, *files: str) -> None:
     """Apply files of `manifests/`.
 
     Raises:
-        NodeError: the API server refused one; the message has its answer.
+        NodeError: the API server refused an object; the message has its answer.
     """
     apply_texts(node, ((FOLDER / file).read_text() for file in files))
 
@@ -28,16 +28,16 @@ def apply_texts(node: Node, texts: Iterable[str]) -> None:
     """Apply objects given as YAML or JSON.
 
     Raises:
-        NodeError: the API server refused one; the message has its answer.
+        NodeError: the API server refused an object; the message has its answer.
     """
     kubectl(node, "apply", "--server-side", "--force-conflicts", "-f-", stdin="\n---\n".join(texts))
 
 
 def kubectl(node: Node, *arguments: str | Path, stdin: str = "") -> str:
-    """Run kubectl on `node`, node-1, as the cluster's admin, and return its output.
+    """Run kubectl on `node`, which must be node-1, as the cluster's admin, and return its output.
 
     Raises:
-        NodeError: it failed.
+        NodeError: kubectl failed.
     """
     admin = f"--kubeconfig={node.state}/pki/admin.kubeconfig"
     return node.run([build.binary("kubectl"), admin, *arguments], stdin=stdin, timeout=240)

@@ -1,7 +1,7 @@
 """Measured usage of pods, an option: metrics-server on node-1, behind `metrics.k8s.io`.
 
-It asks each kubelet every 15 seconds; a pod's value is the mean between two readings. Its roles are
-those of its own installer.
+It asks each kubelet every 15 seconds; a pod's value is the mean between two readings. Its roles
+come from its own installer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ SERVER = "metrics-server"
 
 
 def start(node: Node) -> None:
-    """Start it on node-1; return when the API server serves its values of a node.
+    """Start metrics-server on node-1; return when the API server serves its values for a node.
 
     Raises:
-        NodeError: it ended, or served nothing in time.
+        NodeError: metrics-server ended, or served nothing in time.
     """
     served = "metrics-server.kube-system.svc"
     Pki(node).user(SERVER, f"/CN={SERVER}", [f"DNS:{served}"])

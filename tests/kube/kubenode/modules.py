@@ -1,4 +1,4 @@
-"""The Go modules of a node's servers: one folder each, whose go.mod is the only place of the
+"""The Go modules of a node's servers: a folder for each, whose go.mod is the only place of its
 version.
 
 tools.go imports exactly the programs to build; a folder with main.go is itself a program. To
@@ -54,7 +54,7 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
 }
 
 TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # as in Kubernetes' own release build
-# Packages whose version the linker sets; else kubectl and kubelet report v0.0.0.
+# Packages whose version the linker sets; otherwise kubectl and kubelet report v0.0.0.
 VERSIONED = {"kubernetes": ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")}
 
 
@@ -77,7 +77,9 @@ class Module:
 
     @property
     def needs_go(self) -> tuple[int, int]:
-        """The oldest Go that builds it; `go mod tidy` keeps this at what all dependencies need."""
+        """The oldest Go that builds the module; `go mod tidy` sets it to what all dependencies
+        need.
+        """
         found = re.search(r"^go (\d+)\.(\d+)", self._go_mod(), re.MULTILINE)
         if not found:
             raise NodeError(f"{self.folder}/go.mod has no `go` line. Do: `go mod tidy` there.")
@@ -93,7 +95,7 @@ class Module:
 
     @property
     def flags(self) -> list[str]:
-        """The arguments of `go build`; a change of them makes a new digest."""
+        """The arguments of `go build`; a changed argument makes a new digest."""
         link = ["-s -w"]
         for package in VERSIONED.get(self.name, ()):
             major, minor = self.version.lstrip("v").split(".")[:2]
@@ -131,7 +133,7 @@ class Module:
 
 
 def known(folder: Path = paths.MODULES) -> dict[str, Module]:
-    """Return every module by its name: first those that each node needs, then the options."""
+    """Return every module by name: first the modules that each node needs, then the options."""
     names = sorted(path.parent.name for path in folder.glob("*/go.mod"))
     ordered = [*filter(names.__contains__, DEFAULT), *(n for n in names if n not in DEFAULT)]
     return {name: Module(folder / name) for name in ordered}

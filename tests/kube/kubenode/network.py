@@ -10,7 +10,7 @@ SERVICES = "10.96.0.0/16"  # the kernel needs a route before kube-proxy's rules 
 
 
 def make_bridge(node: Node) -> None:
-    """Give node-1 its address, on a bridge that other nodes are plugged into."""
+    """Give node-1 its address on a bridge, to which other nodes are connected."""
     ip(node, f"link add {BRIDGE} type bridge")
     ip(node, f"address add {node.ip}/24 dev {BRIDGE}")
     ip(node, f"link set {BRIDGE} up")
@@ -21,9 +21,9 @@ def plug_in(node: Node, first: Node) -> None:
     """Connect a second node to the bridge, and route between the pods of both.
 
     Raises:
-        NodeError: the interface of an earlier node of this name does not go away.
+        NodeError: the interface of an earlier node of this name does not disappear.
     """
-    # Node-1's tools and network, but the machine's process ids, which `netns` needs.
+    # This has node-1's tools and network, but the machine's process ids, which `netns` needs.
     enter = ["nsenter", f"--target={first.pid}", "--mount", "--net", "--"]
     add = f"ip link add {node.name} type veth peer name eth0 netns {node.pid}"
     wait_until(
@@ -39,5 +39,5 @@ def plug_in(node: Node, first: Node) -> None:
 
 
 def ip(node: Node, arguments: str) -> None:
-    """Change a node's network with its own `ip`."""
+    """Change a node's network by its own `ip`."""
     node.run(["ip", *arguments.split()])

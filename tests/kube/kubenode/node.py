@@ -1,7 +1,7 @@
-"""A node: a sandbox with an address, and the servers started in it.
+"""A node: a sandbox with an address, and the servers that were started in it.
 
-Its state is kept in files of the cluster's state folder, so that any later process can use it. What
-a node runs is decided in cluster.py.
+Its state is kept in files of the cluster's state folder, so that any later process can use it.
+cluster.py decides what a node runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # overlayfs cannot lie on the root's overlayfs; kept between runs for its images
+            # overlayfs cannot be on the root's overlayfs; kept between runs because of its images
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)
@@ -57,10 +57,10 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Process id of the node's process 1 on this machine.
+        """The process id, on this machine, of the node's process 1.
 
         Raises:
-            NodeError: the node does not run.
+            NodeError: the node is not running.
         """
         pid = running(self.file)
         if not pid:
@@ -93,7 +93,7 @@ class Node:
         """Run a command in the node to its end and return its stdout.
 
         Raises:
-            NodeError: it failed.
+            NodeError: the command failed.
         """
         return run(self.inside(arguments), stdin=stdin, timeout=timeout, env=ENVIRONMENT)
 
@@ -110,7 +110,7 @@ class Node:
         """Start a server in the node; its output goes to `log(server)`.
 
         Raises:
-            NodeError: it ended at once; the message has its last lines.
+            NodeError: the server ended at once; the message has its last lines.
         """
         words = [os.fspath(word) for word in arguments]
         command = self._command(server)
@@ -139,7 +139,7 @@ class Node:
         """Start a server again with the same command.
 
         Raises:
-            NodeError: it ended at once, or `start` never started it.
+            NodeError: the server ended at once, or `start` never started it.
         """
         try:
             command = json.loads(self._command(server).read_text())
@@ -170,9 +170,13 @@ class Node:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not alive(pid), f"the end of {server}", seconds=seconds)
 
+    def pid_of(self, server: str) -> int:
+        """Return the process id on this machine of a server started here; 0 if it does not run."""
+        return running(self._note(server))
+
     def alive(self, server: str) -> bool:
         """Return whether a server started here still runs."""
-        return running(self._note(server)) != 0
+        return self.pid_of(server) != 0
 
     def ready(
         self,
@@ -185,7 +189,7 @@ class Node:
         """Wait until a command in the node succeeds, which shows that `server` answers.
 
         Raises:
-            NodeError: the server, or one of `needs`, ended, or it did not answer in time; the
+            NodeError: the server or one of `needs` ended, or the server did not answer in time. The
                 message has its last lines.
         """
 
@@ -220,11 +224,11 @@ class Node:
             return "(no log)"
 
     def servers(self) -> list[str]:
-        """Return the servers that were started here and still run."""
+        """Return the servers that were started here and are still running."""
         return sorted(file.name for file in (self.folder / "servers").glob("*") if running(file))
 
     def ended(self) -> list[str]:
-        """Return the servers that were started here and have ended, by themselves or by `stop`."""
+        """Return the servers that were started here and have ended, on their own or by `stop`."""
         files = sorted((self.folder / "servers").glob("*"))
         return [file.name for file in files if not running(file)]
 
@@ -232,7 +236,7 @@ class Node:
         """Kill the node with everything in it, and remove its cgroups."""
         with contextlib.suppress(NodeError):
             sandbox.end(self.pid)
-        cgroups.kill(self.cgroup)  # covers a sandbox whose process 1 was not recorded
+        cgroups.kill(self.cgroup)  # this also kills a sandbox whose process 1 was not recorded
         cgroups.remove(self.cgroup)
         wait_until(lambda: not self.servers(), f"the end of the doors of {self.name}", seconds=90)
         self.file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """The cluster's certificates: one authority, and a separate certificate for every server and user.
 
 No identity is shared, so that RBAC is enforced in tests as elsewhere. Keys never leave the
-cluster's state folder (mode 0700), and everything is made anew at every start.
+cluster's state folder (mode 0700), and all of them are made anew at every start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Pki:
         self.folder = node.state / "pki"
 
     def begin(self) -> None:
-        """Make the authorities, the service accounts' key, and the identity of every server."""
+        """Make the authorities, the key of service accounts, and the identity of every server."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name in ("ca", "front-proxy-ca"):
             files = f"-keyout {name}.key -out {name}.crt"
@@ -43,11 +43,11 @@ class Pki:
         self.user("kube-controller-manager", "/CN=system:kube-controller-manager")
         self.user("kube-scheduler", "/CN=system:kube-scheduler")
         self.user("kube-proxy", "/CN=system:kube-proxy")
-        for server in ("coredns", "kube-network-policies", "traefik"):  # with RBAC in manifests/
+        for server in ("coredns", "kube-network-policies", "traefik"):  # its RBAC is in manifests/
             self.user(server, f"/CN={server}")
 
     def kubelet(self, node: Node) -> None:
-        """Make the identity of a node's kubelet, also valid for serving."""
+        """Make the identity of a node's kubelet, which is also valid for serving."""
         hosts = [f"DNS:{node.name}", f"IP:{node.ip}"]
         self.user(node.name, f"/O=system:nodes/CN=system:node:{node.name}", hosts)
 

@@ -1,9 +1,9 @@
-"""Enforcement of NetworkPolicies: on every node a server decides on the first packet of each
-connection of its pods.
+"""Enforcement of NetworkPolicies: on every node a server decides about the first packet of each
+connection of the node's pods.
 
 It covers connections between pods of one or two nodes, between pods and anything outside, and from
-pods to servers of the node (the API server, DNS). It does not cover connections from the node to
-its own pods, which Kubernetes always allows for probes, and pods on the node's network, for which
+pods to servers of the node (the API server, DNS). It covers neither connections from the node to
+its own pods, which Kubernetes always allows for probes, nor pods on the node's network, for which
 Kubernetes defines no policy. It fails closed: without the server no new connection passes.
 """
 
@@ -27,7 +27,8 @@ RULES = (
     f"iptables -w -A INPUT -s 10.244.0.0/16 ! -i lo {JUDGE}",
 )
 
-# Connects from an address that the node never gives to a pod; it passes once the server decides.
+# This client connects from an address that the node never gives to a pod; it passes once the server
+# decides.
 CHECK = """
 trap 'ip netns delete policy-check' EXIT
 ip netns delete policy-check 2>/dev/null || true
@@ -44,11 +45,11 @@ timeout 2 ip netns exec policy-check bash -c 'exec 3<>"/dev/tcp/$0/6443"' "$3"
 
 
 def start(node: Node, first: Node) -> None:
-    """Enforce policies on `node`; return when the server has decided on a connection to the API
+    """Enforce policies on `node`; return when the server has decided about a connection to the API
     server.
 
     Raises:
-        NodeError: the server ended, or decides on nothing.
+        NodeError: the server ended, or makes no decision.
     """
     manifests.apply(first, "policy.yaml")
     if not can_queue(node):
@@ -63,7 +64,7 @@ def start(node: Node, first: Node) -> None:
 
 @contextmanager
 def unenforced(node: Node, first: Node) -> Iterator[None]:
-    """Let every connection pass meanwhile, as if NetworkPolicies were not enforced."""
+    """Let every connection pass in the block, as if NetworkPolicies were not enforced."""
     node.stop("kube-network-policies")
     undone = [f"while {rule.replace(' -A ', ' -D ')}; do :; done" for rule in RULES]
     undone.append(f"nft delete table inet {TABLE}")
@@ -76,6 +77,6 @@ def unenforced(node: Node, first: Node) -> Iterator[None]:
 
 
 def can_queue(node: Node) -> bool:
-    """Return whether the kernel accepts an nftables rule that queues; the rule is only checked."""
+    """Return whether the kernel accepts an nftables rule that queues. The rule is only checked."""
     check = node.inside(["nft", "--check", PROBE])
     return succeeds(check, seconds=20, env=ENVIRONMENT)

@@ -1,5 +1,5 @@
-"""Everything that a cluster needs and that is slow to make: servers, Debian trees, images. `make
-kube-build` makes it ahead of time; `kube-up` makes what is missing.
+"""The parts of a cluster that are slow to make: servers, Debian trees, images. `make kube-build`
+makes them ahead of time; `kube-up` makes the missing ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def everything(options: Sequence[str] = ()) -> None:
     """Make everything that is missing in the cache, including the servers of `options`.
 
     Raises:
-        NodeError: the first that cannot be made; the message names it.
+        NodeError: a part cannot be made; the message names the first one.
     """
     for name in ("node", "builder", "python"):
         debian.tree(name)

@@ -1,4 +1,6 @@
-"""Processes by the kernel's files (proc(5)), and records that find a process again."""
+"""Facts about processes from the kernel's files (proc(5)), and records that find a process
+again.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def namespace_of(pid: int, kind: str = "pid") -> str:
 
 
 def note(file: Path, pid: int) -> None:
-    """Record a process so that a later one with the same number is not mistaken for it."""
+    """Record a process in a way that distinguishes it from a later process with the same number."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{pid} {started_at(pid)}")
 

@@ -1,8 +1,8 @@
 """The nodes' image registry, `registry:5000`: Debian's docker-registry on node-1.
 
 Pushed images stay in the cache, so that later pushes transfer only new layers. It serves plain HTTP
-without a password, only inside the nodes. PRIVATE serves the same images only with USER and
-PASSWORD.
+without a password, and only inside the nodes. The registry PRIVATE serves the same images only with
+USER and PASSWORD.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _serve(node: Node, server: str, storage: Path, port: int) -> None:
 
 
 def configure(node: Node) -> None:
-    """Configure containerd on a node for plain HTTP to both; it reads this at each pull."""
+    """Configure containerd on a node for plain HTTP to both registries. It reads this at each
+    pull.
+    """
     for server in (REGISTRY, PRIVATE):
         node.write(
             f"/etc/containerd/certs.d/{server}/hosts.toml",
@@ -57,7 +59,7 @@ def configure(node: Node) -> None:
 
 
 def push(image: Image, node: Node) -> None:
-    """Push an image from buildah's storage to the registry on `node`, unless it has it.
+    """Push an image from buildah's storage to the registry on `node`, unless the registry has it.
 
     Raises:
         NodeError: the registry does not accept it.
@@ -74,7 +76,7 @@ def push(image: Image, node: Node) -> None:
 
 
 def holds(image: Image, node: Node) -> bool:
-    """Return whether the registry on `node` has the image; it accepts a manifest only after all
+    """Return whether the registry on `node` has the image. It accepts a manifest only after all
     layers.
     """
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
@@ -83,12 +85,14 @@ def holds(image: Image, node: Node) -> bool:
 
 
 def forget(reference: str, node: Node) -> None:
-    """Remove an image from a node, which gives its cached images to pods without a Secret."""
+    """Remove an image from a node, which would give its cached images to pods without a Secret."""
     node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])
 
 
 def forget_older(node: Node) -> None:
-    """Remove images from a node that are no longer in buildah's storage; its disk outlives it."""
+    """Remove images from a node that are no longer in buildah's storage. The node's disk outlives
+    that storage.
+    """
     lines = node.run(["ctr", "--namespace=k8s.io", "images", "ls"]).splitlines()[1:]
     digests = {reference: digest for reference, _, digest, *_ in map(str.split, lines)}
     stays = known()

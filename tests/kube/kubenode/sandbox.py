@@ -1,9 +1,9 @@
-"""A machine made of namespaces: with its own mounts, processes, network, IPC and host name.
+"""A machine made of namespaces, with its own mounts, processes, network, IPC and host name.
 
 Process 1 is `tini` on a Debian tree. When it dies, the kernel ends every process in the sandbox,
-and with the last of them every mount, loop device and interface, so that nothing needs an undo.
-Only cgroups live longer; `cgroups.remove` deletes them. It never changes the machine's own mounts,
-interfaces or firewall.
+and with the last process every mount, loop device and interface. So nothing needs to be undone.
+Only cgroups live longer; `cgroups.remove` deletes them. A sandbox never changes the machine's own
+mounts, interfaces or firewall.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def check_machine() -> None:
     """Check that this user and this kernel can make a sandbox.
 
     Raises:
-        NodeError: not root, or a tool or a kernel feature is missing; the message names it.
+        NodeError: the user is not root, or a tool or a kernel feature is missing; the message names
+            it.
     """
     if os.geteuid() != 0:
         raise NodeError(
@@ -105,7 +106,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
         assert outer.stdin
-        outer.stdin.close()  # the script waits for this: it is in the cgroup now
+        outer.stdin.close()  # the script waits for this line: the process is in the cgroup now
         wait_until(
             lambda: log.read_text().startswith("ready") or outer.poll() is not None,
             "the sandbox", seconds=90, every=0.01,
@@ -125,7 +126,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
 def end(first: int, seconds: float = 90) -> None:
     """Kill a sandbox's process 1 and wait until everything in it has ended."""
     namespace = namespace_of(first)
-    # Its parent `unshare` shares its mounts, which go only when it ends, too.
+    # Its parent `unshare` shares its mounts, which disappear only when the parent ends too.
     above = parent(first)
     keeper = above if namespace_of(above, "mnt") == namespace_of(first, "mnt") else 0
     try:

@@ -14,14 +14,15 @@ from .node import Node
 CLASS = "gluster"
 NAMESPACE = "tfcluster-storage"
 PRESET = paths.ROOT / "k8s" / "storage" / "glusterfs"
-PUBLIC = {  # the preset's images and their replacements
+PUBLIC = {  # the preset's images, and their replacements
     "rancher/local-path-provisioner:v0.0.30": "local-path-provisioner",
     "docker.io/library/busybox:1.37": "busybox",
 }
 
 
 def start(node: Node) -> None:
-    """Apply the StorageClass; return when its provisioner runs, which needs a node that takes pods.
+    """Apply the StorageClass; return when its provisioner is running. This needs a node that takes
+    pods.
 
     Raises:
         NodeError: an image cannot be built, or the provisioner does not start.

@@ -1,7 +1,7 @@
 """Watches of an API server during a measurement: the number of pods, and the phases of runs.
 
-Each time is that at which the watch reported a change, without polling. A reported pod costs this
-process a fraction of a millisecond, the same for every way that is measured.
+Times are those at which the watch reported a change, without polling. A reported pod costs this
+process a fraction of a millisecond, which is the same for every compared way.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Pods:
             self._told.notify_all()
 
     def wait(self, count: int, what: str, seconds: float = PATIENCE) -> float:
-        """Wait until the total is `count`; return the time at which that was reported."""
+        """Wait until the total is `count`; return the time at which the watch reported that."""
         with self._told:
             if not self._told.wait_for(lambda: self._counts.total() == count, seconds):
                 there = self._counts.total()
@@ -70,8 +70,8 @@ class Pods:
 
 
 class Phases:
-    """The times at which each run was first reported in a phase, and the number of its record's
-    changes.
+    """The times at which each run was first reported in a phase, and the number of changes of its
+    record.
     """
 
     def __init__(self, api: Api, namespace: str = "") -> None:
@@ -99,7 +99,7 @@ class Phases:
             self._told.notify_all()
 
     def wait(self, name: tuple[str, str], phase: str, seconds: float = PATIENCE) -> float:
-        """Wait until a run was in this phase, or "released"; return the time."""
+        """Wait until a run was in this phase or "released"; return the time."""
         with self._told:
             if not self._told.wait_for(lambda: phase in self.at[name], seconds):
                 raise NodeError(f"{name}: not {phase} after {seconds:g} s: {self.at[name]}")
@@ -126,7 +126,7 @@ class Phases:
 def counting(
     api: Api, namespace: str = "", *, fields: str = RUNNING, selector: str = ""
 ) -> Iterator[Pods]:
-    """Count pods within the context."""
+    """Count pods in the block."""
     pods = Pods(api, namespace, fields=fields, selector=selector)
     pods.start()
     try:
@@ -137,7 +137,7 @@ def counting(
 
 @contextmanager
 def phases(api: Api, namespace: str = "") -> Iterator[Phases]:
-    """Follow phases of runs within the context."""
+    """Follow phases of runs in the block."""
     found = Phases(api, namespace)
     found.start()
     try:

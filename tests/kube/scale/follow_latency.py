@@ -1,5 +1,5 @@
 """Delay of `status -f`: from a pod's change until the backend's watch of the run reports it.
-Watches in this process report both, so that it measures only the operator's turn and its write.
+Watches in this process report both changes, so only the operator's turn and its write are measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Follower:
                     self._told.notify_all()
 
     def wait(self, count: int) -> float:
-        """Wait until so many are reported; return the time."""
+        """Wait until this number is reported; return the time."""
         with self._told:
             if not self._told.wait_for(lambda: count in self.at, PATIENCE):
                 raise NodeError(f"{count} ended workers were not told: {self.at}")

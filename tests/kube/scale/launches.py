@@ -1,4 +1,6 @@
-"""600 tasks by TFCluster, a bare Job, the same objects by hand, and an object for each task."""
+"""600 tasks by TFCluster, by a bare Job, by the same objects made by hand, and by one object for
+each task.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def launches(site: Site, rounds: int) -> list[Row]:
 
 
 def _running(values: Values) -> list[Row]:
-    """Return the rows of the seconds from the first call until all tasks run."""
+    """Return the rows with the seconds from the first call until all tasks are running."""
     bare, hand, each, ours = (
         values[way.name]["running"] for way in (BARE, BY_HAND, PER_TASK, TFCLUSTER)
     )

@@ -1,8 +1,9 @@
-"""The operator with as many and as large records as a hub's default policy allows its users.
+"""The operator with the number and size of records that a hub's default policy allows its users.
 
 Measures the operator's memory and start, and the delay that a user who launches and deletes all the
 time causes for another user's launch. Each is compared with the same work without the operator: a
-plain client that reads the same records, and a bare Job launched beside the same neighbour.
+plain client that reads the same records, and a bare Job that is launched while the same user is
+active.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LAUNCHES, CHURNERS = 10, 4
 STAY = 10
 """Runs of each thread that exist at the same time."""
 LEFT = 1024
-"""Bytes of a program's space that are left for names and arguments."""
+"""Bytes of the limit for a program that are left for names and arguments."""
 
 
 def limits(site: Site, rounds: int) -> list[Row]:
@@ -50,7 +51,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # else it would start ended runs before their status is written
+        site.operator.stop()  # otherwise it would start ended runs before their status is written
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):
@@ -133,8 +134,8 @@ def _read(site: Site) -> float:
 
 
 def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
-    """Return the seconds from each POST until the run is admitted, until its task runs, and until a
-    bare Job's pod runs.
+    """Return the seconds from each POST until the run is admitted, until its task is running, and
+    until a bare Job's pod is running.
     """
     starting, running, jobs = list[float](), list[float](), list[float]()
     with (
@@ -173,7 +174,7 @@ class Churn:
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Run within the context, in a namespace of its own."""
+        """Launch and delete in the block, in a separate namespace."""
         namespace = self._site.new_name("churn")
         self._site.make_namespace(namespace)
         self._site.wait_furnished(namespace)

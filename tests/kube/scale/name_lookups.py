@@ -1,7 +1,7 @@
 """Look up names of tasks in a pod, by the pod's own resolver; print the results as JSON.
 
-`name_lookups.py all` is the program of a run and takes the names from TF_CONFIG. In other pods it
-comes by standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. It uses only the
+`name_lookups.py all` is the program of a run and takes the names from TF_CONFIG. Other pods read it
+from standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. It uses only the
 standard library.
 """
 
@@ -48,10 +48,10 @@ def _address(host: str) -> tuple[str, bool]:
 
 
 def dial(ps: Sequence[str], workers: Sequence[str], share: int, filters: bool) -> Found:
-    """Look up the names that every `share`-th task needs to dial its peers.
+    """Look up the names that every `share`-th task needs to connect to its peers.
 
-    With device filters, workers and parameter servers dial only each other, to fetch results;
-    without filters every task dials every other.
+    With device filters, workers and parameter servers connect only to each other, to fetch results.
+    Without filters every task connects to every other.
     """
     tasks = [*ps, *workers]
     asked = [_peers(task, ps, workers, filters) for task in tasks[::share]]
@@ -85,7 +85,7 @@ def late(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
         for server, address in servers.items():
             if server not in found and code(name, *address) == NO_ERROR:
                 found[server] = time.time()
-        time.sleep(0.05)  # resolution of the times: DNS has no notification
+        time.sleep(0.05)  # resolution of the times, because DNS has no notification
     return found
 
 
@@ -120,7 +120,7 @@ def counters(where: str) -> dict[str, float]:
 
 
 def counted(metrics: str, ask: Any) -> Found:
-    """Return the results, with the answers that CoreDNS counted for them."""
+    """Return the results, with the answers that CoreDNS has counted for them."""
     before = counters(metrics)
     heard: Found = ask()
     after = counters(metrics)

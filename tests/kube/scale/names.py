@@ -1,5 +1,5 @@
-"""DNS at 600 tasks: a real pod asks CoreDNS for the names of fake pods, as tasks would. Only a
-share of the 600 tasks' lookups is made; the row's note names it. CoreDNS itself counts.
+"""DNS at 600 tasks: a real pod asks CoreDNS for the names of fake pods, as tasks would. It makes
+only a share of the 600 tasks' lookups, which the row's note states. CoreDNS counts its answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .site import Site, cpu_of
 from .variants import BY_HAND, PS, RUN, TASKS, WORKERS, where
 
 SHARE = 20
-"""Only every SHARE-th task is simulated, because all would take minutes."""
+"""Only every SHARE-th task is simulated, because all tasks would take minutes."""
 Values = dict[str, list[float]]
 
 

@@ -1,8 +1,8 @@
-"""The cost of each part of a task's pod for the API server, measured by omitting the part.
+"""The cost of each part of a task's pod for the API server, measured by leaving the part out.
 
-The unit is memory that the API server allocates until the pods run. Half the cost of 600 tasks is
-the API server's work, which is proportional to it, while seconds on a shared machine vary by half
-within minutes. A part that is omitted here may still be needed.
+The unit is the memory that the API server allocates until the pods are running. Half the cost of
+600 tasks is the API server's work, which is proportional to this memory. Seconds on a shared
+machine vary by half within minutes. A part that is left out here may still be needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ ALLOCATED = "go_memstats_alloc_bytes_total"
 
 
 def parts(site: Site, rounds: int) -> list[Row]:
-    """Compare a Job of the operator's pods with the same Job without each part, in turn."""
+    """Compare a Job of the operator's pods with the same Job without one part, for each part in
+    turn.
+    """
     whole = _job(site)
     jobs = {"bare": bare(PODS), "whole": whole}
     for name, without in PARTS.items():
@@ -111,4 +113,4 @@ PARTS: Mapping[str, Callable[[Object], None]] = {
     "resources": _of_container("resources"),
     "probe": _of_container("startupProbe"),
 }
-"""By name, a function that omits the part."""
+"""By name, a function that leaves the part out."""

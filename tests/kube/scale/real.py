@@ -1,4 +1,4 @@
-"""Real pods among fake ones: one that looks up names, and one task of a run of 600."""
+"""Real pods among fake ones: a pod that looks up names, and one task of a run of 600."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def ask(kubectl: Kubectl, **words: Any) -> Object:
 
 
 def task(job: Object, index: int) -> Object:
-    """Return a task of a Job as a pod of its own, for a real node. It has the task's name and
-    files, but belongs neither to the Job nor to the Service, which have the fake one.
+    """Return a task of a Job as a separate pod for a real node. The pod has the task's name and
+    files. It belongs neither to the Job nor to the Service, which have the fake pod.
     """
     spec = copy.deepcopy(job["spec"]["template"]["spec"])
     name = f"{job['metadata']['name']}-{index}"

@@ -1,4 +1,4 @@
-"""The operator and `list` with 2000 records of ended runs, and 100 running ones."""
+"""The operator and `list` with 2000 records of ended runs and 100 running runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def records(site: Site, rounds: int) -> list[Row]:
     try:
         for name in names:
             site.wait_furnished(name)
-        site.operator.stop()  # else it would start ended runs before their status is written
+        site.operator.stop()  # otherwise it would start ended runs before their status is written
         _finish(site, names)
         site.operator.start()
         _run(site, names)
@@ -106,7 +106,7 @@ def _run(site: Site, names: Sequence[str]) -> None:
 
 
 def _change(site: Site) -> float:
-    """Return the operator's CPU seconds for one ended task, without its idle use."""
+    """Return the operator's CPU seconds for one ended task, without those of an idle operator."""
     with site.namespace("change") as namespace, phases(site.api, namespace) as told:
         site.api.create(path("tfclusters", namespace), record(RUN, CHANGES + 1, 0))
         told.wait((namespace, RUN), "Running")
@@ -116,7 +116,7 @@ def _change(site: Site) -> float:
             for number, name in enumerate(workers(site, namespace)[:CHANGES], 1):
                 site.api.merge(name, {"metadata": {"annotations": {EXIT: "0"}}})
                 pods.wait(number, "a worker has ended")
-            _used(site, 1.0)  # includes the work after the last one
+            _used(site, 1.0)  # this includes the work after the last task
             spent, passed = site.cpu() - before, time.monotonic() - began
     return (spent - idle * passed) / CHANGES
 

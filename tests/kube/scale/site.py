@@ -64,10 +64,7 @@ class Site:
 
     def memory(self) -> float:
         """Return the operator's resident memory in MiB."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
-        assert found
-        return int(found[1]) / 1024
+        return memory_of(self.pid)
 
     def metric(self, name: str) -> float:
         """Return a value of the operator's metrics."""
@@ -83,8 +80,8 @@ class Site:
     def new_name(self, what: str) -> str:
         """Return a new name for a namespace, unique even on a cluster that is kept.
 
-        For half a minute after a namespace's deletion, the API server asks etcd about it for every
-        object created in one of that name.
+        For half a minute after a namespace's deletion, the API server asks etcd about the namespace
+        for every object created in a namespace of that name.
         """
         self.made += 1
         return f"scale-{what}-{self.mark}-{self.made}"
@@ -119,7 +116,7 @@ class Site:
 
     @contextmanager
     def namespace(self, what: str) -> Iterator[str]:
-        """Make a namespace for one launch; afterwards wait until nothing of it is left."""
+        """Make a namespace for one launch; at the end wait until nothing of it is left."""
         name = self.new_name(what)
         self.make_namespace(name)
         try:
@@ -129,7 +126,7 @@ class Site:
             self.remove(name)
 
     def remove(self, *names: str) -> None:
-        """Delete namespaces and wait until they are gone; first delete what makes pods.
+        """Delete namespaces and wait until they are gone; first delete the objects that make pods.
 
         Ref: kubernetes.md, "To delete a namespace"
         """
@@ -152,7 +149,7 @@ class Site:
         return not self.api.every(where).items
 
     def objects(self, namespace: str) -> dict[str, int]:
-        """Return the number of objects of each kind in a namespace, without those that each
+        """Return the number of objects of each kind in a namespace, without objects that every
         namespace has.
         """
         text = self.kubectl.within(namespace)("get", ",".join(COUNTED), "-o", "json")
@@ -176,9 +173,17 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_of(pid: int) -> float:
+    """Return the resident memory of a process in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    assert found
+    return int(found[1]) / 1024
+
+
 @contextmanager
 def ready() -> Iterator[Site]:
-    """Start the site; leave the cluster running only if it ran before."""
+    """Start the site; at the end leave the cluster running only if it ran before."""
     own = Cluster()
     ran_before = bool(own.nodes())
     try:
@@ -218,7 +223,7 @@ def _connect(own: Cluster) -> tuple[Api, str]:
 def _policy(there: clusters.Description) -> str:
     said: Object = {
         "defaultImage": there.images["notebook"],
-        "requireNetworkPolicy": False,  # fake nodes do not enforce it
+        "requireNetworkPolicy": False,  # fake nodes do not enforce policies
         "defaultCpu": 0.01,
         "dataClaim": "",
         "logClaim": "",

@@ -54,9 +54,9 @@ def tfjob(site: Site, rounds: int) -> list[Row]:
 def _each(times: Sequence[float]) -> str:
     """Return a note with the time of each round.
 
-    The TFJob operator makes the pods and Services of one task type, then of the other, in the
-    random order of a Go map, so that 700 or 1100 of its writes (20 a second by default) precede the
-    last pod. Ref: `ReconcileJobs` in pkg/controller.v1/common/job.go.
+    The TFJob operator makes the pods and Services of one task type, then those of the other, in the
+    random order of a Go map. So 700 or 1100 of its writes (20 a second by default) precede the last
+    pod. Ref: `ReconcileJobs` in pkg/controller.v1/common/job.go.
     """
     return f"in turn {', '.join(f'{each:.1f}' for each in times)} s: ps or workers first"
 

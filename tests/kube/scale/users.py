@@ -1,7 +1,7 @@
-"""50 users with 10 tasks each, all at once, and one after the other within ten seconds.
+"""50 users with 10 tasks each, who launch all at once or one after the other within ten seconds.
 
-Compared with one bare Job of as many tasks, and with the same objects made by hand: their cost is
-that of a hundred Jobs, Services and policies in Kubernetes, without an operator.
+They are compared with one bare Job of as many tasks, and with the same objects made by hand. The
+latter show the cost of a hundred Jobs, Services and policies in Kubernetes without an operator.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def users(site: Site, rounds: int) -> list[Row]:
 
 
 def _at_once(site: Site, launch: Callable[[Site, str], None]) -> float:
-    """Return the seconds until all tasks run if all users launch at the same time."""
+    """Return the seconds until all tasks are running if all users launch at the same time."""
     with _everybody(site) as (names, pods), ThreadPoolExecutor(16) as pool:
         began = time.monotonic()
         for done in [pool.submit(launch, site, name) for name in names]:
@@ -71,7 +71,7 @@ def _at_once(site: Site, launch: Callable[[Site, str], None]) -> float:
 
 
 def _spread(site: Site) -> list[float]:
-    """Return the seconds from each launch's POST until its tasks run."""
+    """Return the seconds from each launch's POST until its tasks are running."""
     posted: dict[str, float] = {}
     with _everybody(site) as (names, pods):
         began = time.monotonic()

@@ -46,12 +46,12 @@ _Way = TypeVar("_Way")
 
 @dataclass(frozen=True)
 class Way:
-    """One way: its POSTs, and how to end them."""
+    """One way: its POSTs, and how to end its pods."""
 
     name: str
     posts: Callable[[Site], Sequence[Object]]
     ends: bool = True
-    """Whether its end is measured."""
+    """Whether the end is measured."""
 
 
 @cache
@@ -98,7 +98,7 @@ WAYS = (BARE, TFCLUSTER, BY_HAND, PER_TASK)
 
 
 def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
-    """Return the ways in the order of this round, rotated so that each comes first once.
+    """Return the ways in the order of this round, which rotates so that each way comes first once.
 
     The deletion of thousands of objects slows down the next measurement, and a shared machine is
     slow for minutes at a time.
@@ -115,7 +115,7 @@ def where(found: Object, namespace: str) -> str:
 
 
 def measure(site: Site, way: Way, count: int = TASKS) -> Measured:
-    """Launch, wait until all pods run, and end them; return times and counts."""
+    """Launch, wait until all pods are running, and end them; return times and counts."""
     with site.namespace(way.name.replace("_", "-")) as namespace:
         posts = way.posts(site)
         with counting(site.api, namespace) as pods, phases(site.api, namespace) as told:

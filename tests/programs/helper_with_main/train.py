@@ -1,4 +1,4 @@
-"""Takes --epochs only; --data_dir belongs to the helper when that runs alone."""
+"""Takes only --epochs; --data_dir belongs to the helper when the helper runs alone."""
 
 import argparse
 

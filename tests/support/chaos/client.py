@@ -1,10 +1,10 @@
 """Clients that die at a given point; `python client.py`.
 
 The program reads a list of requests from each line of its input, runs all of them at once, each in
-its own process, and prints a list of results. A request with a `namespace` goes to Kubernetes. One
-with `dies: 7` is killed (or interrupted, as by Ctrl-C) just before its seventh operation on the
-disk, on processes or on the API server: a point that can be repeated, unlike a time. One with
-`lives: 5` is killed after five seconds.
+its own process, and prints a list of results. A request with a `namespace` goes to Kubernetes. A
+request with `dies: 7` is killed (or interrupted, as by Ctrl-C) just before its seventh operation on
+the disk, on processes or on the API server. Unlike a time, this point can be repeated. A request
+with `lives: 5` is killed after five seconds.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ACTS = {
     "http.client.send",
     "subprocess.Popen",
 }
-"""Audit events that count, besides opening files to write. Ref: docs.python.org, audit events."""
+"""Audit events that count, besides opening a file to write. Ref: docs.python.org, audit events."""
 AFTERWARDS = {"_says_something", "load", "getresponse"}
 """Functions that count once the supervisor has started or a request was sent."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def dies(at: int, how: str) -> None:
-    """End this process just before its operation of that number."""
+    """End this process just before its operation of this number."""
     left = at
 
     def count() -> None:
@@ -120,7 +120,7 @@ def _backend(wish: dict[str, Any]) -> Backend:
 def client(wish: dict[str, Any], tell: int) -> None:
     """Run one request in this process; never return."""
     result: dict[str, Any] = {}
-    # without a handler the process ends
+    # without a handler, SIGINT ends the process
     signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))
     try:
         if wish.get("dies"):
@@ -151,7 +151,7 @@ def begin(wish: dict[str, Any]) -> tuple[int, int]:
 
 
 def end(pid: int, hear: int) -> dict[str, Any]:
-    """Return the result of a request, which says so if the client was killed."""
+    """Return the result of a request; if the client was killed, the result says so."""
     with open(hear, "rb") as file:
         told = file.read()
     os.waitpid(pid, 0)

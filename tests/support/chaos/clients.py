@@ -1,5 +1,5 @@
-"""Clients, waits and notes for every world under chaos, independent of the backend. This module
-manages the process that starts clients (`chaos/client.py`).
+"""Clients, waits and notes of chaos tests for every backend. This module manages the process that
+starts clients (`chaos/client.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATIENCE = 240.0
 
 
 class Asking:
-    """A world that takes requests; `variables` is the environment of its clients."""
+    """A world that accepts requests; `variables` is the environment of its clients."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.story: list[str] = []

@@ -13,12 +13,13 @@ ENDS = frozenset(Reason) - {
     Reason.INVESTIGATING,
 }
 ORDER = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-"""The active phases that may follow each phase; a final phase may follow any but a final one.
+"""The active phases that may follow each phase. A final phase may follow any phase that is not
+final.
 """
 
 
 def check_change(before: Status, after: Status) -> None:
-    """Check that a run's phase only advances, ends once, and that its addresses stay."""
+    """Check that a run's phase only advances, that it ends once, and that its addresses stay."""
     if before.phase.is_final:
         assert after.phase is before.phase, (before, after)
         assert after.reason is before.reason, (before, after)
@@ -29,7 +30,9 @@ def check_change(before: Status, after: Status) -> None:
 
 
 def check_end(status: Status) -> None:
-    """Check that an ended run has a reason, message and time; only a stopped one is `Stopped`."""
+    """Check that an ended run has a reason, message and time, and that only a stopped run is
+    `Stopped`.
+    """
     assert status.reason in ENDS, status
     assert status.message.endswith("."), status
     assert status.finished_at is not None, status

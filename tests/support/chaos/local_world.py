@@ -71,7 +71,7 @@ class Process:
 
 
 class World(Asking):
-    """Runs by name; each run that was launched and not deleted must have a record."""
+    """Runs by name. Each run that was launched and not deleted must have a record."""
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, which `own_folders` made and the environment names."""
@@ -115,12 +115,12 @@ class World(Asking):
         self._clock[:] = struct.pack("l", seconds)
 
     def forget(self, name: str) -> None:
-        """Note that a run was deleted on purpose."""
+        """Record that a run was deleted on purpose."""
         uid = self.known.pop(name)
         self.seen.pop(uid, None)
 
     def abandon(self, run: TFCluster) -> Path:
-        """Note a folder with logs of a run that no client will remove."""
+        """Record a folder with logs of a run that no client will remove."""
         of_run = run.metadata
         output = self.backend.log_dir / of_run.cluster / str(of_run.run)
         self.abandoned |= {output, output.parent}
@@ -156,14 +156,14 @@ class World(Asking):
         return [p for p in self.processes() if p.variables.get("TFCLUSTER_RUN_UID") == uid]
 
     def supervisors(self, folder: Path) -> list[Process]:
-        """Return the supervisors of the run in a folder, also while they fork."""
+        """Return the supervisors of the run in a folder, including those that are forking."""
         found = [p for p in self.processes() if {str(folder), "-I"} <= set(p.words)]
         return [p for p in found if p.parent not in {other.pid for other in found}]
 
     # -- invariants --------------------------------------------------------------------------------
 
     def adopt(self, cluster: str) -> None:
-        """Note whether a launch whose client died has made a run of this name."""
+        """Record whether a launch whose client died has made a run of this name."""
         runs = {r.metadata.name: r.metadata.uid for r in self.backend.list()}
         unknown = {name: uid for name, uid in runs.items() if name not in self.known}
         assert len(unknown) <= 1 and all(n.rpartition("-")[0] == cluster for n in unknown), unknown
@@ -201,11 +201,12 @@ class World(Asking):
     def _check_released(self, run: TFCluster) -> None:
         """Check that only the record and the logs of a finished run are left."""
         uid, status = run.metadata.uid, run.status
-        # A killed process disappears within seconds, on a busy machine after more than one.
+        # A killed process disappears within seconds, or later on a busy machine.
         self.until(lambda: not self.tasks(uid), f"no process of {run.metadata.name} is left")
         check_released(status)
         half = [p.name for p in self.folder_of(run).rglob("*.json.*")]
-        half = [name for name in half if not name.startswith(".stop.")]  # removed with the record
+        # removed together with the record
+        half = [name for name in half if not name.startswith(".stop.")]
         assert not half, f"{run.metadata.name} left {half}"
 
     def check_nothing_left(self) -> None:
@@ -216,7 +217,7 @@ class World(Asking):
         assert [*(self.backend.state_dir / "runs").iterdir()] == []
         assert {p.name for p in self.backend.state_dir.iterdir()} <= {
             *("runs", "launch.lock"),
-            "hours.json",  # their hours stay
+            "hours.json",  # the CPU-hours of the runs stay
         }
         empty = [p for p in self.backend.log_dir.rglob("*") if p.is_dir() and not [*p.iterdir()]]
         empty = [p for p in empty if not p.name.startswith(".tfcluster-run-")]

@@ -57,7 +57,7 @@ OBEYS = """
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
-"""Actions of a program when it gets a word in its loop."""
+"""Actions of a program that gets a word in its loop."""
 MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},
@@ -120,7 +120,7 @@ class Step:
 
 
 def schedule(seed: int, steps: int, among: Mapping[str, int] = WEIGHTS) -> list[Step]:
-    """Return the steps for a seed; a longer schedule begins with the shorter one."""
+    """Return the steps for a seed. A longer schedule begins with the shorter one."""
     drawn = random.Random(seed)
     actions, weights = [*among], [*among.values()]
     return [

@@ -1,4 +1,4 @@
-"""The steps of a chaos schedule: verbs, words to programs, signals, deaths, the end.
+"""The steps of a chaos schedule: verbs, words to programs, signals, kills, the end.
 
 This module tracks stopped processes, reads runs and processes through `World`, and asserts the
 results of verbs.
@@ -89,7 +89,7 @@ class Chaos(World):
             assert result["refused"] == "PreflightRefused" and "memory" in result["why"], result
 
     def _settle(self, cluster: str) -> None:
-        """Wait until the newest run of a name runs or has ended."""
+        """Wait until the newest run of a name is running or has ended."""
 
         def settled() -> bool:
             run = self.newest(cluster)
@@ -123,7 +123,7 @@ class Chaos(World):
         assert not there or slow or "died" in result, (name, result)
         if not there:
             self.forget(name)
-        if "died" in result:  # possibly between the record and its logs
+        if "died" in result:  # possibly killed between writing the record and its logs
             self.abandon(run)
 
     def _at_once(self, step: Step) -> None:
@@ -202,7 +202,7 @@ class Chaos(World):
             _send(pid, signal.SIGCONT)
         self._paused.clear()
 
-    # -- deaths in the middle of an operation ------------------------------------------------------
+    # -- kills in the middle of an operation ------------------------------------------------------
 
     def _die_launching(self, step: Step) -> None:
         """Kill or interrupt a client while it launches; its user retries at once."""
@@ -237,7 +237,7 @@ class Chaos(World):
         self._delete(step, dies=1 + int(step.draws[0] * 12), how="kill")
 
     def _crash(self, step: Step) -> None:
-        """Simulate a power failure: the supervisor is gone, files are only partly written."""
+        """Simulate a power failure: the supervisor is gone, and files are only partly written."""
         run = self.newest(step.cluster)
         pid = self._kill_supervisor(step)
         if run is None or pid is None:
@@ -245,7 +245,7 @@ class Chaos(World):
         folder = self.folder_of(run)
         self.until(lambda: not self.supervisors(folder), "the supervisor is gone")
         if b"releasedAt" in (folder / "status.json").read_bytes():
-            return  # the verb was complete
+            return  # the verb had completed
         for name, draw in (("status.json", 1), ("task.json", 2), ("stop.json", 3)):
             with contextlib.suppress(OSError):
                 content = (folder / name).read_bytes()
@@ -255,7 +255,7 @@ class Chaos(World):
         self.seen.pop(run.metadata.uid, None)
 
     def _remove_by_hand(self, step: Step) -> None:
-        """Remove a run with `rm`, perhaps with its logs: the next run gets its number."""
+        """Remove a run with `rm`, sometimes with its logs: the next run gets its number."""
         if run := self.newest(step.cluster):
             self.forget(run.metadata.name)
             output = self.abandon(run)
@@ -273,7 +273,9 @@ class Chaos(World):
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Check that a stop ends every run, each name can be launched again, and nothing stays."""
+        """Check that a stop ends every run, that each name can be launched again, and that nothing
+        is left.
+        """
         self.story.append("the end")
         self._go_on()
         self.clients(*({"verb": "stop", "ref": name} for name in self.known))

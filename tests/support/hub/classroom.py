@@ -1,4 +1,4 @@
-"""A class in a browser: students with system accounts, each with their own browser, in turns.
+"""A class in a browser: students with system accounts and their own browsers take turns.
 
 A student's page is closed before their notebook is stopped, and the console output of a page is
 kept for the test. Tests use the Lab by `LabPage` and the console by its pages.
@@ -19,7 +19,9 @@ from .make_run import LAB_CONFIG, PASSWORD, Hub
 from .pages import PATIENCE, fill_password
 
 AT_A_TIME = 4
-"""Students with a notebook at the same time: more of them than cores would only wait."""
+"""Students with a notebook at the same time; with more students than cores, the others would only
+wait.
+"""
 PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 
@@ -48,7 +50,7 @@ class Student:
         self.lab: LabPage
 
     def comes(self) -> None:
-        """Open the link and choose a password, or sign in; the notebook then starts."""
+        """Open the link and choose a password, or sign in. The notebook then starts."""
         self._context = self._browser.new_context(viewport=SIZE, locale="en-US")
         self._context.set_default_timeout(PATIENCE / 3)
         page = self._context.new_page()
@@ -64,7 +66,7 @@ class Student:
         page.get_by_role("button", name="Sign in").click()
 
     def arrives(self) -> LabPage:
-        """Wait for the notebook, with its example in front."""
+        """Wait for the notebook with its example in front."""
         expect(self.lab.page).to_have_url(re.compile(f"/user/{self.name}/lab"), timeout=PATIENCE)
         first = self.lab.page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
         expect(first).to_be_visible(timeout=PATIENCE)
@@ -78,12 +80,12 @@ class Student:
             self.lab.execute("tfcluster:launch")
             expect(form.get_by_text("Free now:")).to_be_visible(timeout=PATIENCE)
         form.get_by_label("Path of the program").fill("train.py")
-        for number in ("", str(workers)):  # the value may be typed already, and valid now
+        for number in ("", str(workers)):  # the value may have been typed already, and now be valid
             form.get_by_label("Workers").fill(number)
         return form
 
     def launches(self, workers: int) -> None:
-        """Launch, and wait until the run runs."""
+        """Launch, and wait until the run is running."""
         form = self.fills_in(workers)
         button = form.get_by_role("button", name="Launch", exact=True)
         expect(button).not_to_have_attribute("aria-disabled", "true", timeout=PATIENCE)
@@ -97,7 +99,7 @@ class Student:
         return self.lab.sidebar.locator(".tfc-RunRow[data-run='train-1']")
 
     def goes(self) -> None:
-        """Close the browser; keep its console output."""
+        """Close the browser, and keep its console output."""
         if self._context is not None:
             self.errors += [f"{self.name}: {error}" for error in self.lab.console.errors]
             self._context.close()

@@ -19,7 +19,9 @@ SLEEP = "import time\nprint('<b>line</b> of', __file__, flush=True)\ntime.sleep(
 
 @pytest.fixture
 def page(context: object) -> Iterator[Page]:
-    """Yield a page; fail if a script fails or a resource is missing, except those of axe."""
+    """Yield a page; fail if a script fails or a resource is missing. Axe's own errors are
+    allowed.
+    """
     made: Page = context.new_page()  # type: ignore[attr-defined]
     failed: list[str] = []
     made.on("pageerror", lambda error: failed.append(str(error)))
@@ -27,7 +29,7 @@ def page(context: object) -> Iterator[Page]:
     made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
     yield made
     made.close()
-    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and for its pictures
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and for axe's pictures
     assert not [text for text in failed if not any(word in text for word in of_axe)]
 
 
@@ -54,7 +56,7 @@ class Console:
 
 
 def opened(visitor: Visitor) -> Console:
-    """Open the console in a user's browser; the console starts with the hub."""
+    """Open the console in a user's browser. The console starts with the hub."""
     found: list[Console] = []
 
     def is_open() -> bool:
@@ -74,9 +76,9 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 
 
 def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
-    """Take pictures of a page in both themes, and check that each is accessible.
+    """Take pictures of a page in both themes, and check each for accessibility.
 
-    With `ready`, which is visible whenever the page has loaded, also in Chinese.
+    With `ready`, an element that shows that the page has loaded, also do so in Chinese.
     """
     from .pages import accessible, in_every_look  # benchmarks use this module without axe
 

@@ -1,6 +1,6 @@
-"""A real `make run` for tests, without make: its hub, proxy and notebooks, and its visitors.
+"""A real `make run` for tests, started without make: hub, proxy and notebooks, and their visitors.
 
-It has its own folders (state, workspace, Jupyter's settings) below one folder and a free port, and
+It has a free port and its own folders (state, workspace, Jupyter's settings) below one folder.
 `close` ends all its processes. `Visitor` is a browser without a page: cookies, forms and the hub's
 API.
 """
@@ -51,7 +51,7 @@ class Hub:
     """
 
     prefix: Sequence[str] = ()
-    """Return the prefix of its command, which executes the command."""
+    """Returns the prefix of the hub's command, which executes the command."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Hub:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return its environment; a shell with these variables sees the same runs."""
+        """Return the hub's environment; a shell with these variables sees the same runs."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         folders = {
             "HOME": "home",
@@ -107,7 +107,7 @@ class Hub:
     # -- the process -------------------------------------------------------------------------------
 
     def start(self) -> str:
-        """Start it and wait until it prints that it is ready; return its output."""
+        """Start the hub and wait until it prints that it is ready; return its output."""
         assert self.process is None, "it runs"
         (self.folder / "home").mkdir(exist_ok=True)
         out = self.folder / "told.txt"
@@ -141,7 +141,7 @@ class Hub:
         return found.group()
 
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
-        """End it as Ctrl-C does; return all its output."""
+        """End the hub as Ctrl-C does; return all its output."""
         assert self.process is not None
         self.process.send_signal(number)
         code = self.process.wait(60)
@@ -151,25 +151,25 @@ class Hub:
         return told
 
     def processes(self, of: str) -> list[psutil.Process]:
-        """Return its processes with this text in their command line."""
+        """Return the hub's processes with this text in their command line."""
         mark = f"TFCLUSTER_STATE_DIR={self.state}".encode()
         return [p for p in psutil.process_iter() if _carries(p.pid, mark) and of in _command(p)]
 
     def one(self, of: str) -> psutil.Process:
-        """Return its only process with this text in the command line."""
+        """Return the hub's only process with this text in the command line."""
         found = self.processes(of)
         assert len(found) == 1, found
         return found[0]
 
     def close(self) -> None:
-        """End all its processes, and check that none is left."""
+        """End all processes, and check that none is left."""
         if self.process is not None:
             self.end()
         for run in self.manager.list(all_runs=True):
             self.manager.stop(run.metadata.name, "the test is over")
         deadline = time.monotonic() + 90
         while (left := self.processes("")) and time.monotonic() < deadline:
-            time.sleep(0.05)  # they are no children: nothing else tells
+            time.sleep(0.05)  # they are not our children, so no signal reports their end
         for process in left:
             process.kill()
         assert not left, f"the hub left processes behind: {left}\n{self.said()}"
@@ -292,7 +292,7 @@ class Visitor:
 def _carries(pid: int, mark: bytes) -> bool:
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # ended, or another user's
+    except OSError:  # the process has ended, or belongs to another user
         return False
 
 

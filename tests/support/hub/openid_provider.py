@@ -1,7 +1,7 @@
 """A real OpenID Connect provider for tests: dex, as a process on this machine.
 
 It has users with groups, a client for one hub, and a clock that tests can set forward. Its process
-ends with the tests, because it ends with its standard input.
+ends when the tests end and close its standard input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START = 30.0
 
 class Provider:
     """dex with these users (name: groups); the password of each is `password(name)`. It listens on
-    a free port of 127.0.0.1, or at a given address, which is also its issuer.
+    a free port of 127.0.0.1 or at a given address. The address is also its issuer.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Provider:
         }
 
     def start(self) -> None:
-        """Start it, and wait for its metadata."""
+        """Start the provider, and wait for its metadata."""
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 self.command(),
-                env={},  # several tests share it, and it needs no environment
+                env={},  # several tests share the process, and it needs no environment
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
@@ -84,11 +84,11 @@ class Provider:
         wait_until(answers, self.log.read_text, START)
 
     def command(self) -> list[str]:
-        """Return its command line."""
+        """Return the provider's command line."""
         return [str(self.program), str(self.settings), self.address]
 
     def answers(self) -> bool:
-        """Return whether its metadata is available."""
+        """Return whether the provider's metadata is available."""
         try:
             url = f"{self.issuer}/.well-known/openid-configuration"
             return requests.get(url, timeout=2).status_code == 200
@@ -99,10 +99,10 @@ class Provider:
         """Set its clock ahead, for example by `40m`."""
         beside = self.clock.with_suffix(".new")
         beside.write_text(span)
-        beside.replace(self.clock)  # atomic, so that it is always whole
+        beside.replace(self.clock)  # atomic, so that readers always see a whole file
 
     def stop(self) -> None:
-        """End it."""
+        """End the provider."""
         if self.process and self.process.stdin:
             self.process.stdin.close()
             self.process.wait(20)
@@ -120,14 +120,14 @@ def password(name: str) -> str:
 
 
 def needs_dex() -> None:
-    """Skip the test, with the reason, if dex is not built and cannot be."""
+    """Skip the test, with the reason, if dex is missing and cannot be built."""
     if not build.is_built(modules.known()["dex"]) and shutil.which("go") is None:
         pytest.skip("dex, the OpenID Connect provider of the tests, is built with Go: not on PATH")
 
 
 def fill_in(session: requests.Session, page: requests.Response, name: str, typed: str) -> str:
-    """Fill in the provider's password page; return the URL to which it redirects. The URL is empty
-    if the page asks again.
+    """Fill in the provider's password page; return the URL to which it redirects, empty if the page
+    asks again.
     """
     found = re.search(r'<form[^>]*action="([^"]*)"', page.text)
     assert found, page.text

@@ -12,7 +12,7 @@ PATIENCE = 180_000
 
 
 def accessible(page: Page, part: str = "body") -> None:
-    """Check that axe finds nothing serious, without a theme change in progress."""
+    """Check that axe finds nothing serious, after theme changes have ended."""
     page.emulate_media(reduced_motion="reduce")
     found = Axe().run(page, context=part).response["violations"]
     serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
@@ -22,8 +22,8 @@ def accessible(page: Page, part: str = "body") -> None:
 
 
 def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = None) -> None:
-    """Load a page in light, dark and Chinese, and take pictures; each is accessible."""
-    browser = page.context.new_cdp_session(page)  # the context's own language is for good
+    """Load a page in light, dark and Chinese; take pictures, and check each for accessibility."""
+    browser = page.context.new_cdp_session(page)  # the language of a context cannot be changed
     agent = page.evaluate("navigator.userAgent")
     for look, theme, language in (
         ("dark", "dark", "en-US"),

@@ -6,8 +6,8 @@ import random
 import socket
 
 RANGE = range(10_000, 32_000)
-"""Below Linux's ports for outgoing connections (net.ipv4.ip_local_port_range): a connection could
-take a port from there while its server is down.
+"""A number below Linux's ports for outgoing connections (net.ipv4.ip_local_port_range), because
+such a connection could take the port of a server that is down.
 """
 
 

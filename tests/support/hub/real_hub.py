@@ -54,7 +54,8 @@ class RealHub:
         people: the users with an account; the password of each is `password(name)`.
         environ: further variables of the hub.
         more: lines of configuration after the product's.
-        several: true if all users have notebooks, false if only the one who runs the tests.
+        several: true if all users have notebooks, false if only the user who runs the tests has
+            one.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class RealHub:
             store.redeem(store.invite(name), accounts.hash_password(password(name)))
 
     def start(self) -> None:
-        """Start it, and wait until it answers through its proxy."""
+        """Start the hub, and wait until it answers through its proxy."""
         kept = {key: text for key, text in os.environ.items() if not key.startswith(DROPPED)}
         env = {
             **kept,
@@ -119,7 +120,7 @@ class RealHub:
         wait_until(answers, lambda: f"a hub:\n{self.tail()}", START, every=0.1)
 
     def answers(self) -> bool:
-        """Return whether it answers through its proxy."""
+        """Return whether the hub answers through its proxy."""
         try:
             return requests.get(f"{self.url}hub/health", timeout=20).status_code == 200
         except requests.RequestException:
@@ -134,7 +135,7 @@ class RealHub:
         return self.process.wait(60)
 
     def close(self) -> None:
-        """End all its processes."""
+        """End all processes."""
         if self.process:
             self.stop()
         left = [one for one in self._seen.values() if one.is_running()]

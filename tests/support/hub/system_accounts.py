@@ -1,4 +1,5 @@
-"""A machine with more accounts than this one, for commands started in it: ada and bob, or a class.
+"""A machine with more accounts than this one, such as ada and bob or a class, in which commands can
+be started.
 
 This machine stays unchanged: the accounts, their homes and their access to the Python under test
 exist only in a mount namespace, which ends with its last process.
@@ -60,7 +61,7 @@ def open_folder(uids: Collection[int]) -> Iterator[Path]:
         yield folder
     finally:
         found = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
-        _ended, left = psutil.wait_procs(found, timeout=90)  # some are ending
+        _ended, left = psutil.wait_procs(found, timeout=90)  # some processes are ending
         for one in left:
             one.kill()
         shutil.rmtree(folder)
@@ -68,17 +69,17 @@ def open_folder(uids: Collection[int]) -> Iterator[Path]:
 
 
 def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
-    found = process.info["uids"]  # None: it has ended since it was listed
+    found = process.info["uids"]  # None: the process has ended since it was listed
     return found is not None and found.real in uids
 
 
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on that machine, with the same process number.
+    """Return the prefix of a command that runs on that machine and keeps its process number.
 
-    `folder` gets the machine's files, `homes` the future homes; `needed` are folders that root's
-    processes continue to see.
+    `folder` gets the machine's files and `homes` the new homes; `needed` are folders that root's
+    processes still see.
     """
     homes = folder / "homes"
     homes.mkdir()
@@ -106,7 +107,7 @@ def _line(file: str, name: str, number: int) -> str:
 
 
 def _hidden(needed: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Return folders that other accounts cannot enter, such as /root, and what is needed below
+    """Return folders that other accounts cannot enter, such as /root, with the needed folders below
     each.
     """
     below: dict[Path, set[str]] = {}

@@ -1,4 +1,4 @@
-"""A user's browser for tests without a screen: cookies, XSRF tokens, and a page's requests."""
+"""A user's browser without a screen: cookies, XSRF tokens, and the requests of a page."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Visitor:
         """
         where = f"hub/api/users/{self.name}/server" + (f"s/{server}" if server else "")
         answer = self.ask("POST", where)
-        assert answer.status_code in {201, 202, 400}, answer.text  # 400: it already runs
+        # 400: the notebook is already running
+        assert answer.status_code in {201, 202, 400}, answer.text
         wait_until(
             lambda: (self.servers().get(server) or {}).get("ready"),
             f"a notebook of {self.name}",

@@ -1,8 +1,7 @@
-"""A user's notebook on the cluster under chaos: its pod is deleted and returns, its cells are
-killed.
+"""A user's notebook under chaos: its pod is deleted and created again, and its cells are killed.
 
 The cells are the product's own command line in a pod with the notebook's image, account, labels and
-volumes. The runs that they launch must continue whatever happens to the notebook.
+volumes. Their runs must continue whatever happens to the notebook.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Cell:
 
 
 class Notebook:
-    """The pod of one user; `image` is the notebook's."""
+    """The pod of one user; `image` is the notebook's image."""
 
     def __init__(self, place: Place, image: str, folder: Path) -> None:
         self.place, self._kube = place, place.kubectl
@@ -77,14 +76,14 @@ class Notebook:
 
     def _begin(self) -> bool:
         """Create the pod, as a hub does for its user; return whether it was created."""
-        with suppress(NodeError):  # the old pod exists, or the server is down: retry later
+        with suppress(NodeError):  # the old pod still exists, or the server is down: retry later
             words = ("create", "-f-", "--request-timeout=5s")
             self._kube(*words, stdin=json.dumps(self._pod), seconds=30)
             return True
         return False
 
     def run(self, *words: str) -> Cell:
-        """Start a command there; it ends when it has no more output, or with the pod."""
+        """Start a command in the pod; it ends when it has no more output, or with the pod."""
         output = self._folder / f"cell-{len(self.cells)}"
         whole = self._kube.words("exec", tenants.POD, "--", "sh", "-c", 'cd; exec tfcluster "$@"')
         with output.open("wb") as to:
@@ -113,7 +112,7 @@ class Notebook:
         return len(found)
 
     def delete(self, back: int, *how: str) -> None:
-        """Delete the pod; its user gets another one at that step."""
+        """Delete the pod; its user gets a new pod at a later step."""
         with suppress(NodeError):
             words = ("delete", "pod", tenants.POD, "--wait=false", "--request-timeout=5s")
             self._kube(*words, *how, seconds=30)
@@ -155,14 +154,14 @@ class WithNotebook(Room):
     notebook: Notebook
 
     def close(self) -> None:
-        """End the cells, too, even after an error."""
+        """End the cells too, even after an error."""
         try:
             super().close()
         finally:
             self.notebook.end()
 
     def _cluster_there(self, step: Step) -> str:
-        """Return the step's name, or its neighbour's in the namespace of the notebook."""
+        """Return the name of the step, or its neighbour in the namespace of the notebook."""
         return CLUSTERS[CLUSTERS.index(step.cluster) % (len(CLUSTERS) // len(self.places))]
 
     def cell(self, name: str, workers: int = 1) -> Cell:
@@ -193,16 +192,18 @@ class WithNotebook(Room):
         self.note(f"KILL to {self.notebook.kill_cells()} cells")
 
     def _delete_notebook(self, step: Step) -> None:
-        """Delete the pod while its cells launch and follow; a later pod replaces it."""
+        """Delete the pod while its cells launch and follow runs; a later pod replaces it."""
         self._busy(step)
         how = ("--force", "--grace-period=0") if step.draws[3] < 0.5 else ()
         self.note(f"the notebook is deleted {' '.join(how)}")
         self.notebook.delete(step.number + 1 + int(step.draws[1] * 4), *how)
 
     def check_what_cells_said(self) -> None:
-        """Check that no cell failed, and that each run it launched has a record unless deleted."""
+        """Check that no cell failed, and that each launched run has a record unless it was
+        deleted.
+        """
         for cell in self.notebook.cells:
-            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's has a prefix
+            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's line has a prefix
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place
         there = {each.metadata.name for each in place.records.every()}
@@ -211,7 +212,9 @@ class WithNotebook(Room):
         assert not lost, f"runs that the notebook launched are nowhere: {lost}"
 
     def leave_and_come_back(self) -> None:
-        """Check that a run continues without its notebook, and a new notebook shows all of it."""
+        """Check that a run continues without its notebook, and that a new notebook shows all of
+        it.
+        """
         name, book = f"{CLUSTERS[0]}-left", self.notebook
         book.stand(self)
         first = self.cell(name, workers=2)
@@ -242,7 +245,7 @@ class WithNotebook(Room):
                 self.say(member, "finish")
 
     def close_notebook(self) -> None:
-        """End it, and wait until nothing of it is left."""
+        """End the notebook, and wait until nothing of it is left."""
         self.notebook.delete(0)
         self.notebook.end()
         self.until(lambda: not self.notebook.processes(), "every cell has ended")

@@ -28,7 +28,7 @@ EVERY = 0.3
 
 @dataclass
 class Seen:
-    """A record, with its state at each change."""
+    """A record, and its state at each change."""
 
     run: TFCluster
     there: bool = True
@@ -120,11 +120,11 @@ class Members:
     """Every task's processes; two of one task at the same time are a problem."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
-        """`is_ours` tells from a uid whether the run belongs to this test."""
+        """Watch tasks; `is_ours` returns whether the run with a uid belongs to this test."""
         self.problems: list[str] = []
         self.forced: dict[tuple[str, str], float] = {}
-        """Tasks whose pod was deleted by force, without waiting for its end, as Kubernetes warns:
-        run and task, and when.
+        """Tasks whose pod was deleted by force, by run and task, with the time. Kubernetes does not
+        wait for the end of such pods.
         """
         self._is_ours, self._ended = is_ours, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -157,7 +157,7 @@ def _members() -> Iterator[Member]:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"/runtime.zip") for word in words):
-                # The environment of its own container.
+                # The environment of this process's own container.
                 given = Path("/proc", str(pid), "root", "tfcluster", "task.json")
                 told = json.loads(given.read_bytes())
                 space = namespace_of(pid)
@@ -166,7 +166,9 @@ def _members() -> Iterator[Member]:
 
 
 def processes_of(uids: set[str]) -> list[int]:
-    """Return every process of these runs' tasks: the first ones, and those with a task's mark."""
+    """Return every process of these runs' tasks: first processes, and processes with a task's
+    mark.
+    """
     marks = {f"TFCLUSTER_RUN_UID={uid}".encode() for uid in uids}
     found = [each.pid for each in _members() if each.uid in uids]
     for pid in _pids():

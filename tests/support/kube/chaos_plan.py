@@ -9,7 +9,7 @@ from support.chaos.plan import OBEYS
 WORD = "tmp/word"
 """Below the root of a task's container."""
 LINES = 40
-"""The number of lines that a successful program prints, all of which must be in /log."""
+"""The number of lines that a successful program prints; all of them must be in /log."""
 MEMBER = (
     f"""
 import os, signal, subprocess, sys, time
@@ -78,7 +78,7 @@ WEIGHTS = {
 }
 """The weights of actions: servers die rarely, so that runs can progress in between."""
 EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}
-"""The same for a plan of few steps."""
+"""The weights of actions in a plan of few steps."""
 ON_TASKS = {
     *("tell", "finish", "stop", "kill_task", "kill_program", "kill_shim", "delete_pod"),
     *("force_pod", "delete_job", "meddle", "die_stopping", "die_reading"),

@@ -22,7 +22,7 @@ from kubenode.processes import children, members, namespace_of
 from support.kube.operator_modes import Process
 
 SHAKEN, AFTERMATH = 15.0, 60.0
-"""Seconds after a server returns in which the test waits for nothing, and its clients may still
+"""Seconds after a server returns, in which the test waits for nothing and clients may still
 fail.
 """
 LOST = gluster.BRICKS[-1]
@@ -49,7 +49,7 @@ class Servers:
 
     @property
     def shaken(self) -> bool:
-        """Whether a server is down, or was a moment ago."""
+        """Whether a server is down, or was down a moment ago."""
         return self._stumbles(SHAKEN)
 
     @property
@@ -86,8 +86,8 @@ class Servers:
                 operator.begin()
 
     def keep(self) -> None:
-        """Restart servers that ended by themselves, even long after another was down: a scheduler
-        ends if it learns that a pod which it bound was bound before.
+        """Restart servers that ended by themselves, even long after another was down. For example,
+        a scheduler ends when it learns that its pod was already bound.
         """
         for server, (node, name) in self._kept.items():
             lost = self._away == SECOND and node.name == SECOND
@@ -116,7 +116,8 @@ class Servers:
     def _regain(self) -> None:
         try:
             self._cluster.regain()
-        except NodeError as error:  # what it needs was not up again yet: the next step retries
+        # a server that it needs was not up again yet: the next step retries
+        except NodeError as error:
             self._note(f"{SECOND} does not start: {error}")
             self._away = SECOND
         self._back = time.monotonic()
@@ -141,8 +142,8 @@ class Servers:
         )
 
     def _brick(self) -> int:
-        """Return the server of the replica that is lost: always the same one, so that two stay
-        complete.
+        """Return the server of the replica that is lost: always the same one, so that the other two
+        stay complete.
         """
         name = str(gluster.brick(LOST))
         for pid in members(namespace_of(self.node.pid)):
@@ -154,7 +155,7 @@ class Servers:
 
     def _start(self, server: str) -> None:
         node, name = self._kept[server]
-        with suppress(NodeError):  # it ended because another is down: the next step retries
+        with suppress(NodeError):  # the server ended because another is down: the next step retries
             node.start_again(name)
 
     # -- processes of pods -------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""The steps of chaos on Kubernetes: verbs, words to programs, deaths, the end. No step waits for
-the recovery from its own fault. Steps read runs through `Room`.
+"""The steps of chaos on Kubernetes: verbs, words to programs, kills, the end. No step waits for the
+recovery from its own fault. Steps read runs through `Room`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVES = Resources(memory="1Gi")
 AT_ONCE = 4
 """Records deleted at the same time at the end."""
 PACE = 0.6
-"""Maximum seconds to the next step, which starts at once when a record has changed."""
+"""Maximum seconds to the next step; it starts at once when a record changes."""
 
 
 class Chaos(WithNotebook):
@@ -92,7 +92,7 @@ class Chaos(WithNotebook):
             self._settle(step.cluster, result["made"]["uid"])
 
     def _settle(self, cluster: str, uid: str) -> None:
-        """Wait until a run runs, waits for resources, or has ended."""
+        """Wait until a run is running, waits for resources, or has ended."""
 
         def settled() -> bool:
             seen = self.place_of(cluster).records.seen.get(uid)
@@ -119,7 +119,7 @@ class Chaos(WithNotebook):
         (result,) = self.clients({"lives": 8.0, **wish})
         if result.get("made", "") is None:
             self.until(lambda: run.metadata.uid not in self._there(place), f"{name} is gone")
-            if step.draws[1] < 0.7 and not self.servers.shaken:  # otherwise its number is used
+            if step.draws[1] < 0.7 and not self.servers.shaken:  # otherwise its number is taken
                 shutil.rmtree(self.output(place, run), ignore_errors=True)
 
     def _there(self, place: Any) -> set[str]:
@@ -244,7 +244,9 @@ class Chaos(WithNotebook):
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Check that a stop ends every run, each name can be launched again, and nothing stays."""
+        """Check that a stop ends every run, that each name can be launched again, and that nothing
+        is left.
+        """
         self.story.append("the end")
         self.servers.settle()
         self.until(self._has_stopped, "every run is over")
@@ -281,7 +283,9 @@ class Chaos(WithNotebook):
         self.check()
 
     def _has_stopped(self) -> bool:
-        """Return whether every run has ended; ask the others to stop, as no client may have."""
+        """Return whether every run has ended; stop the others, because no client may have done
+        so.
+        """
         left = [run for place in self.places for run in place.records.every()]
         left = [run for run in left if run.status.released_at is None]
         asked = [r for r in left if r.spec.stop is None and not r.status.phase.is_final]

@@ -1,7 +1,7 @@
 """Users' runs on a real cluster under chaos, and their invariants.
 
-This module manages two namespaces, the second with few resources; their operators, which reach the
-API server through relays that can be cut; and the observers of all runs.
+This module manages two namespaces, of which the second has few resources; their operators; and the
+observers of all runs. The operators reach the API server through relays that can be cut.
 """
 
 from __future__ import annotations
@@ -63,12 +63,14 @@ def through(relay: Relay, kubeconfig: str, to: Path) -> str:
 
 
 class Room(Asking):
-    """Runs by name; each run whose launch was answered must have a record."""
+    """Runs by name. Each run whose launch was answered must have a record."""
 
     def __init__(
         self, cluster: Cluster, namespaces: list[Kubectl], folder: Path, policy: str
     ) -> None:
-        """Use `namespaces`, which are furnished; `policy` is the operators' cluster policy."""
+        """Use the `namespaces`, which tenancy has provisioned; `policy` is the operators' cluster
+        policy.
+        """
         super().__init__({**os.environ, "KUBECONFIG": namespaces[0].kubeconfig})
         self.changed = threading.Event()
         self.places = [self._place(each, folder / each.namespace, policy) for each in namespaces]
@@ -91,7 +93,7 @@ class Room(Asking):
         return Place(kubectl, operator, relay, Records(api, kubectl.namespace, self.changed))
 
     def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait for a condition, and meanwhile restart servers that ended."""
+        """Wait for a condition, and restart servers that end meanwhile."""
 
         def holds() -> object:
             self.servers.keep()
@@ -100,7 +102,7 @@ class Room(Asking):
         super().until(holds, what)
 
     def close(self) -> None:
-        """End the test's own processes, and start the cluster's again."""
+        """End the test's own processes, and start those of the cluster again."""
         try:
             self.servers.settle()
         finally:
@@ -114,12 +116,12 @@ class Room(Asking):
     # -- actions -----------------------------------------------------------------------------------
 
     def place_of(self, cluster: str) -> Place:
-        """Return the namespace of a name; each has half of the names."""
+        """Return the namespace of a name; each namespace has half of the names."""
         number = CLUSTERS.index(cluster.partition("-")[0])
         return self.places[number * len(self.places) // len(CLUSTERS)]
 
     def wish(self, cluster: str, verb: str, **more: Any) -> dict[str, Any]:
-        """Return a request of the user of this name."""
+        """Return a request by the user of this name."""
         place = self.place_of(cluster)
         base = {"verb": verb, "ref": cluster, "namespace": place.name, "lives": LIVES}
         return {**base, **more}
@@ -137,7 +139,7 @@ class Room(Asking):
         return results
 
     def doom(self, place: Place, name: str) -> None:
-        """Note that a run was asked to be deleted, so that its record need not exist."""
+        """Record that somebody asked to delete a run, so that its record need not exist."""
         self.wanted_gone.add((place.name, name))
         self.doomed |= {uid for uid, of in self.made.items() if of == (place.name, name)}
 
@@ -151,7 +153,7 @@ class Room(Asking):
     def say(self, member: Member, word: str) -> None:
         """Send a word to a program."""
         self.note(f"{member.uid[:8]} {member.task}: {word}")
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the program has ended meanwhile
             hidden = Path(f"/proc/{member.pid}/root", f"{WORD}.new")
             hidden.write_text(f"{time.monotonic()} {word}")
             hidden.chmod(0o644)
@@ -179,7 +181,7 @@ class Room(Asking):
         assert not problems, problems
 
     def check_nothing_is_lost(self) -> None:
-        """Check that every launch that was answered has its record, unless deleted."""
+        """Check that every answered launch has its record, unless it was deleted."""
         there = {r["metadata"]["uid"] for p in self.places for r in p.kubectl.every("tfcluster")}
         lost = self.made.keys() - self.doomed - there
         assert not lost, {uid: self.made[uid] for uid in lost}
@@ -235,7 +237,7 @@ class Room(Asking):
         return run is not None and run.status.phase in phases
 
     def tell(self) -> None:
-        """Return a report of each run, and the end of the operators' logs."""
+        """Return a report of each run, and the last lines of the operators' logs."""
         for place in self.places:
             for seen in place.records.seen.values():
                 self.story.append(f"{seen.run.metadata.name} {seen.run.metadata.uid}")

@@ -1,4 +1,4 @@
-"""The features of a cluster under test, from its description (TOML), the only source for tests.
+"""The features of a cluster under test. Tests know them only from its description (TOML).
 
 The project's own node writes its description when it starts; for another cluster you write one. An
 unknown word is an error, because a misspelt one would skip tests silently.
@@ -17,7 +17,7 @@ from kubenode.errors import NodeError
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # the name of tomllib before Python 3.11; pytest needs it there too
+    import tomli as tomllib  # tomllib is called so before Python 3.11; pytest needs it there too
 
 # Features that tests may need, and the other words that each requires.
 ABILITIES: dict[str, tuple[str, ...]] = {
@@ -27,9 +27,9 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "gateway": ("gateway-class", "ingress-address"),
     "registry": (),  # images of this clone can be pushed to a registry of the nodes
     "quota": (),  # ResourceQuotas are enforced
-    "node-inside": (),  # servers of the nodes can be stopped: only on the project's node
+    "node-inside": (),  # servers of the nodes can be stopped; only on the project's own node
     "two-nodes": (),  # pods run on more than one node
-    "kwok": (),  # fake nodes; an option of the project's node, as metrics (kubenode up --with)
+    "kwok": (),  # fake nodes; like metrics, an option of the project's node (kubenode up --with)
     "volcano": (),
     "metrics": (),  # metrics.k8s.io reports the use of pods
 }
@@ -53,7 +53,7 @@ def described(path: Path) -> Description:
     """Read a description.
 
     Raises:
-        NodeError: it cannot be read, has an unknown word, or lacks a required one.
+        NodeError: the description cannot be read, has an unknown word, or lacks a required word.
     """
     try:
         said: dict[str, Any] = tomllib.loads(path.read_text())
@@ -101,7 +101,7 @@ def chosen() -> tuple[str, Description] | None:
     """
     kubeconfig, description = os.environ.get("KUBECONFIG", ""), os.environ.get("CLUSTER", "")
     if not description:
-        return None  # a KUBECONFIG alone may lead anywhere, and was not meant for tests
+        return None  # a KUBECONFIG alone may lead anywhere and need not be meant for tests
     if not kubeconfig:
         raise NodeError(
             "CLUSTER is set, but KUBECONFIG is not. "

@@ -1,7 +1,7 @@
-"""Commands of a page of docs/, run as a user types them who follows it.
+"""Commands of a page of docs/, run as a user types them.
 
-They run as on the page, in one shell and in its order. A word that is replaced must occur on the
-page. The first command that fails fails the test.
+They run in one shell, in the order of the page. A word to replace must occur on the page. The first
+failing command fails the test.
 """
 
 from __future__ import annotations

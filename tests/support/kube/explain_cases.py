@@ -1,5 +1,5 @@
-"""Runs that wait or fail, one for each cause, with Kubernetes' message and the run's. `follow`
-reads both and records the times, so that a test can compare them.
+"""Runs that wait or fail, one for each cause, with Kubernetes' message and the run's message.
+`follow` reads both and records the times, so that a test can compare them.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ FLOW = "import tensorflow\n"
 
 @dataclass
 class Case:
-    """A run, Kubernetes' message when it knows the cause, and the expected status message."""
+    """A run, Kubernetes' message once it knows the cause, and the expected status message."""
 
     spec: Spec
     known: str
     told: str
     second: bool = False
-    """Whether it is in the namespace with limits."""
+    """Whether the run is in the namespace with limits."""
     final: str = ""
-    """The final phase, if it ends."""
+    """The final phase, if the run ends."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ def wish(
 
 
 def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
-    """Write a run that was just admitted."""
+    """Write a run with the status of one that was just admitted."""
     cluster, _dash, number = run.rpartition("-")
     api.create(path("tfclusters", tenant.name), custom_resource.write(cluster, int(number), spec))
     now = time.time()
@@ -124,7 +124,7 @@ def words_of(status: Object) -> str:
 
 
 def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool:
-    """Read once; return whether every cause was reported."""
+    """Read once; return whether every cause has been reported."""
     before = time.monotonic()
     words, statuses = look(api, namespace)
     now = time.monotonic()
@@ -220,7 +220,7 @@ def cases(tmp_path: Path, image: str, busybox: str) -> dict[str, Case]:
         "limit-1": Case(
             sleeps(asks=Resources(cpu=2, memory="64Mi")),
             "maximum cpu usage",
-            "a task may use at most 1 CPU .* 2 CPU is asked for: use --worker-cpu 1",
+            "a task may use at most 1 CPU .* 2 CPU is requested: use --worker-cpu 1",
             second=True,
         ),
         "webhook-1": Case(

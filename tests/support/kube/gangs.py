@@ -37,7 +37,7 @@ VOLCANO = ("volcano", "kwok", "node-inside")
 def there(
     cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tenant]:
-    """Create fake nodes and a user whose tasks run there, with an operator of its own."""
+    """Create fake nodes, and a user whose tasks run there and who has their own operator."""
     assert cluster.own
     kwok.fake_nodes(cluster.own.first, NODES, str(CORES), "32Gi")
     tenant = new_tenant()
@@ -56,7 +56,7 @@ def there(
 
 @pytest.fixture(autouse=True)
 def left_clean(there: Tenant) -> Iterator[None]:
-    """End the runs of a test, so that the next one has all resources."""
+    """End the runs of a test, so that the next test has all resources."""
     yield
     there.kubectl("delete", "tfclusters", "--all")
     wait_until(
@@ -65,7 +65,7 @@ def left_clean(there: Tenant) -> Iterator[None]:
 
 
 def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
-    """Restart the operator with other words of its policy."""
+    """Restart the operator with another policy."""
     assert isinstance(tenant.operator, Process)
     tenant.operator.stop()
     said = policy(cluster, **{**POOL, **more})
@@ -75,14 +75,14 @@ def operate(cluster: UnderTest, tenant: Tenant, **more: Any) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """Return a program that never runs: fake pods only report that they do."""
+    """Return a program that never runs, because fake pods only report that they run."""
     file = tmp_path / "waits.py"
     file.write_text("pass\n")
     return file
 
 
 def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
-    """Return a spec of a cluster whose tasks request this number of cores each."""
+    """Return a spec of a cluster whose tasks each request this number of cores."""
     each = Resources(cpu=cpu, memory="1Gi")
     tasks = ReplicaSet(
         worker=Replicas(count=workers, resources=each), ps=Replicas(count=ps, resources=each)
@@ -91,7 +91,7 @@ def wish(program: Path, workers: int, ps: int, cpu: float) -> Spec:
 
 
 def stop(tenant: Tenant, *names: str) -> None:
-    """End runs, and wait until they released all resources."""
+    """Stop runs, and wait until they have released all resources."""
     for name in names:
         body = json.dumps({"spec": {"stop": {"reason": "the test is over", "by": "test"}}})
         tenant.kubectl("patch", "tfcluster", name, "--type=merge", "-p", body)

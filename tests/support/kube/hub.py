@@ -78,7 +78,7 @@ class Hub:
         return name, said.strip().rpartition("code=")[2]
 
     def newcomer(self, prefix: str = "user", *words: str) -> Visitor:
-        """Return a new user who came by an administrator's link, set a password and signed in."""
+        """Return a new user who opened an administrator's link, set a password and signed in."""
         name, code = self.invited(prefix, *words)
         visitor = Visitor(self.url())
         visitor.session.trust_env = False  # this machine's proxies cannot reach the cluster
@@ -122,7 +122,7 @@ class Hub:
         return time.monotonic()
 
     def told(self, user: str, until: Callable[[str], bool] | None = None) -> list[str]:
-        """Return the messages of the progress page, to its end or to a given one."""
+        """Return the messages of the progress page, up to its end or to a given message."""
         said = []
         with requests.Session() as session:
             session.trust_env = False
@@ -147,7 +147,7 @@ class Hub:
         return self.kubectl("exec", "deploy/hub", "--", *command)
 
     def alone(self) -> None:
-        """Wait until no other test uses the hub, and block new ones until this one ends."""
+        """Wait until no other test uses the hub, and block new ones until this test ends."""
         self.turn.alone()
 
     def is_healthy(self, prefix: str = PREFIX) -> bool:

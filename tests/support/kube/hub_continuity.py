@@ -1,7 +1,7 @@
-"""A check that a user at work at the hub notices nothing while an administrator changes it.
+"""A check that a user of the hub notices nothing while an administrator changes it.
 
-`begin` starts a kernel with a variable and a cluster that runs on. `is_unharmed` checks them with
-the cookies that the browser had then.
+`begin` starts a kernel with a variable, and a cluster that keeps running. `is_unharmed` checks both
+with the cookies that the browser had at the start.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Standing:
     """The uid and start count of each pod, by its name."""
 
     def is_unharmed(self) -> bool:
-        """Return whether the browser is signed in, and its kernel and the same pods run.
+        """Return whether the browser is signed in, and its kernel and the same pods are running.
 
         Raises:
-            AssertionError: something is lost that waiting does not restore.
+            AssertionError: something is lost that cannot return.
         """
         found = _pods(self.hub, self.visitor)
         assert found == self.pods, f"{found} instead of {self.pods}"
@@ -50,7 +50,7 @@ class Standing:
 
 
 def begin(hub: Hub, visitor: Visitor) -> Standing:
-    """Start a kernel and a cluster, with a notebook that answers."""
+    """Start a kernel and a cluster, after a notebook has answered."""
     own = f"user/{visitor.name}"
     kernel = visitor.kernel(own)
     said = visitor.execute(own, kernel, CELL)

@@ -1,7 +1,7 @@
 """Installation of this clone's hub on the tests' cluster: k8s/overlays/hub-* with current images.
 
-`rendered` returns the objects that an administrator would apply, `apply` applies them. The hub has
-a further service, whose token `hubs.Hub.api` uses; everything else is as in the overlays.
+`rendered` returns the objects that an administrator would apply, `apply` applies them. Beyond the
+overlays, the hub has one more service, whose token `hubs.Hub.api` uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMESPACE = "tfcluster-hub"
 STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
 """Claims of the hub, and their folders on node-1."""
 ROOM = "24m"
-"""Size of the volume of archives, less than a user's data can be."""
+"""Size of the volume of archives; a user's data can be larger."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
@@ -48,12 +48,12 @@ services = c.JupyterHub.services.get_value([])
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
 OWN_DISK = "tests-own-disk"
-"""A group with claims of this storage class, which test_console_usage.py creates."""
+"""A group whose claims have this storage class, which test_console_usage.py creates."""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 
 def policy(cluster: UnderTest) -> str:
-    """Return the policy for users on the cluster of the tests."""
+    """Return the policy for users on the tests' cluster."""
     notebook = cluster.description.images["notebook"]
     small = {"name": "small", "cpu": 0.01, "memory": "256Mi", "memoryLimit": "2Gi"}
     storage = {"class": cluster.description.storage_class, "workspace": "200Mi"}
@@ -88,9 +88,9 @@ def rendered(
 ) -> str:
     """Return the output of `kubectl kustomize k8s/overlays/hub-<way>` for the tests' cluster.
 
-    `settings` are more lines of hub-settings, `files` more files of hub-config with their text,
-    `ingress` operations that change the Ingress, `pool` the nodes of all pods but notebooks, by
-    `nodeSelector` and `tolerations`.
+    `settings` are further lines of hub-settings, and `files` further files of hub-config with their
+    text. `ingress` are operations that change the Ingress. `pool` has the nodes of all pods except
+    notebooks, by `nodeSelector` and `tolerations`.
     """
     copy = folder / f"hub-{way}-{prefix.strip('/').replace('/', '-')}"
     for part in ("k8s", "hub_config"):
@@ -134,7 +134,7 @@ def _pushed(cluster: UnderTest, name: str) -> str:
 
 def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
     known = cluster.description
-    # The node's own disk, as on a real cluster: a database should not be on GlusterFS.
+    # Use the node's own disk, as on a real cluster: a database should not be on GlusterFS.
     state = {
         "op": "add",
         "path": "/spec/storageClassName",
@@ -174,7 +174,7 @@ def apply(cluster: UnderTest, text: str) -> None:
 
 
 def reapply(cluster: UnderTest, text: str) -> None:
-    """Apply like `apply`, but keep the policy, which other tests extend for their groups."""
+    """Do the same as `apply`, but keep the policy, which other tests extend for their groups."""
     every = yaml.safe_load_all(text)
     kept = [each for each in every if each["metadata"]["name"] != "tfcluster-hub-policy"]
     apply(cluster, yaml.safe_dump_all(kept))
@@ -210,7 +210,7 @@ def disk(claim: str) -> str:
 
 
 def bring_secrets(cluster: UnderTest) -> str:
-    """Run the documented command; return its output for the administrator."""
+    """Run the documented command; return its output."""
     environment = {**os.environ, "KUBECONFIG": cluster.kubectl.kubeconfig}
     words = [sys.executable, "-m", "tfcluster_magic.hub", "secrets"]
     made = subprocess.run(

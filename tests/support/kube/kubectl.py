@@ -1,8 +1,8 @@
 """kubectl as a function: it returns objects of a cluster, in a namespace, from JSON.
 
-Every failure contains the server's own message; a wait that times out includes the object and the
-last events. A failed call is never repeated. Objects that tests read often are read without
-kubectl, whose start takes a tenth of a second of a core.
+Every failure contains the server's own message. A timeout also contains the object and the last
+events. A failed call is never repeated. Objects that tests read often are read without kubectl,
+because its start takes a tenth of a second of CPU time.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ READ = {
     "tfcluster": "tfclusters",
     "tfclusterschedule": "tfclusterschedules",
 }
-"""Kinds that are read without kubectl, by either name."""
+"""Kinds that are read without kubectl, by singular and plural name."""
 READ |= {plural: plural for plural in READ.values()}
 CLUSTER_WIDE = {"namespaces", "nodes", "persistentvolumes"}
 SILENT = 60.0
-"""Seconds after which a log without new data is closed."""
+"""Seconds without new data after which a log is closed."""
 
 
 @cache
@@ -58,7 +58,7 @@ def _api(kubeconfig: str) -> Api:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig, in a namespace; in the kubeconfig's own if it is empty."""
+    """kubectl with a kubeconfig, in a namespace; if it is empty, in the kubeconfig's own."""
 
     program: Path
     kubeconfig: str
@@ -77,7 +77,7 @@ class Kubectl:
         return run(self.words(*arguments), stdin=stdin, timeout=seconds)
 
     def words(self, *arguments: str) -> list[str]:
-        """Return the command line, for a caller that starts it."""
+        """Return the command line for a caller that starts kubectl itself."""
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         return [str(self.program), f"--kubeconfig={self.kubeconfig}", *where, *arguments]
 
@@ -104,7 +104,7 @@ class Kubectl:
         """Return one object.
 
         Raises:
-            NodeError: there is none.
+            NodeError: there is no such object.
         """
         try:
             if kind in READ:
@@ -134,14 +134,14 @@ class Kubectl:
 
     @property
     def api(self) -> Api:
-        """Return the same account's connection, which, like kubectl, does not read before it
-        writes.
+        """Return a connection of the same account, which, like kubectl, writes without reading
+        first.
         """
         return _api(self.kubeconfig)
 
     def wait_until_furnished(self) -> None:
-        """Wait until the namespace has its service account: pods are refused before. A controller
-        manager that lost the API server returns only when its Lease has expired.
+        """Wait until the namespace has its service account, because pods are refused before. A
+        controller manager that lost the API server returns only when its Lease has expired.
         """
         words = ("wait", "--for=create", "serviceaccount/default", "--timeout=120s")
         self(*words, seconds=150)
@@ -203,7 +203,7 @@ class Kubectl:
         return self.wait("pod", pod, is_ready, "it is ready", seconds)
 
     def gone(self, kind: str, name: str, seconds: float = 90) -> None:
-        """Wait until an object does not exist any more."""
+        """Wait until an object does not exist."""
         self(
             "wait",
             f"{kind}/{name}",
@@ -213,7 +213,7 @@ class Kubectl:
         )
 
     def events(self, name: str = "") -> str:
-        """Return the last events, one line each; only those of the object `name` if it is given."""
+        """Return the last events, one line each; with `name`, only those of this object."""
         about = [f"--field-selector=involvedObject.name={name}"] if name else []
         columns = "LAST:.lastTimestamp,ABOUT:.involvedObject.name,REASON:.reason,SAID:.message"
         try:
@@ -236,6 +236,6 @@ def is_ready(pod: Object) -> bool:
 
 
 def condition(found: Object, kind: str) -> str:
-    """Return the status of one of an object's conditions, such as "True"; empty if it has none."""
+    """Return the status of an object's condition, such as "True"; empty if the object lacks it."""
     every = found.get("status", {}).get("conditions") or []
     return next((each["status"] for each in every if each["type"] == kind), "")

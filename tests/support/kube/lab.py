@@ -1,8 +1,8 @@
-"""JupyterLab on this machine connected to a cluster, with a tenant's kubeconfig, as on a laptop.
+"""JupyterLab on this machine, connected to a cluster by a tenant's kubeconfig, as on a laptop.
 
-It behaves as the Lab of the browser tests (`support.ui.lab_server`), so that their tests pass on it
-unchanged: the runs of a test are deleted after it, with their output. A laptop does not see the
-output: a pod of the tenant that mounts /log removes it.
+It behaves like the Lab of the browser tests (`support.ui.lab_server`), so that those tests run on
+it unchanged: a test's runs are deleted after the test, with their output. A laptop does not see the
+output, so a pod of the tenant that mounts /log removes it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class KubernetesLab(LabServer):
         return super().environment | ours
 
     def start(self) -> None:
-        """Start it after a pod of the tenant runs, so that the node has the images for the first
-        task.
+        """Start the Lab after a pod of the tenant is running, so that the node has the images for
+        the first task.
         """
         kube = self.tenant.kubectl
         if not kube("get", "pod", KEEPER, "--ignore-not-found", "-o", "name"):

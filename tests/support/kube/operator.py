@@ -40,7 +40,7 @@ SYSTEM = "tfcluster-system"
 CLAIMS = ("data", "log", "workspace")
 OF_RUNS = ("pod", "job", "service", "configmap", "networkpolicy", "pvc", "endpointslice")
 """The kinds of a run's objects."""
-SMALL = Resources(memory="1Gi")  # a limit of cores would make each start of Python take seconds
+SMALL = Resources(memory="1Gi")  # with a limit of cores each start of Python would take seconds
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Tenant:
     operator: Process | Installed
     image: str
     users: dict[str, str] = field(default_factory=dict)
-    """The test module that launched each run: its output stays for a later run of that name."""
+    """The test module that launched each run. The output stays for a later run of the same name."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class Tenant:
         )
 
     def launch(self, name: str, spec: Spec) -> None:
-        """POST a run, `digits-1`, as a client does. Its name must be new to other test modules."""
+        """POST a run, `digits-1`, as a client does. No other test module may use its name."""
         module = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
         other = self.users.setdefault(name, module)
         assert other == module, f"{other} launches {name} in this namespace, too: rename one"
@@ -92,7 +92,7 @@ class Tenant:
         return _status(found)
 
     def phase(self, name: str, phase: str, seconds: float = 240) -> Object:
-        """Wait until a run is in this phase, and return its status; another final phase is an
+        """Wait until a run is in this phase, and return its status. Another final phase is an
         error.
         """
         final = {"Succeeded", "Failed", "Stopped"}
@@ -148,17 +148,18 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
 
 
 def policy(cluster: UnderTest, **more: Any) -> str:
-    """Return the policy for tasks on the cluster of the tests; `more` are other words of it."""
+    """Return the policy for tasks on the tests' cluster; `more` are further fields."""
     said = {
         "defaultImage": cluster.description.images["notebook"],
         "defaultCpu": 0.01,
         "priorityClass": "tfcluster-task",
         "annotations": ["tests.tfcluster.dev/*"],
         "storageClass": cluster.description.storage_class,
-        # A process tests that in the tenant's own namespace, which takes most of a minute.
+        # An operator as a process tests enforcement in the tenant's own namespace, which takes most
+        # of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
-        # If the node also has Volcano, only test_gangs.py uses it.
+        # The node may also have Volcano, but only test_gangs.py uses it.
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
     }
@@ -166,8 +167,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
 
 
 def dns(cluster: UnderTest) -> Object:
-    """Return `dns` for a policy: on the project's own node the server's address, as for a
-    node-local cache; on another cluster the pods that most clusters have.
+    """Return `dns` for a policy. On the project's own node it is the server's address, as for a
+    node-local cache; on another cluster, the pods that most clusters have.
     """
     return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
 
@@ -232,7 +233,7 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
 def installed(
     cluster: UnderTest, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed | None:
-    """The operator for all namespaces; None if it runs as a process for each."""
+    """The operator for all namespaces; None if each namespace has an operator process."""
     if not as_processes():
         assert cluster.own, "the operator's image can be pushed only to the project's own node"
         folder = folder_of_all(request.config)
@@ -251,7 +252,7 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Return whether the operator runs beside the tests; read before tests clear variables."""
+    """Return whether the operator runs outside the cluster; read before tests clear variables."""
     return _AS_PROCESSES
 
 
@@ -285,8 +286,9 @@ def new_tenant(
 
     yield make
     for tenant in made:
-        # Otherwise the namespace stays Terminating: it waits for its pods before it deletes a Job,
-        # and a Job that counts failures by index keeps a failed pod until it may create the next.
+        # Otherwise the namespace stays Terminating: Kubernetes deletes its Jobs only after its
+        # pods, and a Job that counts failures by index keeps a failed pod until it may create the
+        # next one.
         tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
         if isinstance(tenant.operator, Process):
             tenant.operator.stop()

@@ -1,4 +1,4 @@
-"""The two modes of the operator in tests: a process next to the tests, or a Deployment."""
+"""The two modes of the operator in tests: a process outside the cluster, or a Deployment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Process:
-    """The operator as a process next to the tests, for one namespace."""
+    """The operator as a process outside the cluster, for one namespace."""
 
     namespace: str
     kubeconfig: str
@@ -31,10 +31,10 @@ class Process:
     program: subprocess.Popen[bytes] | None = None
     port: int = 0
     offset: int = 0
-    """Position in its log at which the current process begins."""
+    """Position in the log at which the current process begins."""
 
     def start(self) -> float:
-        """Start it; return the seconds until it was ready."""
+        """Start the operator; return the seconds until it was ready."""
         began = time.monotonic()
         self.begin()
 
@@ -46,7 +46,7 @@ class Process:
         return time.monotonic() - began
 
     def begin(self) -> None:
-        """Start it without waiting."""
+        """Start the operator without waiting."""
         log = self.folder / "operator.log"
         words = [sys.executable, "-m", "tfcluster_magic.operator", f"--namespace={self.namespace}"]
         words += [f"--policy={self.folder}/policy.yaml", "--health-port=0", "--identity=tests"]
@@ -57,11 +57,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process is running."""
         return self.program is not None and self.program.poll() is None
 
     def is_ready(self) -> bool:
-        """Return whether it is the leader and its caches are complete."""
+        """Return whether the operator is the leader and its caches are complete."""
         found = [line for line in self._said().splitlines() if "health on port" in line]
         if found:
             self.port = int(found[0].rpartition(" ")[2])
@@ -71,25 +71,25 @@ class Process:
         return (self.folder / "operator.log").read_bytes()[self.offset :].decode()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it, and wait until it has ended."""
+        """Stop the operator, and wait until it has ended."""
         if self.program is not None and self.program.poll() is None:
             self.program.send_signal(how)
             self.program.wait(30)
 
     def log(self) -> str:
-        """Return its log so far."""
+        """Return the operator's log so far."""
         return (self.folder / "operator.log").read_text()
 
 
 @dataclass
 class Installed:
-    """The operator as a Deployment, for all namespaces, also those of other test processes."""
+    """The operator as a Deployment for all namespaces, including those of other test processes."""
 
     kubectl: Kubectl
     turn: Turn
 
     def start(self) -> float:
-        """Start it; return the seconds until it was ready."""
+        """Start the operator; return the seconds until it was ready."""
         began = time.monotonic()
         self.kubectl("scale", "deployment/operator", "--replicas=1")
         self.kubectl("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
@@ -97,8 +97,8 @@ class Installed:
         return time.monotonic() - began
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it once no other test needs it, and wait until it has ended; SIGKILL leaves it no
-        time.
+        """Stop the operator once no other test needs it, and wait until it has ended. SIGKILL
+        leaves it no time to finish.
         """
         self.turn.alone()
         self.kubectl("scale", "deployment/operator", "--replicas=0")
@@ -106,12 +106,12 @@ class Installed:
         self.kubectl("delete", "pod", "-l", "app=tfcluster-operator", *options)
 
     def log(self) -> str:
-        """Return its log so far."""
+        """Return the operator's log so far."""
         return self.kubectl("logs", "-l", "app=tfcluster-operator", "--tail=-1")
 
 
 def answers(address: str) -> bool:
-    """Return whether the health endpoint there answers."""
+    """Return whether the health endpoint at this address answers."""
     try:
         with urllib.request.urlopen(address, timeout=2) as reply:
             return bool(reply.status == 200)

@@ -18,7 +18,7 @@ class Relay:
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self.silent = threading.Event()
-        """While set, nothing is forwarded, and no side notices."""
+        """While set, nothing is forwarded, and neither side notices."""
         self.closed = threading.Event()
         """While set, new connections end at once."""
         self._ended = False

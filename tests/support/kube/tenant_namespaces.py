@@ -1,4 +1,4 @@
-"""Users' namespaces as the hub creates and tenancy furnishes them, and requests by accounts."""
+"""Users' namespaces that the hub creates and tenancy provisions, and requests by their accounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Furnished:
         return self.kubectl.namespace
 
     def marks(self) -> dict[str, str]:
-        """Return the annotations of the namespace, `furnished` for `tfcluster.dev/furnished`."""
+        """Return the annotations of the namespace, with `furnished` for
+        `tfcluster.dev/furnished`.
+        """
         found = self.kubectl.get("namespace", self.name)["metadata"]["annotations"]
         return {key.rpartition("/")[2]: value for key, value in found.items()}
 
@@ -58,7 +60,7 @@ def namespace(user: str, name: str = "") -> Object:
 
 
 def move_in(hub: Hub, user: str) -> Furnished:
-    """Create a user, and wait until tenancy has furnished the namespace and claims are bound."""
+    """Create a user, and wait until tenancy has provisioned the namespace and claims are bound."""
     hub.kubectl("create", "-f", "-", as_(HUB), stdin=json.dumps(namespace(user)))
     began = time.monotonic()
     found = Furnished(user, hub.kubectl.within(f"tfcluster-u-{user}"), 0.0)
@@ -75,7 +77,7 @@ def move_in(hub: Hub, user: str) -> Furnished:
 
 
 def of_user(image: str, name: str = "notebook") -> Object:
-    """Return a notebook pod as the hub creates it, which only listens."""
+    """Return a notebook pod as the hub creates it; it only listens."""
     made = notebook(image, name)
     made["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kubespawner"
     made["spec"]["priorityClassName"] = "tfcluster-notebook"

@@ -25,7 +25,9 @@ VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
 API = "rbac.authorization.k8s.io"
 TASKS = {"matchLabels": {"app.kubernetes.io/managed-by": "tfcluster-operator"}}
 CLIENT = {"port": 2230, "endPort": 2249, "protocol": "TCP"}
-"""Where In-Graph servers reach a strategy's client: docs/how-to/install-kubernetes.md."""
+"""The ports at which In-Graph servers reach a strategy's client:
+docs/how-to/install-kubernetes.md.
+"""
 CARRIED = "/tmp/carried"
 CELLS = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -61,8 +63,8 @@ def rights(rules: Sequence[Object], namespace: str, account: str = ACCOUNT) -> l
 
 
 def move_in(kube: Kubectl) -> None:
-    """Add a user to a tenant's namespace, with notebooks that may connect where they need; return
-    when the operator serves it.
+    """Add a user to a tenant's namespace, with notebooks that may connect to what they need; return
+    when the operator serves the namespace.
     """
     kube.apply(
         *rights(user_rules(), kube.namespace),
@@ -82,8 +84,8 @@ def move_in(kube: Kubectl) -> None:
 
 
 def notebook(image: str, name: str = POD, **more: Any) -> Object:
-    """Return a pod as the hub starts it for the user: with their account and volumes, without more
-    rights.
+    """Return a pod as the hub starts it for the user: with the user's account and volumes, and no
+    other rights.
     """
     made = workloads.pod(
         name,
@@ -106,8 +108,8 @@ def notebook(image: str, name: str = POD, **more: Any) -> Object:
 
 
 def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
-    """Copy files and folders into a pod, below CARRIED, each to its given path. The package of this
-    clone is copied too, because the node may have started with an older image.
+    """Copy files and folders into a pod, each to its path below CARRIED. This clone's package is
+    copied too, because the node may have started with an older image.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
@@ -119,7 +121,7 @@ def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
 
 
 def our_package() -> tuple[Path, str]:
-    """Return the package of this clone, for `carry`; PYTHONPATH=CARRIED then selects it."""
+    """Return the package of this clone for `carry`. PYTHONPATH=CARRIED then selects it."""
     return ROOT / "tfcluster_magic", "tfcluster_magic"
 
 
@@ -134,8 +136,8 @@ def _worth_it(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def run_cells(kube: Kubectl, cells: Sequence[str], folder: Path) -> str:
-    """Run cells one by one in one kernel of the notebook pod; return their output. `folder` is one
-    of the test's own.
+    """Run cells one by one in one kernel of the notebook pod; return their output. `folder` belongs
+    to the test.
     """
     script = folder / "cells.py"
     script.write_text(CELLS.replace("in CELLS", f"in {list(cells)!r}"))

@@ -1,6 +1,6 @@
 """TLS at the ingress controller of the project's own node: certificates for hosts, and browsers.
 
-The authority is the cluster's own. Nothing outside this process is changed: a browser gets the
+The authority is the cluster's own. Nothing outside this process is changed: a browser is given the
 address of a host name directly.
 """
 
@@ -25,7 +25,9 @@ class Entrance:
     """The controller's port for TLS, on 127.0.0.1."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        """Open a port to it with a log of its own name; it closes with the node."""
+        """Open a port to the controller, with a log of its own name; the port closes with the
+        node.
+        """
         self.door = open_door(cluster.first, f"tls-{name}", ingress.TLS_PORT)
         self._pki = Pki(cluster.first)
         self.authority = self._pki.folder / "ca.crt"
@@ -46,7 +48,9 @@ class Entrance:
         return _alike(files["tls.crt"].read_text())
 
     def shown(self, host: str) -> str:
-        """Return the certificate that the controller shows for a host, by any signer, as PEM."""
+        """Return the certificate that the controller shows for a host, as PEM; any signer is
+        accepted.
+        """
         lenient = ssl.create_default_context()
         lenient.check_hostname, lenient.verify_mode = False, ssl.CERT_NONE
         with (
@@ -73,7 +77,7 @@ class Secure(Visitor):
         return super().socket(path, sslopt={"ca_certs": str(self.session.verify)}, **words)
 
     def answers(self, path: str, **headers: str) -> bool:
-        """Return whether a page exists with these headers; another authority's certificate is
+        """Return whether a page exists with these headers. A certificate of another authority is
         refused.
         """
         try:

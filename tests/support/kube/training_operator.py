@@ -1,8 +1,8 @@
 """Kubeflow's training operator 1.9.4, running next to a cluster of the tests.
 
-It is built from its Go module and runs as a process, as the product's operator may. Its webhook is
-not reachable, so it validates nothing; but it works only if the certificates in its Secret are at a
-pod's path, which is one folder for the whole machine.
+It is built from its Go module and runs as a process. Its webhook is not reachable, so it validates
+nothing. It works only if the certificates of its Secret are at the path that a pod would have, and
+this folder exists once for the whole machine.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _WEBHOOK = "validator.training-operator.kubeflow.org"
 
 
 def install(kubectl: Kubectl) -> None:
-    """Build it, unless it is in the cache, and create the objects that it needs.
+    """Build the operator unless it is in the cache, and create the objects that it needs.
 
     Raises:
-        NodeError: it cannot be built, or the API does not serve TFJobs.
+        NodeError: the operator cannot be built, or the API does not serve TFJobs.
     """
     build.build([_MODULE])
     kubectl = kubectl.within(_HOME)
@@ -63,10 +63,10 @@ def _is_established(api: Api) -> bool:
 
 @contextmanager
 def running(kubectl: Kubectl, *flags: str) -> Iterator[None]:
-    """Run it with these flags, for all namespaces, until the block ends.
+    """Run the operator with these flags, for all namespaces, until the block ends.
 
     Raises:
-        NodeError: it does not work in time.
+        NodeError: the operator is not ready in time.
     """
     words = [str(build.binary(_MODULE)), "--enable-scheme=tfjob", "--metrics-bind-address=0"]
     words += ["--health-probe-bind-address=0", f"--webhook-server-port={_free_port()}", *flags]
@@ -94,7 +94,7 @@ def running(kubectl: Kubectl, *flags: str) -> Iterator[None]:
 
 
 def _certificates(api: Api) -> bool:
-    """Copy the certificates from its Secret to the path where a pod would mount them."""
+    """Copy the certificates from the operator's Secret to the path where a pod would mount them."""
     found = api.get(path("secrets", _HOME, _SECRET)).get("data") or {}
     _CERTIFICATES.mkdir(parents=True, exist_ok=True)
     for name, content in found.items():

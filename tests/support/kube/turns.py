@@ -1,7 +1,8 @@
 """Locks for test processes that share one cluster.
 
-Many processes share it; one that wants it alone waits until the others released it, and no new one
-gets it first. A lock is the kernel's, on a file: it is released when its process dies.
+Many processes share the cluster. A process that needs it alone waits until the others have released
+it, and new sharers wait behind. A lock is a kernel lock on a file, so it is released when its
+process dies.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ class Turn:
     """The right of this process to a shared resource."""
 
     def __init__(self, path: Path) -> None:
-        """Refer to `path`, which is created; nothing is locked yet."""
+        """Refer to `path`, which is created. Nothing is locked yet."""
         self._what = os.open(path, os.O_CREAT | os.O_RDWR)
-        # A process that wants it alone blocks new sharers: otherwise they would always be first.
+        # A process that wants the lock alone blocks new sharers, which would otherwise always come
+        # first.
         self._door = os.open(f"{path}.door", os.O_CREAT | os.O_RDWR)
         self._how = fcntl.LOCK_UN
 
     @property
     def held(self) -> bool:
-        """Whether this process has the lock, shared or alone."""
+        """Whether this process holds the lock, shared or alone."""
         return self._how != fcntl.LOCK_UN
 
     def share(self) -> None:
@@ -37,13 +39,13 @@ class Turn:
         self._take(fcntl.LOCK_EX)
 
     def give(self) -> None:
-        """Release it."""
+        """Release the lock."""
         fcntl.flock(self._what, fcntl.LOCK_UN)
         self._how = fcntl.LOCK_UN
 
     def _take(self, how: int) -> None:
         if self._how == how:
-            return  # to release it first would let another process in
+            return  # releasing the lock first would let another process in
         self.give()  # otherwise two sharers would wait for each other
         fcntl.flock(self._door, fcntl.LOCK_EX)
         fcntl.flock(self._what, how)
@@ -52,9 +54,11 @@ class Turn:
 
 
 CLUSTER, OPERATOR = pytest.StashKey[Turn](), pytest.StashKey[Turn]()
-"""The lock of the cluster under test, for a file of tests, and of its operator, for a test."""
+"""The lock of the cluster under test, taken for a file of tests, and of its operator, for a
+test.
+"""
 HUB = pytest.StashKey[Turn]()
-"""The lock of the hub on it, for a test."""
+"""The lock of the hub on that cluster, taken for a test."""
 
 
 def is_worker(config: pytest.Config) -> bool:

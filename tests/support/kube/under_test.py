@@ -11,7 +11,7 @@ from support.kube.kubectl import Kubectl
 
 @dataclass(frozen=True)
 class UnderTest:
-    """The cluster under test; `own` is the project's node, None on a user's cluster."""
+    """The cluster under test. `own` is the project's node, None on a user's cluster."""
 
     kubectl: Kubectl
     description: Description

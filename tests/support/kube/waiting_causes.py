@@ -1,4 +1,4 @@
-"""Every cause for which a task waits or ends: how to produce it, and Kubernetes' message."""
+"""Every cause of a task's wait or end: how to produce it, and Kubernetes' message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes for which a task waits for its claims, and the form of every cause."""
+"""Causes of a task's wait for its claims, and the form of every cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cause:
     """How to produce one cause: the pod, its other objects, and Kubernetes' message."""
 
     said: Said
-    """Return whether the recorded objects show the cause yet."""
+    """Returns whether the recorded objects show the cause yet."""
     pod: Object = field(default_factory=dict)
     container: Object = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ MOUNT = {"volumeMounts": [{"name": "v0", "mountPath": "/more"}]}
 
 
 def claim_causes() -> dict[str, Cause]:
-    """Return every cause in a claim, by its name."""
+    """Return every cause that lies in a claim, by its name."""
     unscheduled = pod_says("Unschedulable", "nodes are available")
     return {
         "claim-missing": Cause(
@@ -164,7 +164,7 @@ def claim_causes() -> dict[str, Cause]:
 
 
 def _attach(kube: Kubectl) -> None:
-    """Act as the disk's driver: the disk is attached where it was first requested."""
+    """Attach the disk to the node that requested it first, as the disk's driver does."""
 
     def attachments() -> list[Object]:
         return list(json.loads(kube("get", "volumeattachments", "-o", "json"))["items"])

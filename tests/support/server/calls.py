@@ -37,7 +37,7 @@ Launch = Callable[..., Awaitable[TFCluster]]
 
 
 def assert_problem(answer: Answer, status: int, *words: str) -> None:
-    """Check that the answer is an RFC 9457 problem with these words, without a traceback."""
+    """Check that the answer is an RFC 9457 problem with these words and without a traceback."""
     assert answer.status == status, answer
     assert answer.content_type == "application/problem+json"
     told = answer.json

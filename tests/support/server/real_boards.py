@@ -1,4 +1,4 @@
-"""Real boards of a server: folders with events for them, and their pages."""
+"""Real TensorBoards of a server: folders with events for them, and their pages."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ def logs(folder: Path, name: str = "1") -> Path:
 
 @pytest.fixture(autouse=True)
 def no_board_is_left(service: Service) -> Iterator[None]:
-    """End the boards of a test with it."""
+    """End the boards of a test when the test ends."""
     yield
     service.manager.boards.stop()
 
 
 async def opened(ask: Ask, **wish: Any) -> dict[str, Any]:
-    """Return the board that is opened."""
+    """Open a board and return it."""
     answer = await ask("api/tensorboards", "POST", wish)
     assert answer.code == 201, answer.body
     return json.loads(answer.body)
 
 
 async def loaded(ask: Ask, page: str) -> HTTPResponse:
-    """Return the page as a browser finally gets it: a page that says "starting" reloads itself."""
+    """Return the page that a browser finally gets, because a page that says "starting" reloads
+    itself.
+    """
     answer = await ask(page)
     while answer.code == 202:
         await asyncio.sleep(0.1)

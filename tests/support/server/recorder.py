@@ -21,7 +21,7 @@ PREFIX = sys.argv[3]
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Paths below the prefix: `echo` and those of the tests of the proxy."""
+    """Answers the paths `echo` and those of the proxy's tests, below the prefix."""
 
     protocol_version = "HTTP/1.1"
     go = threading.Event()
@@ -82,7 +82,7 @@ class Recorder(BaseHTTPRequestHandler):
         )
 
     def page_slow(self, _query: str) -> None:
-        """Send a first piece, and a second after a request for `go`."""
+        """Send a first piece, and a second piece after a request for `go`."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

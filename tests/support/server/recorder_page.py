@@ -25,7 +25,7 @@ Fetch = Callable[..., Awaitable[HTTPResponse]]
 
 @dataclass
 class Page:
-    """The page of the recorder: its address in the server."""
+    """The page of the recorder: its address on the server."""
 
     id: str
     base: str
@@ -50,7 +50,9 @@ def recorder(
 
 @pytest.fixture
 def fetch(http_server_client: Any, jp_auth_header: dict[str, str], recorder: Page) -> Fetch:
-    """Return a function that gets a path of the recorder's page, with the token unless `plain`."""
+    """Return a function that gets a path of the recorder's page; it sends the token unless
+    `plain`.
+    """
 
     async def ask(path: str = "/", plain: bool = False, **words: Any) -> HTTPResponse:
         headers = ({} if plain else jp_auth_header) | words.pop("headers", {})
@@ -61,7 +63,7 @@ def fetch(http_server_client: Any, jp_auth_header: dict[str, str], recorder: Pag
 
 
 def echoed(answer: HTTPResponse) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what reached the recorder, and its headers by lower-case name."""
+    """Return the request that reached the recorder, and its headers by lower-case name."""
     assert answer.code == 200, answer.body
     told = json.loads(answer.body)
     return told, {name.lower(): value for name, value in told["headers"]}

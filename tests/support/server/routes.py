@@ -17,7 +17,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ReadOnly(Authorizer):
-    """An authorizer that lets users read, but not change clusters."""
+    """An authorizer that lets users read but not change clusters."""
 
     def is_authorized(
         self, handler: JupyterHandler, user: User, action: str, resource: str

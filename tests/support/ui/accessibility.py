@@ -13,7 +13,7 @@ SERIOUS = {"serious", "critical"}
 
 
 class Findings:
-    """Axe's findings about one screen after the other, each in both themes and with a picture."""
+    """Axe's findings about one screen after another, each in both themes and with a picture."""
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
@@ -21,7 +21,7 @@ class Findings:
         self.all: list[str] = []
 
     def look(self, selector: str, name: str) -> None:
-        """Check the parts of the page that match the selector; the page stays in the second theme,
+        """Check the parts of the page that match the selector. The page stays in the second theme,
         with which the next call begins.
         """
         for theme in self._themes:

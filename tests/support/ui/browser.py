@@ -1,7 +1,7 @@
 """The base of browser tests for any backend of their Lab: Chromium, pages, pictures.
 
-A page shares nothing with another test. A test fails on an error in its page's console, its last
-picture is kept, and so is a trace if it fails. The conftest of this folder and the Kubernetes suite
+A page shares nothing with another test. A test fails on an error in its page's console. Its last
+picture is kept; if it fails, so is a trace. The conftest of this folder and the Kubernetes suite
 import the fixtures, and provide the Lab and the `profile`.
 """
 
@@ -34,9 +34,11 @@ STORED = "cookies,local_storage,indexeddb,service_workers,file_systems"
 """Data that a page may leave in a profile, in the terms of Chromium's protocol."""
 SIZE = {"width": 1280, "height": 800}
 SAME_PAGE = "same_page"
-"""The marker of tests that leave nothing in a page except tabs: the next one continues with it."""
+"""The marker of tests that leave nothing in a page except tabs; the next such test continues with
+the page.
+"""
 ORIGINS: dict[BrowserContext, set[str]] = {}
-"""The origins that pages of a profile have visited, and where they may have stored something."""
+"""The origins that pages of a profile have visited and where they may have stored something."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,12 +61,12 @@ def assets(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _copied(built: Path, copy: Path) -> bool:
-    """Copy the build; return whether it is complete. A running build replaces it."""
+    """Copy the build; return whether it is complete, because a running build replaces it."""
     shutil.rmtree(copy, ignore_errors=True)
     try:
         shutil.copytree(built, copy)
         entry = json.loads((copy / "package.json").read_text())["jupyterlab"]["_build"]["load"]
-    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in an error of its own
+    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in its own error
         return False
     return (copy / entry).is_file()
 
@@ -72,7 +74,7 @@ def _copied(built: Path, copy: Path) -> bool:
 @contextmanager
 def chromium(folder: Path) -> Iterator[BrowserContext]:
     """Start Chromium with a profile in `folder`, so that it loads and compiles JupyterLab only
-    once. An empty page stays open in it, because a browser may end with its last page.
+    once. An empty page stays open, because a browser may end with its last page.
     """
     spec = importlib.util.spec_from_file_location("browser", ROOT / "tools" / "browser.py")
     assert spec is not None and spec.loader is not None
@@ -104,7 +106,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 def picture(item: pytest.Item, folder: str) -> Path:
-    """The path of a test's pictures without the end of their names."""
+    """The path of a test's pictures without the last part of their names."""
     test = re.sub(r"\W+", "-", item.name.removeprefix("test_")).strip("-")
     (SHOTS / folder).mkdir(parents=True, exist_ok=True)
     return SHOTS / folder / test
@@ -112,7 +114,7 @@ def picture(item: pytest.Item, folder: str) -> Path:
 
 @pytest.fixture
 def shots(request: pytest.FixtureRequest) -> Path:
-    """The path of this test's pictures without the end of their names."""
+    """The path of this test's pictures without the last part of their names."""
     return picture(request.node, request.node.path.stem.removeprefix("test_"))
 
 
@@ -120,8 +122,8 @@ def shots(request: pytest.FixtureRequest) -> Path:
 def context(
     profile: BrowserContext, request: pytest.FixtureRequest, shots: Path
 ) -> Iterator[BrowserContext]:
-    """A profile without cookies, storage and pages of another test, except between tests marked
-    SAME_PAGE. If the test fails and has a trace, it is kept (playwright show-trace FILE).
+    """A profile without cookies, storage and pages of other tests, except between tests marked
+    SAME_PAGE. If the test fails, its trace is kept (playwright show-trace FILE).
     """
     origins = ORIGINS.setdefault(profile, set())
 
@@ -167,7 +169,9 @@ def _forget(profile: BrowserContext, origins: set[str]) -> None:
 def open_page(
     context: BrowserContext, request: pytest.FixtureRequest, shots: Path
 ) -> Iterator[Callable[..., LabPage]]:
-    """Return a function that opens a page on a JupyterLab; check the console of each at the end."""
+    """Return a function that opens a page on a JupyterLab; check the console of each page at the
+    end.
+    """
     opened: list[LabPage] = []
     goes_on = request.node.get_closest_marker(SAME_PAGE) is not None
 
@@ -175,7 +179,7 @@ def open_page(
         there = [page for page in context.pages[1:] if goes_on and page.url.startswith(server.url)]
         lab = LabPage(there[0] if there else context.new_page(), server, shots)
         opened.append(lab)
-        if there:  # the page knows that the runs of the test before are gone
+        if there:  # the page knows that the runs of the last test are gone
             expect(lab.page.locator(".tfc-RunRow")).to_have_count(0)
         elif load:
             lab.load()

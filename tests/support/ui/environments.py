@@ -1,7 +1,8 @@
-"""Environments with another Jupyter than the tests', made by pip and kept in build/jupyter.
+"""Environments with other versions of Jupyter than the tests', made by pip and kept in
+build/jupyter.
 
-An environment has the product as in the checkout, and exactly the named Jupyter; a change of that
-makes a new one.
+An environment has the product from the checkout and exactly the named version of Jupyter. Another
+version gets another environment.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def python_of(name: str) -> Path:
         _run(sys.executable, "-m", "venv", str(folder))
         _run(str(python), "-m", "pip", "install", "--quiet", *wanted)
         stamp.write_text(digest)
-    # The checkout itself, like an editable install.
+    # Install the checkout itself, like an editable install.
     (site,) = (folder / "lib").glob("python*/site-packages")
     (site / "tfcluster.pth").write_text(f"{ROOT}\n")
     return python

@@ -1,7 +1,7 @@
 """Flows of the page in JupyterLab for any backend, and the parts of the page that they use.
 
 Each flow has one test on this machine and one in the Kubernetes suite. No flow depends on the
-backend, so each waits for later changes, also after a click.
+backend, so each waits for the changes that follow a click.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def launch_the_active_cell(lab: LabPage) -> None:
 
 
 def insert_the_line(lab: LabPage) -> None:
-    """Insert the form's line into a notebook, launch the same there, and copy it."""
+    """Insert the form's line into a notebook, launch it there, and copy it."""
     lab.notebook("%load_ext tfcluster_magic", name="examples/own.ipynb")
     lab.run_cell()
     form = opened(lab)
     form.get_by_label("Path of the program").fill("hello.py")
     expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
     form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # wait until the line below it is current
+    form.get_by_role("button", name="Copy").click()  # wait until the line below the form is current
     expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
     copied = lab.page.evaluate("navigator.clipboard.readText()")
     assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
@@ -147,7 +147,7 @@ def stop(lab: LabPage) -> None:
 
 
 def launch_the_copied_line(lab: LabPage) -> None:
-    """Copy a run as a line for a cell, and launch that in a notebook."""
+    """Copy a run as a line for a cell, and launch the line in a notebook."""
     lab.server.launch("talk.py", "3", workers=1, ps=0, name="talk")
     lab.server.manager.wait("talk", 180)
     row(lab, "talk-1").click(button="right")
@@ -164,7 +164,7 @@ def launch_the_copied_line(lab: LabPage) -> None:
 
 
 def count_in_the_status_bar(lab: LabPage) -> None:
-    """Check the count of active runs in the status bar until it ends."""
+    """Check the count of active runs in the status bar until the run ends."""
     item = lab.page.locator("#jp-main-statusbar").get_by_role("button", name="1 cluster")
     lab.server.launch("sleep.py", workers=2, ps=0, name="digits")
     expect(item).to_have_text("1 cluster · 2 tasks")
@@ -175,7 +175,9 @@ def count_in_the_status_bar(lab: LabPage) -> None:
 
 
 def tell_a_failure_once(lab: LabPage) -> None:
-    """Check that one notification reports a failure, show the run, and reload."""
+    """Check that one notification reports a failure and shows the run, and that a reload does not
+    repeat it.
+    """
     lab.server.launch("fail.py", workers=1, ps=0, name="broken")
     toast = lab.page.locator(".Toastify__toast").filter(has_text="broken-1 failed")
     expect(toast).to_contain_text("the data set is empty")
@@ -201,7 +203,7 @@ def read_all_tasks(lab: LabPage) -> None:
     lab.theme("dark")
     lab.screenshot("tasks-dark")
     expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # with a slow name server the task prints about it first
+    lines = copied(lab, log)  # with a slow name server the task prints about that first
     assert lines[-1] == "worker-1 | hello from worker-1"
     assert all(line.startswith("worker-1 | ") for line in lines)
 

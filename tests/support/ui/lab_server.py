@@ -1,4 +1,4 @@
-"""A real JupyterLab for browser tests, as its own process, and the runs on the same machine.
+"""A real JupyterLab for browser tests, in its own process, and the runs on the same machine.
 
 It has its own folders (settings, state, workspace), and the extension as built when the tests
 began, so that a rebuild changes nothing. After `clean` no run, kernel, TensorBoard or setting of a
@@ -84,7 +84,7 @@ class LabServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return its environment; a shell with these variables sees the same runs."""
+        """Return the Lab's environment; a shell with these variables sees the same runs."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         folders = {
             "HOME": "home",
@@ -106,7 +106,7 @@ class LabServer:
         }
 
     def start(self) -> None:
-        """Start it, on its earlier port, and wait until it answers."""
+        """Start the Lab, on its earlier port, and wait until it answers."""
         assert self._process is None, "it runs"
         (self.folder / "home").mkdir(exist_ok=True)
         named = self.folder / "config" / "jupyter_server_config.d" / "tfcluster_magic.json"
@@ -135,7 +135,7 @@ class LabServer:
         return [
             str(self.python),
             "-X",
-            "faulthandler",  # for `stop`
+            "faulthandler",  # needed by `stop`
             "-m",
             self.program,
             "--no-browser",
@@ -154,21 +154,23 @@ class LabServer:
         ]
 
     def revive(self) -> None:
-        """Start it if it has been stopped."""
+        """Start the Lab if it has been stopped."""
         if self._process is None:
             self.start()
 
     def stop(self) -> None:
-        """End it; kernels end with it, runs continue."""
+        """End the Lab; kernels end with it, and runs continue."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGABRT)  # it prints the stack of each thread
+            # this signal makes it print the stack of each thread
+            self._process.send_signal(signal.SIGABRT)
             self._process.wait()
-            # Messages of Jupyter Server if a page was still loading; any other is the product's.
+            # Jupyter Server logs these messages if a page was still loading; any other message is
+            # the product's.
             known = "in _shutdown" in self.said() and "anyio/_backends" in self.said()
             assert known, f"JupyterLab did not end in 30 s:\n{self.said()}"
         finally:
@@ -176,11 +178,11 @@ class LabServer:
 
     @property
     def log(self) -> Path:
-        """The file of its output."""
+        """The file of the Lab's output."""
         return self.folder / "lab.log"
 
     def said(self) -> str:
-        """Return the end of its output."""
+        """Return the last lines of the Lab's output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
 
     def _answers(self) -> bool:
@@ -251,7 +253,7 @@ class LabServer:
             self.manager.stop(run.metadata.name, "the test is over")
         for run in runs:
             self.delete(run.metadata.name)
-        # Run numbers are used once, so that each test counts from 1 again.
+        # Run numbers are used once, so this makes each test count from 1 again.
         (self.state / "hours.json").unlink(missing_ok=True)
         shutil.rmtree(self.root / "log", ignore_errors=True)
 
@@ -269,11 +271,11 @@ class LabServer:
         try:
             self.ask("DELETE", path)
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # it ended by itself meanwhile
+            if error.code != 404:  # it ended meanwhile
                 raise
 
     def close(self) -> None:
-        """End all its processes, and check that none is left."""
+        """End all processes, and check that none is left."""
         try:
             self.clean()
         finally:
@@ -289,14 +291,14 @@ class LabServer:
         while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.05)  # they are no children: nothing else tells
+            time.sleep(0.05)  # they are not our children, so no signal reports their end
         return found
 
 
 def _carries(pid: int, mark: bytes) -> bool:
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # ended, or another user's
+    except OSError:  # the process has ended, or belongs to another user
         return False
 
 

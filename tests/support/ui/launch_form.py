@@ -1,4 +1,4 @@
-"""The launch form as a user fills it in in a browser."""
+"""The launch form, as a user fills it in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAUNCH = "Launch a TFCluster"
 
 @pytest.fixture
 def form(lab: LabPage) -> Locator:
-    """Return the form, opened by its command, after the server has sent its options."""
+    """Open the form by its command and return it once the server has sent its options."""
     return opened(lab)
 
 

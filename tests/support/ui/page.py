@@ -24,14 +24,14 @@ Theme = Literal["light", "dark"]
 THEMES: dict[Theme, str] = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
-"""Whether pages have traces and pictures: a build machine makes them when it retries a test
+"""Whether pages have traces and pictures. A build machine sets this when it retries a test
 (tools/suite.py).
 """
 DRAWN = """() => new Promise(done => {
     requestAnimationFrame(() => requestAnimationFrame(done));
     setTimeout(done, 500);
 })"""
-"""Wait until the page is drawn, or for half a second behind another page."""
+"""Wait until the page is drawn; behind another page, wait for half a second."""
 EMPTIED = """async () => {
     const { commands, shell } = window.jupyterapp;
     for (const area of ['main', 'down']) {
@@ -67,7 +67,7 @@ class LabPage:
         query = f"?token={self.server.token}" + ("&reset" if reset else "")
         self.page.goto((origin or self.server.url) + path + query)
         self.restored()
-        if reset:  # a new layout opens it by itself, and it takes the focus
+        if reset:  # a new layout opens this tab, which takes the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
 
     def empty(self) -> None:
@@ -84,7 +84,7 @@ class LabPage:
 
     def layout_saved(self, *tabs: str) -> None:
         """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names. It
-        does so a moment after the last change, and saves the tabs' own state before that.
+        saves the layout a moment after the last change, and the tabs' own state before that.
         """
 
         def saved() -> str:
@@ -99,17 +99,17 @@ class LabPage:
 
     def restored(self) -> None:
         """Wait until JupyterLab has restored its layout."""
-        # A second tab is redirected to its own workspace meanwhile: this waits for longer.
+        # A second tab is redirected to its own workspace meanwhile, so this wait is longer.
         self._until("() => window.jupyterapp?.restored")
 
     def _until(self, found: str, patience: float | None = None) -> None:
-        """Wait until this expression gives a value, and if that is a promise, for its end. So it
-        must not be an async function, whose promise would be a value from the first.
+        """Wait until this expression gives a value; if the value is a promise, wait for its end.
+        The expression must not be an async function, because its promise would be a value at once.
         """
         self.page.wait_for_function(found, timeout=patience)
 
     def execute(self, command: str, **arguments: Any) -> None:
-        """Run a command by its id, as menus do, and wait for its end."""
+        """Run a command by its id, as menus do, and wait until it has ended."""
         self.page.evaluate(
             "async ([id, args]) => { await window.jupyterapp.commands.execute(id, args); }",
             [command, arguments],
@@ -138,9 +138,9 @@ class LabPage:
         expect(self.page.locator(f"body[data-jp-theme-light='{light}']")).to_be_attached()
 
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
-        """Save a picture of the page, or of a part of it, under build/screenshots; see TRACED."""
+        """Save a picture of the page or of a part of it under build/screenshots; see TRACED."""
         path = self._shots.with_name(f"{self._shots.name}-{name}.png")
-        if not TRACED:  # wait as for a picture
+        if not TRACED:  # the wait is the same as for a picture
             if of is not None:
                 of.scroll_into_view_if_needed()
             self.page.evaluate(DRAWN)
@@ -159,7 +159,7 @@ class LabPage:
 
     @property
     def sidebar(self) -> Locator:
-        """Return TFCluster's sidebar, opened if it was not."""
+        """Return TFCluster's sidebar; open it first if it is closed."""
         found = self.page.locator("#tfcluster-sidebar")
         if not found.is_visible():
             self.execute("tfcluster:open-sidebar")
@@ -201,7 +201,9 @@ class LabPage:
         return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number)
 
     def run_cell(self, number: int = 0, *, wait: bool = True) -> Locator:
-        """Run a cell with Shift+Enter; return its output area, after its end unless not `wait`."""
+        """Run a cell with Shift+Enter; return its output area after its end, or at once without
+        `wait`.
+        """
         cell = self.cell(number)
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Shift+Enter")
@@ -218,7 +220,7 @@ class LabPage:
     # -- the state of the page ---------------------------------------------------------------------
 
     def pwned(self) -> object:
-        """Return the trace of a script injected by a program or a name: it must be None."""
+        """Return the trace of a script that a program or a name has injected; it must be None."""
         return self.page.evaluate("() => window.__pwned ?? null")
 
     def setting(self, plugin: str, **values: object) -> None:

@@ -11,20 +11,20 @@ import re
 from playwright.sync_api import ConsoleMessage, Error, Page
 
 ALLOWED = {
-    # Notebook 7.2, for a file without a checkpoint
+    # from Notebook 7.2, for a file without a checkpoint
     r"reading 'last_modified'[\s\S]*static/notebook/",
-    # Notebook 7.6, if settings load before those of its shortcuts
+    # from Notebook 7.6, if settings load before those of its shortcuts
     r"reading 'schema'[\s\S]*static/notebook/notebook_core",
-    # Jupyter Server, asked for its kernels in the moment in which one starts: the new one has no
-    # `last_activity` yet (its list_kernels passes over KeyError, not over TraitError)
+    # from Jupyter Server if it is asked for its kernels while one starts: the new kernel has no
+    # `last_activity` yet (list_kernels ignores KeyError, but not TraitError)
     r"status of 500 .*/api/kernels\?",
 }
 AWAY = (
     r"Failed to fetch|ERR_|WebSocket|NetworkError|Connection lost|503 \(|Load failed"
     r"|404 .*/api/kernels/"
 )
-"""Messages of the browser and JupyterLab in the console while a server is down, and after its
-return without its kernels.
+"""Messages of the browser and JupyterLab in the console while a server is down, and when it returns
+without its kernels.
 """
 OURS = "tfcluster-labextension"
 
@@ -39,7 +39,7 @@ class Console:
         page.on("console", self._message)
 
     def allow(self, pattern: str) -> None:
-        """Allow errors with this in their text or address, which the test provokes."""
+        """Allow errors that have this in their text or address, because the test provokes them."""
         self._allowed.append(re.compile(pattern))
 
     @property
@@ -52,7 +52,7 @@ class Console:
 
     def _message(self, message: ConsoleMessage) -> None:
         where = message.location
-        # A warning that precedes errors: the extension was built for another JupyterLab than this.
+        # A warning that precedes errors: the extension was built for another version of JupyterLab.
         unfit = "Unsatisfied version" in message.text and OURS in where["url"]
         if message.type == "error" or unfit:
             self._errors.append(f"{message.text} ({where['url']}:{where['lineNumber']})")

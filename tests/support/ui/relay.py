@@ -1,7 +1,7 @@
 """A connection between the browser and a JupyterLab that can be cut and restored.
 
 While it is cut, nothing passes in either direction and neither side notices, as when a laptop
-leaves its network: connections stay open, new ones are accepted and never answered.
+leaves its network: connections stay open, and new ones are accepted but never answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Relay:
         self._whole.clear()
 
     def mend(self) -> None:
-        """Forward everything again, first the data since the cut."""
+        """Forward everything again, beginning with the data since the cut."""
         self._whole.set()
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class Relay:
             _end(each)
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # the connection is closed
             while True:
                 client, _ = self._server.accept()
                 self._sockets.append(client)

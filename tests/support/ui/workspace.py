@@ -80,7 +80,7 @@ def notebook(
     outputs: Sequence[Sequence[object]] = (),
     metadata: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a notebook of code cells, with these outputs (nbformat 4) for the first of them.
+    """Write a notebook of code cells; the first ones have these outputs (nbformat 4).
 
     With the `metadata` of a notebook that JupyterLab has saved, JupyterLab does not change it when
     it opens it.

@@ -267,9 +267,9 @@ def test_a_wrong_checksum_makes_no_run(manager: ClusterManager, here: Path) -> N
     [
         ("a: [", "it is not YAML"),
         ("a: " + "[" * 5000, "it is nested too deeply"),
-        ("- 1", "holds a TFCluster or its spec"),
-        ("kind: Pod\napiVersion: v1\n", "describes a TFCluster"),
-        ("spec: 3", "`spec` holds fields"),
+        ("- 1", "must hold a TFCluster or its spec"),
+        ("kind: Pod\napiVersion: v1\n", "must describe a TFCluster"),
+        ("spec: 3", "`spec` must contain fields"),
         ("replicas: {worker: {count: 1}}\nsped: 1\n", "sped"),
     ],
 )

@@ -190,12 +190,19 @@ def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path
         ("OnFailure", "OnFailure", 2, 2, 3, "a TFJob fails as soon as its last retry begins"),
         ("OnFailure", "OnFailure", 0, 0, 3, ""),
         ("OnFailure", "Never", 1000, 100, 3, "at most 100 times"),
-        ("Never", "OnFailure", 4, 0, 3, "it is not retried: the chief and the workers are not"),
-        ("Never", "OnFailure", 4, 0, 3, "it limits nothing: neither the chief nor the workers"),
-        ("Never", "Never", 4, 0, 3, "it limits nothing: neither the chief nor the workers"),
+        (
+            "Never",
+            "OnFailure",
+            4,
+            0,
+            3,
+            "it is not retried, because the chief and the workers are not",
+        ),
+        ("Never", "OnFailure", 4, 0, 3, "it has no effect: neither the chief nor the workers"),
+        ("Never", "Never", 4, 0, 3, "it has no effect: neither the chief nor the workers"),
         ("Never", "Always", None, 0, 3, "a task that was killed or lost is started again"),
         ("ExitCode", "Never", 4, 0, 4, "a crash, too little memory and an exit code of 128"),
-        ("ExitCode", "Never", None, 0, 3, "as often as `heals` says"),
+        ("ExitCode", "Never", None, 0, 3, "at most `heals` times; a crash"),
     ],
 )
 def test_workers_decide_whether_a_run_is_retried(
@@ -308,7 +315,7 @@ def test_types_with_several_images_are_refused(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", "it is not text in UTF-8"),
         (b"a: " + b"[" * 5000, "nested too deeply"),
         (b"a: " + b"[" * 150 + b"]" * 150, "100 levels deep"),
-        (b"- " * 3 + b"1", "a document of the file is an object"),
+        (b"- " * 3 + b"1", "each document of the file must be an object"),
         (b"!!python/object/apply:os.system [id]", "it is not YAML"),
         (b"? [a]\n: b", "it is not YAML"),
         (b"kind: TFJob\n" + b"#" * (1024 * 1024), "it has more than 1048576 bytes"),
@@ -440,7 +447,7 @@ def test_a_file_is_written_where_asked_and_read_from_standard_input(
     assert "none/made.yaml cannot be written: No such file" in missing.err
     unused = run("import", "job.yaml", "--", "python", "/a.py")
     assert unused.code == 2
-    assert "every container says what it runs" in unused.err
+    assert "every container has its own command" in unused.err
 
 
 def test_a_job_is_not_launched_when_its_program_may_miss_something(

@@ -84,10 +84,13 @@ def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
     """Four workers of 3 CPU do not fit on two nodes of 4, and two do."""
     there = NamespaceCapacity(nodes=(node(4), node(4)))
     (text,) = told({WORKER: (4, demand(3))}, there)
-    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked: use --workers 2, or less for each" in text
+    assert (
+        "2 workers of 3 CPU, 1Gi fit, but 4 were requested: use --workers 2, or less for each"
+        in text
+    )
     assert told({WORKER: (2, demand(4))}, there) == []
     (text,) = told({WORKER: (2, demand(3)), PS: (1, demand(2))}, there)
-    assert "there is enough in sum, but not on single nodes" in text
+    assert "there is enough in total, but not on any single node" in text
 
 
 def test_a_task_larger_than_every_node() -> None:
@@ -119,7 +122,7 @@ def test_quota() -> None:
         held={"digits-1": {"cpu": 1.0, "memory": 3 * GIB}},
     )
     (text,) = told({WORKER: (6, demand(1, 2)), PS: (1, demand(1, 1))}, there)
-    assert "2 workers of 1 CPU, 2Gi fit, 6 were asked: use --workers 2" in text
+    assert "2 workers of 1 CPU, 2Gi fit, but 6 were requested: use --workers 2" in text
     assert "quota tasks has 5Gi of 8Gi left (requests.memory)" in text
     assert "used by digits-1 (1 CPU, 3Gi)" in text
     assert "5 workers" not in told({WORKER: (6, demand(1, 1))}, there.empty())
@@ -137,9 +140,9 @@ def test_every_problem_is_told_at_once() -> None:
     assert "at most 5 tasks run here" in found[0]
     assert "replicas.worker.resources.memory: got '8Gi'; a task may use at most 4Gi" in found[1]
     assert "(LimitRange sizes)" in found[1]
-    assert "quota q makes every task say limits.cpu" in found[2]
+    assert "quota q requires limits.cpu for every task" in found[2]
     assert (
-        "replicas.ps.resources.memory: got '256Mi'; a task must ask for at least 512Mi" in found[3]
+        "replicas.ps.resources.memory: got '256Mi'; a task must request at least 512Mi" in found[3]
     )
 
 

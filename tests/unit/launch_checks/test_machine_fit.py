@@ -44,7 +44,7 @@ def test_what_fits_is_not_refused() -> None:
 def test_the_number_that_fits_is_named() -> None:
     """Memory beyond what is free is refused with the number of workers that would fit."""
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6), room(memory=9))
-    assert "4 workers of 2Gi fit, 6 were asked" in text
+    assert "4 workers of 2Gi fit, but 6 were requested" in text
     assert "use --workers 4, or less memory for each" in text
 
 
@@ -53,7 +53,7 @@ def test_other_tasks_are_counted_first() -> None:
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6, ps=2), room(memory=9))
     assert "2 workers of 2Gi fit" in text
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1, ps=6), room(memory=4))
-    assert "1 ps of 2Gi fits, 6 were asked: use --ps 1" in text
+    assert "1 ps of 2Gi fits, but 6 were requested: use --ps 1" in text
 
 
 def test_when_not_even_one_fits() -> None:
@@ -63,7 +63,7 @@ def test_when_not_even_one_fits() -> None:
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1), there)
     assert "1Gi of 4Gi is free (taken by digits-1 3Gi)" in text
     assert "idle-1" not in text
-    assert "2Gi are asked for, and 1Gi of 4Gi" in text
+    assert "2Gi are requested, but 1Gi of 4Gi" in text
     assert text.endswith("use --worker-memory 1024Mi")
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1), room(memory=4, used=3.99))
     assert "less memory for each" in text
@@ -81,7 +81,7 @@ def test_gpus() -> None:
     """GPUs above the free number are refused like memory; a machine without GPUs is reported."""
     spec = cluster(Resources(gpu=1), worker=3)
     (text,) = told(spec, room(gpu=2))
-    assert "2 workers of 1 GPU fit, 3 were asked: use --workers 2" in text
+    assert "2 workers of 1 GPU fit, but 3 were requested: use --workers 2" in text
     (text,) = told(spec, room())
     assert "no GPU" in text
 
@@ -90,7 +90,7 @@ def test_cpu_is_only_a_warning() -> None:
     """CPU is shared, so a larger request is accepted with a warning."""
     verdict = check_fit(cluster(Resources(cpu=4), worker=3), room(cpu=8))
     assert verdict.problems == ()
-    assert verdict.warnings[0].startswith("12 CPU cores are asked for and this machine has 8")
+    assert verdict.warnings[0].startswith("12 CPU cores are requested, but this machine has 8")
 
 
 def test_many_workers_on_few_cores_are_warned_of() -> None:

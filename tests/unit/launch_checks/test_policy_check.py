@@ -264,6 +264,6 @@ def test_an_offer_judges_alike_when_it_was_published() -> None:
     assert launch_problems(spec, published) == launch_problems(spec, offer)
     secret, network, room = map(str, launch_problems(spec, published))
     assert "NetworkPolicies are not enforced" in network
-    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in room
+    assert "2 workers of 3 CPU, 1Gi fit, but 4 were requested" in room
     accepted = replace(offer, policy=Policy(require_network_policy=False, nodes_are_fixed=False))
     assert [str(p) for p in launch_problems(spec, accepted)] == [secret]

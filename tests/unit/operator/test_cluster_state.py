@@ -39,7 +39,7 @@ def test_a_refusal_of_many_problems_names_the_first_and_counts_the_rest() -> Non
     found["spec"]["env"] = {f"TFCLUSTER_{n}": "x" for n in range(200)}
     del found["status"]
     lines = str(trim_run(found)[REFUSED]).splitlines()
-    assert lines[0] == "the TFCluster digits-1 is wrong for 200 reasons:"
+    assert lines[0] == "the TFCluster digits-1 is invalid for 200 reasons:"
     assert "TFCLUSTER_0" in lines[1]
     assert lines[-1] == f"  - {200 - (len(lines) - 2)} more"
     assert len(lines) > 10

@@ -180,7 +180,7 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
     argvalues=[
         ("/train.py", b"x = = 1\n", "train.py has a syntax error in line 1, `x = = 1`"),
         ("/train.py", b"", "train.py is empty"),
-        ("/data.csv", b"1,2", "a URL ends in .py, .sh or .zip, .tar.gz, .tgz"),
+        ("/data.csv", b"1,2", "a URL must end in .py, .sh or .zip, .tar.gz, .tgz"),
         ("/job.zip", b"no zip", "the archive cannot be unpacked"),
         ("/job.tar.gz", b"no tar", "the archive cannot be unpacked"),
         ("/job.tar.gz", tarred({"main.py": TRAIN})[:-20], "the archive cannot be unpacked"),

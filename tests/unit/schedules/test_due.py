@@ -25,6 +25,7 @@ from tfcluster_magic.schedules.cron import CronTimes
 from tfcluster_magic.schedules.due import (
     RunOutcome,
     due,
+    failed,
     launched,
     no_room,
     previous_success,
@@ -149,7 +150,7 @@ def test_forbid_skips_and_says_why() -> None:
     states = [each.state for each in world.status.occurrences]
     assert states == [State.SUCCEEDED, State.SKIPPED, State.RUNNING]
     skipped = world.status.occurrences[1]
-    assert str(skipped.reason) == "digits-1 was not over (--overlap forbid)."
+    assert str(skipped.reason) == "digits-1 had not ended (--overlap forbid)."
 
 
 def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
@@ -246,7 +247,7 @@ def test_after_success_runs_only_on_top_of_success() -> None:
         world.pass_time(10 * MINUTE)
     states = [each.state for each in world.status.occurrences]
     assert states[:4] == [State.SUCCEEDED, State.FAILED, State.SKIPPED, State.SKIPPED]
-    assert "digits-2 before it" in str(world.status.occurrences[2].reason)
+    assert "previous run digits-2" in str(world.status.occurrences[2].reason)
 
 
 def test_after_success_waits_for_the_one_before() -> None:
@@ -319,6 +320,43 @@ def test_a_launch_without_room_is_tried_again() -> None:
     world.pass_time(31)
     world.look()
     assert len(world.runs) == 1
+
+
+def test_a_launch_without_room_is_tried_ever_less_often() -> None:
+    """The pauses double from half a minute to five minutes, and begin anew with a new attempt."""
+    world = ScheduleWorld(rules(retries=1))
+    world.pass_time(HOUR)
+    pauses = []
+    for _ in range(7):
+        turn = due(world.rules, world.status, world.now)
+        world.status = no_room(turn.status, turn.launch[0], None, world.now)
+        at = world.status.occurrences[0].not_before or 0.0
+        pauses.append(at - world.now)
+        world.now = at
+    assert pauses == [30, 60, 120, 240, 300, 300, 300]
+    (only,) = world.status.occurrences
+    world.status = failed(world.rules, world.status, only, None, world.now)
+    world.pass_time(HOUR)
+    turn = due(world.rules, world.status, world.now)
+    world.status = no_room(turn.status, turn.launch[0], None, world.now)
+    assert world.status.occurrences[0].not_before == world.now + 30
+
+
+def test_an_end_that_nobody_saw_is_unknown() -> None:
+    """A run whose record is gone counts neither as a success nor as a failure, and says so; what
+    depends on its success does not run.
+    """
+    world = ScheduleWorld(rules("*/5 * * * *", after_success=True, pause_after=1))
+    world.pass_time(5 * MINUTE)
+    world.look()
+    (only,) = world.status.occurrences
+    world.status = settle(world.rules, world.status, {only.run: RunOutcome(None)}, world.now)
+    (only,) = world.status.occurrences
+    assert only.state is State.UNKNOWN and "not known" in str(only.reason)
+    assert world.status.failures == 0 and world.status.paused is None
+    world.pass_time(5 * MINUTE)
+    world.look()
+    assert world.status.occurrences[-1].state is State.SKIPPED
 
 
 def test_the_success_before_is_known() -> None:

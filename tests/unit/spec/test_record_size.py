@@ -342,14 +342,14 @@ def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown
     assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES
     kept = custom_resource.read_status({"status": written})
     lines = kept.message.splitlines()
-    assert lines[0] == f"the TFCluster digits-1 is wrong for {count} reasons:"
+    assert lines[0] == f"the TFCluster digits-1 is invalid for {count} reasons:"
     rest = [f"  - {count - shown} more."] if shown < count else []
     assert len(lines) == 1 + shown + len(rest)
     assert lines[shown + 1 :] == rest
     assert english(kept.messages) == kept.message
     failed = written["conditions"][-1]
     assert failed["type"] == "Failed"
-    assert failed["message"].startswith("the TFCluster digits-1 is wrong for")
+    assert failed["message"].startswith("the TFCluster digits-1 is invalid for")
 
 
 def test_one_problem_of_any_length_is_told_as_far_as_there_is_room() -> None:

@@ -567,10 +567,9 @@ class KubernetesBackend(Backend):
         if left.get("metadata") and (names := foreign_finalizers(left)):
             raise Conflict(
                 _(
-                    "{name} has ended and holds nothing, but its record stays as long as it has "
-                    "the finalizer {finalizers}: whoever set that has to take it away, as by "
-                    "`kubectl -n {namespace} patch tfcluster {name} --type=merge -p "
-                    '\'{{"metadata":{{"finalizers":null}}}}\'`'
+                    "{name} has ended and uses nothing, but the finalizer {finalizers} keeps its "
+                    "record: whoever set it must remove it, as by `kubectl -n {namespace} patch "
+                    'tfcluster {name} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\'`'
                 ).format(name=head.name, finalizers=", ".join(names), namespace=self.namespace)
             )
 

@@ -123,9 +123,7 @@ class KubernetesSchedules(Schedules):
         if close := difflib.get_close_matches(name, [each.name for each in self.list()], 1):
             text = _("there is no schedule {name}; did you mean {close}?")
             return NotFound(text.format(name=name, close=close[0]))
-        text = _(
-            "there is no schedule {name}; `tfcluster schedule list` shows those that there are"
-        )
+        text = _("there is no schedule {name}; `tfcluster schedule list` shows all schedules")
         return NotFound(text.format(name=name))
 
     def _explained(self, error: ApiError, name: str = "") -> Exception:

@@ -139,7 +139,7 @@ class LocalNotifications(Notifications):
                 text = _("there is a rule {name}: choose another name, or remove it first")
                 raise NameTaken(text.format(name=rule.name))
             if len(before) >= MOST_RULES:
-                text = _("you have {most} rules, which is all: remove one first")
+                text = _("you have {most} rules, the maximum: remove one first")
                 raise Conflict(text.format(most=MOST_RULES))
             return [*before, rule]
 
@@ -168,7 +168,7 @@ class LocalNotifications(Notifications):
         if close := difflib.get_close_matches(name, [each.name for each in there], 1):
             text = _("there is no rule {name}; did you mean {close}?")
             return NotFound(text.format(name=name, close=close[0]))
-        text = _("there is no rule {name}; `tfcluster notify list` shows those that there are")
+        text = _("there is no rule {name}; `tfcluster notify list` shows all rules")
         return NotFound(text.format(name=name))
 
     def _change(self, change: Callable[[list[NotificationRule]], list[NotificationRule]]) -> None:

@@ -194,9 +194,7 @@ class LocalSchedules(Schedules):
         if close := difflib.get_close_matches(name, known, 1):
             text = _("there is no schedule {name}; did you mean {close}?")
             return NotFound(text.format(name=name, close=close[0]))
-        text = _(
-            "there is no schedule {name}; `tfcluster schedule list` shows those that there are"
-        )
+        text = _("there is no schedule {name}; `tfcluster schedule list` shows all schedules")
         return NotFound(text.format(name=name))
 
     def _unwritable(self, error: OSError) -> TFClusterError:

@@ -92,8 +92,8 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
                 pid = os.pread(fd, 20, 0).decode("ascii", "replace") or "unknown"
                 raise BackendUnavailable(
                     _(
-                        "another launch or deletion (process {pid}) has not come to its end for "
-                        "{seconds:g} s: look what it waits for, or end it, and try again"
+                        "another launch or deletion (process {pid}) has not ended for {seconds:g} "
+                        "s: find out what it waits for or end it, then try again"
                     ).format(pid=pid, seconds=seconds)
                 ) from None
             time.sleep(0.01)  # the kernel's own wait for a lock has no timeout

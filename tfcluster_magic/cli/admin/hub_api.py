@@ -1,8 +1,9 @@
 """A client of the admin console's API, and the options and tables that all `admin` verbs share.
 
 The token is sent only to the hub that was named and is never printed; redirects are refused.
-Without a token, the error says how to make one. For the hub of this machine no proxy is used, and
-the token is sent only if the kernel says that a program of this account or of root listens there.
+Without a token, the error says how to make one. The hub of this machine is asked without a proxy.
+Its token is sent only if the kernel reports that a program of this account or of root listens
+there.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
 if TYPE_CHECKING:
-    import sockets  # by bare name, as the runtime's modules import each other
+    import sockets  # imported by bare name, as the runtime's modules import each other
 else:  # runtime/ is a folder of scripts, not a package
     sockets = import_module("tfcluster_magic.runtime.sockets")
 
@@ -66,10 +67,12 @@ class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _OwnConnection(http.client.HTTPConnection):
-    """A connection to a program of this account or of root. Nothing is sent to any other."""
+    """A connection to a program of this account or of root; other programs receive nothing."""
 
     def connect(self) -> None:
-        """Connect. Raise NotAllowed if the listener is not ours, or its owner is unknown."""
+        """Connect. Raise NotAllowed if another account runs the listener, or its account is
+        unknown.
+        """
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
@@ -118,8 +121,8 @@ class HubAPI:
     def of(
         cls, url: str | None, token_file: str | None, environ: Mapping[str, str] | None = None
     ) -> HubAPI:
-        """Find hub and token: from the arguments, else from the environment, else from the hub on
-        this machine, which keeps a token for the account that runs it.
+        """Find hub and token in the arguments, else in the environment, else in the state folder of
+        this machine's hub, which keeps a token for the account that runs it.
 
         Raises:
             UsageError: no hub address or no token was found.
@@ -202,7 +205,7 @@ class HubAPI:
 
 
 def token_help(url: str) -> str:
-    """Say how an administrator gets a token."""
+    """Return a sentence that says how an administrator gets a token."""
     return _(
         "You need a token: make one at {page} with the scope {scope}, and set "
         "{variable} or `--token-file`"
@@ -211,7 +214,7 @@ def token_help(url: str) -> str:
 
 def _connect_address(url: str) -> tuple[str, str]:
     """Return the address to connect to, and the Host header. Names below localhost mean this
-    machine, as in browsers; not every resolver knows that.
+    machine, as in browsers, although not every resolver knows them.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):
@@ -221,7 +224,7 @@ def _connect_address(url: str) -> tuple[str, str]:
 
 
 def _is_loopback(url: str) -> bool:
-    """Return whether a plain HTTP request to this address stays on this machine."""
+    """Return whether a plain HTTP request to this address would stay on this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -231,12 +234,16 @@ def _is_loopback(url: str) -> bool:
 
 
 def _local_hub_url() -> str:
-    """Return the address of this machine's hub from its state folder; "" if it does not run."""
+    """Return the address of this machine's hub from its state folder; "" if the hub is not
+    running.
+    """
     return _state_file("url").rstrip("/")
 
 
 def _state_file(name: str) -> str:
-    """Return the text of a file in the state folder of this machine's hub; "" if unreadable."""
+    """Return the text of a file in the state folder of this machine's hub; "" if it is
+    unreadable.
+    """
     try:
         return state_files.read_bytes(paths.state_dir() / "hub" / name, most=4096).decode().strip()
     except (FileNotFoundError, state_files.Unreadable, UnicodeDecodeError):
@@ -283,7 +290,9 @@ def hub_options(command: F) -> F:
 
 
 def page_options(first: str) -> Callable[[F], F]:
-    """Add `--sort`, `--limit` and `--offset` for a table that is sorted by `first` by default."""
+    """Add `--sort`, `--limit` and `--offset` for a table; `first` is the column that sorts it by
+    default.
+    """
 
     def add(command: F) -> F:
         for option in (
@@ -298,8 +307,8 @@ def page_options(first: str) -> Callable[[F], F]:
 
 
 _SORT = "sort by this column; -COLUMN reverses the order"
-_LIMIT = "at most so many rows [100]"
-_OFFSET = "skip so many rows"
+_LIMIT = "maximum number of rows [100]"
+_OFFSET = "number of rows to skip"
 
 
 def show_page(
@@ -310,7 +319,9 @@ def show_page(
     row: Callable[[dict[str, Any]], Sequence[str]],
     none: str,
 ) -> None:
-    """Print one page of a console table (`none` if it is empty), and count the other rows."""
+    """Print one page of a console table (`none` if the table is empty) and the number of other
+    rows.
+    """
     if form != "table":
         terminal.emit(document(told, form))
     elif told["items"]:

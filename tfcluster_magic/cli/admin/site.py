@@ -127,7 +127,9 @@ def clear_override_command(
 
 
 def _parse_until(text: str) -> float:
-    """Return the end of an override in Unix seconds. A day lasts until its end."""
+    """Return the end of an override in Unix seconds. An end given as a day is the end of that
+    day.
+    """
     try:
         return time.time() + parse_duration(text)
     except ValueError:
@@ -220,7 +222,7 @@ def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 @click.command("audit", cls=Command)
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, help="at most so many rows [100]"
+    "--limit", type=click.IntRange(1, 1000), default=100, help="maximum number of rows [100]"
 )
 @click.option("--export", is_flag=True, help="print the whole log as JSON lines, oldest first")
 @grammar.output_option(FORMS)

@@ -250,7 +250,7 @@ def _used_of_allowed(used: float | None, allowed: float | None, show: Any) -> st
 
 @users_command.command("import", cls=Command)
 @click.argument("file", metavar="CSV", type=click.Path())
-@click.option("--group", default="", help="group of lines that have none")
+@click.option("--group", default="", help="group for lines without one")
 @click.option("--dry-run", is_flag=True, help="show what would be imported; change nothing")
 @click.option(
     "--links", "links_file", type=click.Path(), help="write name,link of new accounts to this file"

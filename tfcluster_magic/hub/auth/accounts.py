@@ -1,7 +1,7 @@
 """The hub's own accounts: their file, their links, and the rules for passwords.
 
 Passwords are stored only as scrypt hashes. The file is written atomically, by one process at a
-time; any process with write access to the hub's folder may write it.
+time; any process that may write in the hub's folder may write it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ KEYBOARD_ROWS = (
 RUN = 3
 """A sequence has more characters than this."""
 BESIDE = 4
-"""Extra characters without which a password made of a common word is refused."""
+"""Extra characters that make a password based on a common word acceptable."""
 
 
 def password_rules(*, admin: bool) -> dict[str, object]:
-    """Return the shortest length and the rule to show beside a field for a new password."""
+    """Return the minimum length, and the rule to show beside a field for a new password."""
     least = SHORTEST_OF_ADMIN if admin else SHORTEST
     if admin:
         rule = _(
@@ -99,7 +99,7 @@ def password_problem(password: str, name: str = "", *, admin: bool = False) -> s
 
 
 def _is_common(typed: str) -> bool:
-    """Return whether it is a common password, alone or with a few digits and signs around it."""
+    """Return whether a password is common, alone or with a few digits and signs around it."""
     if typed in _common():
         return True
     stem = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", typed)
@@ -107,7 +107,9 @@ def _is_common(typed: str) -> bool:
 
 
 def _is_sequence(typed: str) -> bool:
-    """Return whether it is a repetition, or has few characters once each sequence counts as one."""
+    """Return whether a password is repetitive, or short once each sequence counts as one
+    character.
+    """
     for size in range(1, len(typed) // 2 + 1):
         if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:
             return True
@@ -119,8 +121,8 @@ def _is_sequence(typed: str) -> bool:
 
 
 def _run(typed: str, at: int) -> int:
-    """Return the length of the sequence of equal or neighbouring characters at `at`; 1 if too
-    short.
+    """Return the length of the sequence of equal or neighbouring characters at `at`; 1 if there is
+    none.
     """
     longest = 1
     while typed[at + longest : at + longest + 1] == typed[at]:
@@ -135,7 +137,7 @@ def _run(typed: str, at: int) -> int:
 
 
 def _is_name(typed: str, name: str) -> bool:
-    """Return whether little is left without the names of the account and the product."""
+    """Return whether a password consists mostly of the names of the account and the product."""
     words = [unicodedata.normalize("NFKC", name).casefold(), *PRODUCT]
     left = typed
     for word in words:
@@ -162,7 +164,7 @@ def hash_password(password: str) -> str:
 def password_matches(password: str, stored: str | None) -> bool:
     """Return whether the password matches the stored hash.
 
-    For None it is False, after the same amount of work, so that timing does not reveal accounts.
+    If `stored` is None, return False after the same work: timing must not reveal accounts.
 
     Raises:
         ValueError: the stored text is not such a hash.
@@ -191,8 +193,8 @@ LONGEST_NAME = 64
 
 
 class Link(msgspec.Struct, forbid_unknown_fields=True):
-    """A one-time link that sets a password. It stores the sha256 of its code, when it expires in
-    Unix seconds, and whether its account becomes an administrator's.
+    """A one-time link that sets a password: the sha256 of its code, its expiry in Unix seconds, and
+    whether the account becomes an administrator's.
     """
 
     code: str
@@ -201,7 +203,7 @@ class Link(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HubAccount(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One account; without a password nobody can sign in to it yet."""
+    """One account; nobody can sign in to it before it has a password."""
 
     password: str | None = None
     link: Link | None = None
@@ -213,7 +215,7 @@ class Accounts(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     accounts: dict[str, HubAccount] = {}
     removed: dict[str, bool] = {}
-    """Users whom the hub must delete, and whether with their data (see `revocation`)."""
+    """Users that the hub must delete, and whether to delete their data too (see `revocation`)."""
     resets: dict[str, str] = {}
     """Accounts whose sessions and tokens the hub must end, with the id of the reset."""
 
@@ -251,7 +253,9 @@ class AccountStore:
         return self._read().accounts
 
     def removed(self) -> dict[str, bool]:
-        """Return users to delete from the hub, and whether with their data. Raises as `read`."""
+        """Return the users that the hub must delete, and whether to delete their data too. Raises
+        as `read`.
+        """
         return self._read().removed
 
     def resets(self) -> dict[str, str]:
@@ -272,7 +276,7 @@ class AccountStore:
             ) from None
 
     def password(self, name: str) -> str | None:
-        """Return the stored password hash of an account, None without one. Raises as `read`."""
+        """Return the stored password hash of an account; None if it has none. Raises as `read`."""
         account = self.read().get(name)
         return account.password if account else None
 
@@ -281,10 +285,10 @@ class AccountStore:
     ) -> str:
         """Return a new code that sets the password of an account; create the account if needed.
 
-        Earlier codes of the account stop working. So does its password, and the hub ends its
-        sessions: otherwise somebody else who knows the password could set a new one first. `keep`
-        leaves password and sessions valid until the code is used. `only_if` is the stored hash that
-        the account must still have.
+        Earlier codes and the password of the account stop working, and the hub ends its sessions.
+        Otherwise somebody else who knows the password could set a new one first. `keep` leaves
+        password and sessions valid until the code is used. `only_if` is the stored hash that the
+        account must still have.
 
         Raises:
             InvalidRequest: the name is not allowed.
@@ -301,9 +305,10 @@ class AccountStore:
         reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
-        """Return codes for several accounts, by name; written for all of them or for none.
+        """Return new codes for several accounts, by name. They are stored for all accounts or for
+        none.
 
-        Without `reset`, an account that has a password is left alone and gets no code.
+        Without `reset`, an account that has a password keeps it and gets no code.
 
         Raises:
             InvalidRequest: a name is not allowed.
@@ -326,8 +331,7 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Return the account whose password this code sets, and whether it becomes an
-        administrator's.
+        """Return the account of this code, and whether it becomes an administrator's.
 
         Raises:
             LinkRefused: the code is not valid.
@@ -355,11 +359,11 @@ class AccountStore:
     def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
         """Store a new password hash from `hash_password`; the account's link stops working.
 
-        The hub ends all access as after `redeem`. `instead_of` is the stored hash that the account
-        must still have: it may have been reset since it was checked.
+        The hub ends all access as after `redeem`. `instead_of` is the stored hash that was checked;
+        the account must still have it.
 
         Raises:
-            PasswordReplaced: it has another hash.
+            PasswordReplaced: the account has another hash.
             NotFound: there is no such account.
         """
         with self._change() as file:
@@ -386,7 +390,7 @@ class AccountStore:
             return True
 
     def forgotten(self, name: str) -> None:
-        """Record that the hub has deleted the user."""
+        """Record that the hub has deleted a user."""
         with self._change() as file:
             file.removed.pop(name, None)
 

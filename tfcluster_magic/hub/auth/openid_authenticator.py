@@ -1,7 +1,7 @@
-"""Sign-in at an OpenID Connect provider: oauthenticator, with messages of our own.
+"""Sign-in at an OpenID Connect provider, by oauthenticator with our own messages.
 
-Every refusal, error or missing claim of the provider becomes a page with the reason, and nobody is
-let in. oauthenticator handles the protocol, the state and PKCE.
+After a refusal, an error or a missing claim, the user sees the reason and is not signed in.
+oauthenticator handles the protocol, the state and PKCE.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class OpenIDAuthenticator(GenericOAuthenticator):
             return False
 
     def delete_user(self, user: Any) -> None:
-        """Remove a user who is deleted in the hub from the list."""
+        """Remove a user from the list when the hub deletes them."""
         self.imported.remove(user.name)
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return oauthenticator's handlers and those of the list."""
+        """Return oauthenticator's handlers and the list's."""
         return [*super().get_handlers(app), *ALLOW_LIST_HANDLERS]
 
     @default("login_service")

@@ -1,4 +1,4 @@
-"""The hub's pages for passwords: set one by a link, change it, create links.
+"""The hub's pages that set a password by a link, change it, and create links.
 
 Opening a link's page does not use the link up, because browsers and chat apps fetch previews. A new
 password ends all other sessions of its account. Only administrators create links. Browsers do not
@@ -66,10 +66,10 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page; on its own it answers 500 to a form without a name."""
+    """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
 
     async def post(self) -> None:
-        """Sign in; a missing name counts as a wrong one."""
+        """Sign in; treat a missing name as a wrong name."""
         for arguments in (self.request.arguments, self.request.body_arguments):
             arguments.setdefault("username", [b""])
         await super().post()
@@ -112,7 +112,7 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Return the account of the link, and whether it is an administrator's or becomes one."""
+        """Return the account of the link, and whether it is or becomes an administrator's."""
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
 
@@ -185,7 +185,7 @@ class AccountsPage(_Page):
     @web.authenticated
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Create a link and show it once; `reset` replaces an existing password."""
+        """Create a link and show it once. With `reset`, it replaces an existing password."""
         if self._led_to_console():
             return
         reset = self.get_body_argument("reset", "") == "true"
@@ -239,8 +239,8 @@ class LinksAPI(APIHandler):
     async def post(self) -> None:
         """Answer {"names": [NAME], "reset": false} with {"links": {NAME: link}, "hours"}.
 
-        Links are made for all names or for none. Without `reset`, names that have a password keep
-        it and get no link.
+        Links are made for all names or for none. Without `reset`, accounts that have a password
+        keep it and get no link.
         """
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
@@ -283,6 +283,6 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 
 def address(handler: Any, code: str) -> str:
-    """Return the link, on the host by which its maker reaches the hub."""
-    request = handler.request  # it may have passed an ingress with TLS
+    """Return the link, on the host that its maker's browser used."""
+    request = handler.request  # the request may have passed an ingress with TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

@@ -42,11 +42,11 @@ from .accounts import (
 )
 
 KEYS = 10_000
-"""Most keys that are remembered; the one used longest ago is dropped first."""
+"""Limit of remembered keys; the key used longest ago is dropped first."""
 
 
 class Throttle:
-    """Tries by key, which is an account, an address or a browser.
+    """Counts of tries by key: an account, an address or a browser.
 
     Args:
         tries: how many tries are allowed within the window.
@@ -63,7 +63,7 @@ class Throttle:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Return the seconds until the next try of this key is allowed; 0 for now."""
+        """Return the seconds until the next try of this key is allowed; 0 if it is allowed now."""
         times = self._times.get(key)
         if times is None or len(times) < self.tries:
             return 0.0
@@ -78,12 +78,12 @@ class Throttle:
             self._times.popitem(last=False)
 
     def forgive(self, key: str) -> None:
-        """Uncount one try, because it was not a guess."""
+        """Uncount one try that was not a guess."""
         if times := self._times.get(key):
             times.pop()
 
     def forget(self, key: str) -> None:
-        """Uncount all tries of the key, because its user knows the password."""
+        """Uncount all tries of a key whose user knows the password."""
         self._times.pop(key, None)
 
 
@@ -98,7 +98,7 @@ class HashQueue(Enum):
 
 
 class TooManyTries(Exception):
-    """A try is refused for `seconds`."""
+    """The try is refused; `seconds` is when the next one is allowed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -133,7 +133,8 @@ class SignInLimits:
     def begin(
         self, name: str, address: str, browser: str | None
     ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try; `browser` is one in which this account has signed in before, or None.
+        """Count a try. `browser` is the mark of a browser in which the account has signed in
+        before, or None.
 
         Raises:
             TooManyTries: the try has to wait, even with the right password.
@@ -149,8 +150,8 @@ class SignInLimits:
         self._pair.begin(pair)
         self._account.begin(name)
         self._address.begin(address)
-        # Forgive one try of the account, not all: each sign-in of its owner would otherwise let a
-        # guesser start again.
+        # Forgive one try only: otherwise each sign-in of the account's owner would let a guesser
+        # start again.
         forgive = ((self._account, name), (self._address, address))
         return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
             ((self._pair, pair),), forgive
@@ -158,7 +159,7 @@ class SignInLimits:
 
 
 def network(address: str) -> str:
-    """Return the key of an address: for IPv6 its /64, which one customer controls."""
+    """Return the key of an address. For IPv6 it is the /64, which one customer controls."""
     try:
         found = ip_address(address)
     except ValueError:  # a Unix socket has no address
@@ -197,7 +198,7 @@ REFRESH = 60
 
 
 class AccountsAuthenticator(Authenticator):
-    """An authenticator that lets in every account of a file (see `store`) by its password."""
+    """An authenticator that signs in the accounts of a file (see `store`) by password."""
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(
@@ -224,7 +225,7 @@ class AccountsAuthenticator(Authenticator):
             self.window,
             3600.0,
         )
-        # On four cores, three hashes at once take 48 MiB and leave half of the cores to known
+        # With four cores, three concurrent hashes take 48 MiB and leave half of the cores for known
         # browsers.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
         threads = {HashQueue.KNOWN: half, HashQueue.NEW: half, HashQueue.NOISY: 1}
@@ -235,7 +236,7 @@ class AccountsAuthenticator(Authenticator):
         self._waiting = dict.fromkeys(HashQueue, 0)
 
     def normalize_username(self, username: str) -> str:
-        """Return the name as it stands in the file."""
+        """Return the name as the account file spells it."""
         return normalized_name(username)
 
     def validate_username(self, username: str) -> bool:
@@ -262,7 +263,7 @@ class AccountsAuthenticator(Authenticator):
         ):
             try:
                 await self._replace(handler, name, stored)
-            except PasswordReplaced:  # reset meanwhile, so the typed password is the old one
+            except PasswordReplaced:  # the password was reset meanwhile; the typed one is old
                 return None
         return name
 
@@ -273,13 +274,13 @@ class AccountsAuthenticator(Authenticator):
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # a long name must not take memory
+        try:  # so that a long name takes no memory
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
         right: bool = await self.in_thread(self._matches, password, stored, queue=queue)
         if _session(handler.db, name) != before:
-            return None  # replaced meanwhile, and its sessions are ended
+            return None  # the password was replaced and its sessions ended meanwhile
         if right:
             tried.right()
             self.know(handler, name, stored)
@@ -288,7 +289,7 @@ class AccountsAuthenticator(Authenticator):
 
     def confirm(self, handler: Any) -> None:
         """Raise HTTPError 403 if the password has been replaced since `check`; does not block. A
-        later reset ends the session that begins now.
+        later reset ends the session that begins here.
         """
         name, stored = getattr(handler, "signed_in_with", ("", None))
         if name and self._stored(name) != stored:
@@ -343,7 +344,7 @@ class AccountsAuthenticator(Authenticator):
         )
 
     def _browser(self, handler: Any, name: str, stored: str | None) -> str | None:
-        """Return the mark of this browser; None if this account has not signed in with it."""
+        """Return the mark of this browser; None if this account has never signed in with it."""
         found = handler.get_secure_cookie(_cookie(name), max_age_days=BROWSER_DAYS)
         version, _space, which = (found or b"").decode().partition(" ")
         return which if stored and version == _version(stored) else None
@@ -385,12 +386,12 @@ class AccountsAuthenticator(Authenticator):
         return found
 
     def delete_user(self, user: Any) -> None:
-        """Delete the account of a user who is deleted in the hub."""
+        """Delete the account of a user when the hub deletes the user."""
         self.store.remove(user.name)
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return our pages, and start to carry out noted removals and resets."""
+        """Return our pages, and begin to carry out the noted removals and resets."""
         self.revoking = revocation.Revocation(app, self.store)
         self.revoking.begin()  # before the hub answers any request
         self._following = asyncio.ensure_future(self.revoking.follow())
@@ -408,7 +409,7 @@ def _give_way() -> None:
 
 
 def refused(status: int, sentence: str) -> web.HTTPError:
-    """Return an HTTPError whose sentence JupyterHub shows to the user as it is."""
+    """Return an HTTPError whose message JupyterHub shows to the user unchanged."""
     error = web.HTTPError(status, "%s", sentence)
     error.jupyterhub_message = sentence  # type: ignore[attr-defined]
     return error

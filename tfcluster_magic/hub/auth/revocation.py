@@ -1,8 +1,8 @@
-"""Ends the access of removed users, and all sessions from before a password reset.
+"""Ends the access of removed users, and the sessions that began before a password reset.
 
 The hub or a command notes a removal or a reset in the account file. The hub carries it out within
-seconds, or at its start before it answers requests; the note stays until then. A removal stops the
-user's notebooks, ends sessions and rights, and calls the spawners' hooks. A reset ends the
+seconds, or at its next start before it answers requests. Then it deletes the note. A removal stops
+the user's notebooks, ends sessions and rights, and calls the spawners' hooks. A reset ends the
 account's sessions, its tokens and the tokens made with them. Notebooks go on and admit only people
 who sign in again (see `visitors`).
 """
@@ -24,7 +24,9 @@ from .accounts import AccountStore
 EVERY = 1.0
 """Poll interval in seconds; other processes write the file and send no signal."""
 WITHIN = 5.0
-"""Timeout in seconds of a request to a notebook; one that misses it asks the hub itself soon."""
+"""Timeout in seconds of a request to a notebook. A notebook that misses the request asks the hub
+soon anyway.
+"""
 
 
 class Revocation:
@@ -32,7 +34,7 @@ class Revocation:
 
     def __init__(self, app: Any, store: AccountStore) -> None:
         self._app, self._store = app, store
-        self._turn = asyncio.Lock()  # a note done twice would end newer sessions
+        self._turn = asyncio.Lock()  # carrying out a note twice would end newer sessions
         self._untold: list[str] = []
 
     def begin(self) -> None:
@@ -58,11 +60,11 @@ class Revocation:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # It may succeed later: a file can be repaired, and a proxy can return.
+                # A retry may succeed: a file can be repaired, and a proxy can return.
                 self._app.log.exception("Removals and resets failed; trying again")
 
     async def reset(self, name: str) -> None:
-        """End all sessions and tokens of this account, unless that is done."""
+        """End all sessions and tokens of this account unless they have been ended already."""
         async with self._turn:
             mark = (await asyncio.to_thread(self._store.resets)).get(name)
             if mark is None:
@@ -96,8 +98,8 @@ class Revocation:
 
 
 def end_sessions(db: Any, name: str) -> None:
-    """End every session and token of a user, except that notebooks may still report activity. An
-    intruder may have read a notebook's token from its environment; it keeps only that scope.
+    """End every session and token of a user. A notebook's token keeps only the scope to report
+    activity, because an intruder may have read it from the notebook's environment.
     """
     user = orm.User.find(db, name)
     if user is None:
@@ -117,8 +119,8 @@ def end_sessions(db: Any, name: str) -> None:
 def _own_token(user: Any, spawner: Any) -> int | None:
     """Return the id of the token that a notebook was started with.
 
-    The hub marks it only by its note. Users can copy that note to a token of theirs, but such a
-    token is newer than the notebook's start.
+    The hub marks this token only by its note. Users can copy the note to their own tokens, but
+    those are newer than the notebook's start.
     """
     if spawner.server is None or spawner.started is None:
         return None
@@ -128,8 +130,8 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 
 async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
-    """Delete a hub user; return False if a notebook that is starting or stopping delays it.
-    `with_data` sets `loses_data` of the spawners, for those that keep users' data.
+    """Delete a hub user; return False if a notebook that is starting or stopping delays the
+    deletion. `with_data` sets `loses_data` on the spawners that keep users' data.
     """
     user = app.users.get(name)
     if user is None:
@@ -141,7 +143,7 @@ async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
         if user.spawners[each].active:
             await app.proxy.delete_user(user, each)
             await user.stop(each)
-        user.spawners[each].loses_data = with_data  # stopping may have replaced it
+        user.spawners[each].loses_data = with_data  # stopping may have replaced the spawner
     await user.delete_spawners()
     app.users.delete(user)
     app.log.info("Deleted the user %s, who was removed in a shell", name)

@@ -1,8 +1,9 @@
-"""Settings of sign-in: with the hub's own accounts, or at an OpenID Connect provider.
+"""Settings of sign-in by the hub's own accounts or an OpenID Connect provider.
 
-Missing or contradictory settings stop the hub with one error that lists all of them. A provider
-alone lets nobody in: allowed groups or the list of imported users decide. This module reads the
-environment and the provider's discovery document, and never handles passwords.
+Missing or contradictory settings stop the hub with one error that lists all of them. An account at
+the provider is not enough to sign in: the user must be in an allowed group or on the list of
+imported users. This module reads the environment and the provider's discovery document, and never
+handles passwords.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ REQUIRED_ENDPOINTS = ("authorization_endpoint", "token_endpoint")
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Endpoints and abilities of a provider; `userinfo` is empty if it has none."""
+    """Endpoints and capabilities of a provider; `userinfo` is empty if it has none."""
 
     authorize: str
     token: str
     userinfo: str
     scopes: frozenset[str]
     basic_auth: bool
-    """Whether the hub's secret goes into a header, because the provider refuses it in the body."""
+    """Whether to send the hub's secret in a header, because the provider refuses it in the body."""
 
 
 def url_problem(url: str, allow_http: bool) -> str:
-    """Return why an address cannot be used for sign-in; empty if it can."""
+    """Return why an address cannot be used for sign-in; empty if it can be used."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return _("use an https://… address")
@@ -64,7 +65,7 @@ def url_problem(url: str, allow_http: bool) -> str:
 
 
 def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> Endpoints:
-    """Return what the provider at `issuer` says about itself.
+    """Return the discovery document of the provider at `issuer`.
 
     `ca_file` holds CA certificates (PEM) to use instead of the system's. Proxy settings of the
     environment are ignored, as they are for sign-ins.
@@ -93,7 +94,7 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
 
 def _endpoints(issuer: str, url: str, found: Any, allow_http: bool) -> Endpoints:
     said = found.get("issuer") if isinstance(found, dict) else None
-    if said != issuer:  # OpenID Connect Discovery 4.3, against impersonation
+    if said != issuer:  # OpenID Connect Discovery 4.3: prevents impersonation
         text = _("{url} has the issuer {said}: set OIDC_ISSUER to exactly this")
         raise _provider_problem(issuer, text.format(url=url, said=said))
     for name in (*REQUIRED_ENDPOINTS, "userinfo_endpoint"):
@@ -120,7 +121,7 @@ def _fetch(url: str, ca_file: str) -> bytes:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Turns redirects into errors: another address would not be the issuer's."""
+    """Turns redirects into errors: a redirect leads to an address other than the issuer's."""
 
     def redirect_request(self, *_args: Any, **_words: Any) -> None:
         return None
@@ -146,7 +147,7 @@ ALLOW_LIST_FILE = "allowed.json"
 
 
 class AllowList:
-    """Names of users in one file, written atomically."""
+    """Names of users in one file, which is written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -190,7 +191,7 @@ class AllowedAPI(APIHandler):
 
     @needs_scope("admin:users")
     def post(self) -> None:
-        """Add {"names": [NAME]} to the list, all of them or none."""
+        """Add {"names": [NAME]} to the list: all of them or none."""
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -230,7 +231,7 @@ EVERYBODY = "*"
 COOKIE_DAYS = 1
 """Days of a session; groups are read at sign-in, so a change takes effect within this time."""
 SCOPES = ("profile", "email", "groups")
-"""Scopes requested beside `openid`, if the provider has them."""
+"""Scopes requested besides `openid`, if the provider has them."""
 REQUIRED = {
     "OIDC_ISSUER": mark("the provider's address, https://…"),
     "OIDC_CLIENT_ID": mark("the client ID of the hub at the provider"),
@@ -260,7 +261,7 @@ def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Pat
     `state` is the hub's own folder. docs/how-to/hub-sign-in.md describes the OIDC_* variables.
 
     Raises:
-        InvalidRequest: settings are missing or contradictory; lists all of them.
+        InvalidRequest: settings are missing or contradictory; the message lists all of them.
         BackendUnavailable: the provider does not answer, or does not match the settings.
     """
     env = os.environ if environ is None else environ

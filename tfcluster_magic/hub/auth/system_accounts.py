@@ -21,14 +21,14 @@ import importlib.util, sys, tfcluster_magic
 sys.exit(importlib.util.find_spec("jupyterlab") is None)
 """
 WITHIN = 60.0
-"""Timeout of that check, in seconds."""
+"""Timeout of `readable`, in seconds."""
 
 
 def owner() -> str:
-    """Return the hub's user name of the account that runs the hub."""
+    """Return the hub user name of the account that runs the hub."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container may run as a uid without a name
+    except KeyError:  # in a container, the uid may have no name
         name = os.environ.get("USER") or "me"
     return normalized_name(name)
 
@@ -56,7 +56,7 @@ def account(name: str, uid: int, owner: str) -> Person:
     """Return the system account of a hub user, for a hub that runs as `uid`.
 
     Raises:
-        NoServer: there is none, or it may not be used.
+        NoServer: the account does not exist, or must not be used.
     """
     if uid != 0:
         raise NoServer(
@@ -85,7 +85,7 @@ def account(name: str, uid: int, owner: str) -> Person:
 
 
 def why_no_notebook(name: str, owner: str) -> str:
-    """Return why a hub user would get no notebook on this machine; empty if they would."""
+    """Return why a hub user would get no notebook on this machine; empty if they would get one."""
     try:
         if name != owner:
             account(name, os.geteuid(), owner)
@@ -95,8 +95,8 @@ def why_no_notebook(name: str, owner: str) -> str:
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:
-    """Return whether this account can run what is installed here. After a timeout it is True: a
-    busy machine is no reason to refuse, and a real problem shows when the notebook starts.
+    """Return whether this account can run what is installed here. Return True after a timeout: the
+    machine may be busy, and a real problem shows when the notebook starts.
     """
     try:
         done = subprocess.run(

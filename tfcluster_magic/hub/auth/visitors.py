@@ -1,9 +1,9 @@
-"""The identity provider of a notebook, which checks its visitors at the hub again on request.
+"""A notebook's identity provider, which asks the hub about its visitors again on request.
 
 JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
 Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are
-closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels go on. Such
-a request from anybody else only causes one more question to the hub.
+closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels go on. The
+same request from anybody else only makes the notebook ask the hub once more.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from traitlets import default
 from ..shared_settings import RECHECK
 
 REMEMBERED = 60
-"""Seconds for which an answer of the hub is cached, in case its request gets lost."""
+"""Seconds for which an answer of the hub is cached, in case the hub's request gets lost."""
 PAUSE = 1.0
-"""Shortest interval between two rounds of checks in seconds, as anybody may request one."""
+"""Minimum interval between two rounds of checks in seconds, because anybody may request one."""
 POLICY_VIOLATION = 1008
-"""Close code of a websocket. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4"""
+"""Code with which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4"""
 
 
 class Visitors(JupyterHubIdentityProvider):
-    """JupyterHub's identity provider, with checks of open websockets."""
+    """JupyterHub's identity provider, which also checks open websockets."""
 
     def __init__(self, **words: Any) -> None:
         super().__init__(**words)
@@ -84,13 +84,13 @@ class Visitors(JupyterHubIdentityProvider):
             found = token and await self.hub_auth.user_for_token(
                 token, session_id=session, sync=False
             )
-        except HTTPError:  # the hub is down; new visitors cannot get in
+        except HTTPError:  # while the hub is down, new visitors cannot get in
             return True
         return bool(found and self.hub_auth.check_scopes(self.hub_auth.access_scopes, found))
 
 
 class Recheck(RequestHandler):
-    """The route that the hub calls after it has ended sessions."""
+    """The route that the hub calls after ending sessions."""
 
     def initialize(self, visitors: Visitors) -> None:
         """Store the identity provider."""

@@ -1,7 +1,7 @@
 """Creates a user's namespace, checks its owner, and waits until tenancy has provisioned it.
 
 Nothing is created in a namespace before it is known to belong to this hub and this user. The user
-sees what is waited for. The objects inside are tenancy's (`hub/tenancy`).
+sees what the start waits for. Tenancy makes the objects inside (`hub/tenancy`).
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ TERMINATING_SECONDS = 180.0
 
 
 class NotProvisioned(Exception):
-    """A namespace cannot be used; the message is for the user and says what to do."""
+    """A namespace cannot be used; the message tells the user why and what to do."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """One user's namespace, with its name and the marks of this hub."""
+    """One user's namespace: its name, labels and annotations."""
 
     name: str
     user: str
@@ -127,16 +127,16 @@ class Tenant:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels, set at creation and never changed."""
+        """The labels, which are set at creation and never changed."""
         return {TENANT: "true", HUB: self.hub, ENFORCE: "restricted"}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations: the user's name in the hub, which may not be valid in a label."""
+        """The annotations, with the user's name in the hub, which may be invalid as a label."""
         return {USER: self.user}
 
     def whose(self, found: NamespaceObject) -> str:
-        """Return why a namespace is not this tenant's; empty if it is."""
+        """Return why a namespace does not belong to this tenant; empty if it does."""
         head = found["metadata"]
         labels, annotations = head.get("labels") or {}, head.get("annotations") or {}
         if labels.get(TENANT) != "true" or HUB not in labels:
@@ -153,10 +153,11 @@ async def ensure_namespace(
 ) -> None:
     """Return once the namespace exists, belongs to this user and is provisioned.
 
-    `tell` is called with each message about what is waited for. Tenancy may take `seconds`.
+    `tell` is called with each message about what the start waits for. `seconds` is the timeout for
+    tenancy.
 
     Raises:
-        NotProvisioned: it belongs to somebody else, or was not ready in time.
+        NotProvisioned: the namespace belongs to somebody else, or was not ready in time.
     """
     until, made = time.monotonic() + seconds, False
     gone_by = time.monotonic() + TERMINATING_SECONDS
@@ -188,7 +189,7 @@ async def ensure_namespace(
                 "Your namespace {name} is being deleted. A new one is created when it is gone."
             )
             tell(text.format(name=tenant.name))
-        elif REMOVED in said:  # an earlier user of this name was deleted, and the data kept
+        elif REMOVED in said:  # an earlier user of this name was deleted, but the data was kept
             await reader.annotate(tenant.name, {REMOVED: None})
         elif PROVISIONED in said:
             return
@@ -203,7 +204,7 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
     """Create the namespace if it does not exist, without waiting for tenancy.
 
     Raises:
-        NotProvisioned: it belongs to somebody else.
+        NotProvisioned: the namespace belongs to somebody else.
     """
     found = await reader.namespace(tenant.name)
     if found is None:
@@ -214,7 +215,7 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
 
 
 async def mark_removed(reader: HubApi, tenant: Tenant, *, with_data: bool) -> bool:
-    """Mark a deleted user's namespace for tenancy; return False if there is none of this user."""
+    """Mark a deleted user's namespace for tenancy; return False if the user has no namespace."""
     found = await reader.namespace(tenant.name)
     if found is None or tenant.whose(found):
         return False
@@ -249,8 +250,8 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
     return text.format(name=tenant.name, seconds=seconds)
 
 
-# -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook.
-# For callers that may create users, such as the admin console when it imports a class.
+# -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook. Callers must be
+# allowed to create users, such as the admin console when it imports a class.
 
 
 class PrepareAPI(APIHandler):

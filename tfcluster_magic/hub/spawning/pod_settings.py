@@ -1,4 +1,4 @@
-"""Settings of a notebook's pod: sizes, images, volumes and its uid. Pure.
+"""Settings of a notebook's pod: size, image, volumes and uid. Pure.
 
 Users are offered only the sizes of their own group; KubeSpawner refuses others.
 `tenancy/entitlements` decides which group applies.
@@ -39,7 +39,7 @@ VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
 
 
 def profiles(policy: HubPolicy, grant: Grant) -> list[Object]:
-    """Return the offered sizes, the first one as the default, each with the offered images."""
+    """Return the offered sizes with the offered images; the first size is the default."""
     offered = _images(policy)
     return [
         {
@@ -55,7 +55,7 @@ def profiles(policy: HubPolicy, grant: Grant) -> list[Object]:
 
 
 def is_a_choice(policy: HubPolicy, grant: Grant) -> bool:
-    """Return whether there is more than one size or image; if not, no form is shown."""
+    """Return whether users can choose: without a second size or image, no form is shown."""
     return len(grant.sizes) > 1 or len(policy.images) > 1
 
 
@@ -74,8 +74,9 @@ def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> 
 
 
 def too_many(name: str, others: int, grant: Grant) -> str:
-    """Return why another server of this name is refused; empty if it is granted. The default
-    server, without a name, always is. `others` is the number of the user's other named servers.
+    """Return why another server of this name is refused; empty if it is allowed. The default
+    server, which has no name, is always allowed. `others` is the number of the user's other named
+    servers.
     """
     if not name or others < grant.named_servers:
         return ""
@@ -98,8 +99,8 @@ def described(size: Size) -> str:
 
 
 def pull_policy(policy: HubPolicy) -> str | None:
-    """Return `Always` if any group has pull secrets. Otherwise a node would let everybody use an
-    image that was pulled with one group's secret.
+    """Return `Always` if any group has pull secrets; otherwise a node would give everybody an image
+    that it pulled with one group's secret.
     """
     every = (policy.default, *policy.grants.values())
     return "Always" if any(grant.image_pull_secrets for grant in every) else None
@@ -115,7 +116,7 @@ def volumes(grant: Grant) -> dict[str, Object]:
 
 
 def mounts(grant: Grant) -> dict[str, Object]:
-    """Return the mounts of the volumes; shared data is read-only."""
+    """Return the mounts of these volumes; shared data is read-only."""
     own = {name: {"name": name, "mountPath": path} for name, path in VOLUMES.items()}
     shared = {
         each.name: {"name": each.name, "mountPath": each.path, "readOnly": True}

@@ -1,9 +1,9 @@
-"""KubeSpawner for tenants: a notebook pod in its user's own namespace, in a granted size.
+"""KubeSpawner for tenants: each notebook is a pod of a granted size in its user's namespace.
 
 A pod is created only in a provisioned namespace of its user. The progress page says within two
 seconds why a pod does not start, and a failure says what to do. A pod on a lost node is given up,
-and its user is told. One watch covers the pods of all users (KubeSpawner's); events are read only
-for a pod that is starting.
+and its user is told. KubeSpawner's watch covers the pods of all users; events are read only for a
+pod that is starting.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PodObject = Mapping[str, Any]
 
 
 def node_silent_since(pod: PodObject) -> float | None:
-    """Return since when the node of a running notebook has not answered, in Unix seconds; None if
-    it does.
+    """Return when the node of a running notebook stopped answering, in Unix seconds; None if it
+    answers.
     """
     every = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = condition(dict(pod), "Ready")
@@ -49,7 +49,7 @@ def node_silent_since(pod: PodObject) -> float | None:
 
 
 def is_on_lost_node(pod: PodObject | None, now: float, patience: float) -> bool:
-    """Return whether to give up a notebook, because its node has not answered for `patience`
+    """Return whether to give up a notebook because its node has been silent for `patience`
     seconds.
     """
     since = node_silent_since(pod) if pod else None
@@ -86,15 +86,15 @@ class LostNodeSpawner(KubeSpawner):
         "does not end when stopped.",
     )
     _given_up: dict[str, str] = {}
-    """Messages about notebooks on lost nodes, by pod, until they start again."""
+    """Messages about notebooks on lost nodes, by pod; kept until the notebook starts again."""
 
     @property
     def _key(self) -> str:
         return f"{self.namespace}/{self.pod_name}"
 
     async def poll(self) -> int | None:
-        """Return None while it runs. A pod on a lost node is deleted by force: nothing can end it
-        there, and its object would keep the next one from starting.
+        """Return None while the pod runs. A pod on a lost node is deleted by force: nothing can end
+        it there, and its object would prevent the next start.
         """
         await self._start_watching_pods()
         pod = self.pod_reflector.pods.get(self._key)
@@ -117,11 +117,11 @@ class LostNodeSpawner(KubeSpawner):
 
     @property
     def what_happened(self) -> str:
-        """Why it does not run although nobody stopped it, for the hub's pages."""
+        """The reason why a notebook that nobody stopped is not running, for the hub's pages."""
         return self._given_up.get(self._key, "")
 
     def told_of_loss(self) -> str:
-        """Return and clear that message; the notebook starts again."""
+        """Return and clear the message of `what_happened`, because the notebook starts again."""
         return self._given_up.pop(self._key, "")
 
 
@@ -131,12 +131,12 @@ Object = dict[str, Any]
 LOOK_SECONDS = 1.0
 """Poll interval while a pod starts, in seconds."""
 MARGIN_SECONDS = 5.0
-"""Seconds before the hub's timeout at which a start fails here, with its reason."""
+"""Seconds before the hub's own timeout at which a start is given up here, with a reason."""
 UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
 
 
 class TenantSpawner(LostNodeSpawner):
-    """A notebook server of one user: a pod in the namespace of that user."""
+    """A notebook server of one user: a pod in that user's namespace."""
 
     accepted_policy = Unicode(
         "tfcluster-hub-accepted", config=True, help="The ConfigMap that tenancy publishes."
@@ -156,7 +156,7 @@ class TenantSpawner(LostNodeSpawner):
     _policy = HubPolicy()
     """The newest policy that was read; shared by all users."""
     loses_data = False
-    """Whether the removal of this user asked to delete the data, whatever the policy says."""
+    """Whether the data of a removed user must be deleted even if the policy keeps it."""
     _said = ""
     _before = ""
     _trouble: StartupProblem | None = None
@@ -202,7 +202,7 @@ class TenantSpawner(LostNodeSpawner):
         return str(self._render_options_form(pod_settings.profiles(self._policy, grant)))
 
     async def load_user_options(self) -> None:
-        """Apply what is granted and chosen now, replacing every earlier choice.
+        """Apply what is granted and chosen now; it replaces every earlier choice.
 
         Raises:
             SpawnException: the size, the image or another named server is not granted.
@@ -227,7 +227,7 @@ class TenantSpawner(LostNodeSpawner):
     # -- start -------------------------------------------------------------------------------------
 
     async def _start(self) -> str:
-        """Create the pod and wait for it; fail early if waiting does not help.
+        """Create the pod and wait for it; fail early if waiting is useless.
 
         Raises:
             SpawnException: it does not start; the message is for the user.
@@ -261,7 +261,7 @@ class TenantSpawner(LostNodeSpawner):
         raise SpawnException(self._verdict(), reason="pod")
 
     async def prepare(self) -> None:
-        """Create the user's namespace before there is a notebook. Raises NotProvisioned."""
+        """Create the user's namespace before the first notebook. Raises NotProvisioned."""
         await namespace_creation.prepare_namespace(self._reader, self._tenant)
 
     async def _ensure_namespace(self) -> None:
@@ -269,16 +269,17 @@ class TenantSpawner(LostNodeSpawner):
             self._reader, self._tenant, self._say, self.furnishing_seconds
         )
         if await self._reader.pod(self.namespace, self.pod_name):
-            # An earlier pod: it counts against quotas until it is gone.
+            # An earlier pod counts against quotas until it is gone.
             self._say(_("Stopping your earlier notebook."))
             await self.stop()
-        # If the hub is killed from here on, the next one finds the pod and its token by this state.
+        # If the hub is killed after this line, the next hub finds the pod and its token by this
+        # state.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
         self._say(_("Creating the pod of your notebook."))
 
     async def _look(self) -> None:
-        """Update `_trouble` while the pod starts; return when waiting does not help."""
+        """Update `_trouble` while the pod starts; return when waiting is useless."""
         since: float | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -338,7 +339,7 @@ class TenantSpawner(LostNodeSpawner):
             self.log.info("%s: %s", self._log_name, sentence)
 
     async def progress(self) -> AsyncIterator[Object]:
-        """Yield what is done and what is waited for, each time that it changes.
+        """Yield a message each time that the step or the reason to wait changes.
 
         Ref: https://jupyterhub.readthedocs.io/en/stable/reference/spawners.html#spawner-progress
         """
@@ -355,8 +356,8 @@ class TenantSpawner(LostNodeSpawner):
     # -- restart of the hub, and removal of a user -------------------------------------------------
 
     async def get_url(self) -> str:
-        """Return the server's address. If the hub was killed during the start, wait until the pod
-        has started.
+        """Return the server's address. If the hub was killed during a start, wait until the pod has
+        started.
         """
         if not self.server.ip:
             await self._start_watching_pods()
@@ -373,7 +374,7 @@ class TenantSpawner(LostNodeSpawner):
     async def delete_forever(self) -> None:
         """Tell tenancy that the user is removed; the policy decides about the data."""
         if self.name:
-            return  # a named server; the namespace is the user's
+            return  # only a named server is deleted; the namespace belongs to the user
         await self.entitlement()
         with_data = self.loses_data or self._policy.on_removal == "delete"
         if await namespace_creation.mark_removed(self._reader, self._tenant, with_data=with_data):

@@ -1,7 +1,7 @@
-"""Messages for the user of a notebook pod that does not start: why, and what to do. Pure.
+"""Messages that tell a user why their notebook's pod does not start and what to do. Pure.
 
-Kubernetes' messages are parsed as for tasks (`kube.status.pod_problems`), but worded for a user who
-chose a size and an image on a page, not options of a command.
+Kubernetes' messages are parsed as for tasks (`kube.status.pod_problems`). The wording is for a user
+who chose a size and an image on a page instead of typing options.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEW_SECONDS = 20.0
 
 
 class _NotebookRequest(PodContext):
-    """A request made on a page, so that no option can be named."""
+    """A request made on a page; its messages name no command-line option."""
 
     def option(self, name: str, value: str) -> str:
         return _("a size with {value} of {name}").format(name=name, value=value)
@@ -45,7 +45,7 @@ class _NotebookRequest(PodContext):
 
 @dataclass(frozen=True)
 class StartupProblem:
-    """Why a server waits, without a full stop; `for_good` if waiting does not help."""
+    """Why a server waits, without a full stop; `for_good` if waiting is useless."""
 
     text: str
     advice: str = ""
@@ -54,12 +54,12 @@ class StartupProblem:
 
     @property
     def waits(self) -> str:
-        """The message while it may still start."""
+        """The message while the server may still start."""
         return self._with(_("Your server is waiting: {why}."))
 
     @property
     def failed(self) -> str:
-        """The message after it failed; it ends with what to do."""
+        """The message after the start failed; it ends with what to do."""
         return self._with(_("Your server did not start: {why}."))
 
     def _with(self, sentence: str) -> str:
@@ -69,7 +69,7 @@ class StartupProblem:
 def problem_of_pod(
     pod: Object, events: Sequence[Object], claims: Mapping[str, Object], now: float
 ) -> StartupProblem | None:
-    """Return why a pod waits; None if it is only starting. `claims` are by name, each with the
+    """Return why a pod waits; None if it starts normally. `claims` are by name, each with the
     newest message of its events as `said`. `now` is in Unix seconds.
     """
     spec, status = pod["spec"], pod.get("status") or {}
@@ -110,8 +110,8 @@ def problem_of_pod(
 
 
 def problem_of_refusal(words: str) -> StartupProblem:
-    """Return why the API server refuses the pod: a quota, a limit, Pod Security, no service
-    account.
+    """Return why the API server refuses the pod: a quota, a limit, Pod Security or a missing
+    service account.
     """
     asked = _NotebookRequest(task_type="notebook")
     body = re.sub(r"^pods \"[^\"]*\" is forbidden: ", "", words)
@@ -122,14 +122,16 @@ def problem_of_refusal(words: str) -> StartupProblem:
 
 
 def needs_claims(pod: Object) -> bool:
-    """Return whether the pod's claims are needed to say why it waits."""
+    """Return whether the pod's claims must be read to explain why it waits."""
     told = condition(dict(pod), "PodScheduled")
     words = str(told.get("message", ""))
     return told.get("status") == "False" and ("laim" in words or "ersistent" in words)
 
 
 def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
-    """Return the events of this object, without those of an earlier one of its name."""
+    """Return the events of this object; those of an earlier object of the same name are left
+    out.
+    """
     uid = found["metadata"]["uid"]
     return [each for each in events if each["involvedObject"].get("uid") == uid]
 
@@ -147,7 +149,7 @@ def _was_remade(words: str, claims: Mapping[str, Object]) -> bool:
 
 
 def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
-    """Return which claims have no volume; None if all have."""
+    """Return the claims without a volume; None if all have one."""
     waiting = {
         name: claim
         for name, claim in sorted(claims.items())

@@ -1,4 +1,4 @@
-"""Starts tenancy: `python -m tfcluster_magic.hub.tenancy`.
+"""The entry point of tenancy: `python -m tfcluster_magic.hub.tenancy`.
 
 On SIGTERM it finishes its reconciliations and releases the Lease; if it loses the Lease, it exits
 at once. It logs to standard error, one line for each event.
@@ -50,7 +50,7 @@ def options(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Run tenancy until it is told to end."""
+    """Run tenancy until a signal ends it."""
     asked = options(words)
     process.apply_options(asked)
     try:

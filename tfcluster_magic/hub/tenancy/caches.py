@@ -1,8 +1,8 @@
-"""Tenancy's caches of the cluster, and the comparison of objects with what they should be.
+"""Tenancy's caches of the cluster, and the comparison of existing with wanted objects.
 
 There is one informer for each kind, limited to our own objects. A changed object wakes its
-namespace, unless only a quota's usage changed. Secrets are never listed. Defaults that the API
-server fills in count as equal.
+namespace; a change of a quota's usage does not. Secrets are never listed. The comparison ignores
+defaults that the API server fills in.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -31,7 +31,7 @@ CONTENT = {
     "NetworkPolicy": ("spec",),
     "PersistentVolumeClaim": (),
 }
-"""The compared fields of each kind; of a claim only its size (`must_grow`)."""
+"""The fields of each kind that are compared. Of a claim, `must_grow` compares the size."""
 
 
 def trim_object(found: Object) -> Object:
@@ -52,7 +52,7 @@ def trim_object(found: Object) -> Object:
 
 
 def is_as_wanted(wanted: Object, found: Object) -> bool:
-    """Return whether an object is as it should be."""
+    """Return whether an object equals the wanted one in the compared fields."""
     marks = found["metadata"].get("labels") or {}
     if any(marks.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
         return False
@@ -65,31 +65,33 @@ def is_as_wanted(wanted: Object, found: Object) -> bool:
 COUNT_SECONDS = 10.0
 """Seconds after which a quota that counts nothing is recreated.
 
-A quota on a resource that Kubernetes did not know at its creation starts to count only minutes
-later, and until then refuses everything.
+If Kubernetes did not know a resource when its quota was created, the quota starts to count only
+minutes later. Until then it refuses everything.
 """
 
 
 def never_counts(found: Object, now: float) -> bool:
-    """Return whether a quota should have started to count, but has not."""
+    """Return whether a quota should have begun to count by now, but has not."""
     made = epoch_seconds(found["metadata"].get("creationTimestamp"))
     return not found["counts"] and made is not None and now > made + COUNT_SECONDS
 
 
 def mounted_at(found: Object) -> str:
-    """Return where all tasks of a namespace mount a claim read-only; empty if they do not."""
+    """Return the path at which all tasks of a namespace mount a claim read-only; empty if they do
+    not.
+    """
     marks = found["metadata"].get("annotations") or {}
     return str(marks.get(labels.MOUNTED_AT) or "")
 
 
 def must_grow(wanted: Object, found: Object) -> bool:
-    """Return whether a claim is smaller than it should be; a larger one is left alone."""
+    """Return whether a claim is smaller than the wanted size. A larger claim is left alone."""
     return _size(found) < _size(wanted)
 
 
 def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) -> bool:
-    """Return whether a claim waits for a class or volume that is not wanted any more. A claim with
-    a volume never does: only its user may give up the data in it.
+    """Return whether a claim waits for a class or volume that is no longer wanted. False for a
+    claim with a volume: only its user may give up the data in it.
     """
     if found.get("phase") not in (None, "", "Pending"):
         return False
@@ -97,7 +99,7 @@ def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) 
     if said.get("volumeName"):
         return bool(said["volumeName"] != there.get("volumeName"))
     class_, old = said.get("storageClassName"), there.get("storageClassName")
-    if class_ is None:  # the cluster's default class, whichever the API server filled in
+    if class_ is None:  # the API server filled in some default class, which may have changed
         return bool(old is not None and old not in classes)
     return bool(class_ != old)
 
@@ -145,7 +147,8 @@ API_SERVICE = "kubernetes"
 
 
 class TenancyCaches(InformerGroup):
-    """Tenants' namespaces, our objects in them, storage classes, and the API server's addresses.
+    """Caches of tenants' namespaces, our objects in them, storage classes, and the API server's
+    addresses.
 
     Args:
         api: the connection.
@@ -205,7 +208,7 @@ class TenancyCaches(InformerGroup):
         }
 
     def servers(self) -> tuple[ApiServerAddress, ...]:
-        """Return the API server's addresses: its own, and the one that pods are given."""
+        """Return the API server's own addresses and the Service address that pods use."""
         found = set()
         slice_ = self.slices.get("default", API_SERVICE) or {}
         for address in slice_.get("addresses", ()):
@@ -229,7 +232,7 @@ def _namespace(found: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
     made: Object = {"metadata": {key: head[key] for key in kept if key in head}}
     if "deletionTimestamp" in head:
-        made["status"] = found.get("status") or {}  # says what delays the deletion
+        made["status"] = found.get("status") or {}  # says what delays its deletion
     return made
 
 

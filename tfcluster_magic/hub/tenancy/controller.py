@@ -1,9 +1,9 @@
-"""The control loop of tenancy: changes are queued by namespace (`kube.controller.work_queue`).
+"""The control loop of tenancy, with a work queue of namespaces (`kube.controller.work_queue`).
 
-Only namespaces that the hub labelled as its tenants, and whose name is the one for their user, are
-touched. A new namespace is provisioned after its user's groups have been read, because a claim
-cannot change its class later. An unchanged tenant costs no request. A problem is written on the
-namespace as one sentence. Each reconciliation reads the current state; a restart loses nothing.
+It touches only namespaces that carry the hub's tenant label and the name derived from their user.
+It provisions a new namespace after reading its user's groups, because a claim cannot change its
+class later. An unchanged tenant causes no request. A problem is written on the namespace as one
+sentence. Each reconciliation reads the current state, so a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RecordsLoad:
 RESYNC = 600.0
 """Seconds after which an unchanged tenant is reconciled again."""
 SOON = 15.0
-"""The same for a tenant with a problem."""
+"""Seconds after which a tenant with a problem is reconciled again."""
 PROVISIONED, TROUBLE = f"{labels.GROUP}/furnished", f"{labels.GROUP}/trouble"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -82,7 +82,7 @@ class Tenancy:
         api: the connection.
         home: the hub's namespace.
         prefix: prefix of tenants' namespaces.
-        hub: URL and token of the hub's API; with an empty URL there are no groups.
+        hub: URL and token of the hub's API; if the URL is empty, there are no groups.
         leads: whether this process may act.
     """
 
@@ -97,7 +97,7 @@ class Tenancy:
         self.overriding = OverridesFollower(api, home, self._user_changed)
         self._pulling = PullSecrets(api, home)
         self._new: dict[str, float] = {}
-        """Since when each unprovisioned namespace is known, in monotonic seconds."""
+        """When each unprovisioned namespace was first seen, in monotonic seconds."""
         self.records = RecordsLoad()
         self._enough = threading.Event()
         self._begun = False
@@ -112,7 +112,7 @@ class Tenancy:
         self.caches.start()
 
     def begin(self) -> None:
-        """Start to act; reconcile every tenant once."""
+        """Start acting, and reconcile every tenant once."""
         self.membership.start()
         self._wake_all()
         self._keeper.start()
@@ -120,7 +120,7 @@ class Tenancy:
         self._begun = True
 
     def end(self, seconds: float = 5.0) -> None:
-        """Stop acting; give running reconciliations this many seconds to end."""
+        """Stop acting; wait up to `seconds` for running reconciliations."""
         self._enough.set()
         self._published.set()
         self.membership.stop()
@@ -147,7 +147,7 @@ class Tenancy:
 
     @property
     def problems(self) -> list[str]:
-        """Why the caches are not current."""
+        """The reasons why the caches are not current."""
         informers = (*self.caches.all, *self._own)
         found = [(each.where, each.problem) for each in informers]
         return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
@@ -166,7 +166,7 @@ class Tenancy:
         self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
-        """Publish the policy in force; check whether pull secrets have changed."""
+        """Publish the policy in force, and check whether pull secrets have changed."""
         digests: dict[str, str] = {}
         while not self._enough.is_set():
             self._published.wait(1.0)
@@ -183,7 +183,7 @@ class Tenancy:
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare what all users' TFClusters may take of etcd with the policy's budget."""
+        """Compare the etcd share of all users' TFClusters with the policy's budget."""
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()
@@ -249,7 +249,7 @@ class Tenancy:
         return RESYNC * random.uniform(0.8, 1.2)
 
     def _provision(self, found: Object, user: str) -> tuple[list[str], str, bool]:
-        """Return the problems, the digest of what was made (empty if incomplete), and whether to
+        """Return the problems, the digest of the objects (empty if incomplete), and whether to
         wait.
         """
         head = found["metadata"]
@@ -316,8 +316,10 @@ class Tenancy:
         problems: list[str],
         of_group: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Write problems and state on the namespace, if they have changed. An empty digest keeps
-        the earlier mark. None removes it: a user who returns then waits for their rights.
+        """Write problems and state on the namespace if they have changed.
+
+        An empty digest keeps the earlier one. None removes it, so that a returning user waits for
+        their rights.
         """
         head = found["metadata"]
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}

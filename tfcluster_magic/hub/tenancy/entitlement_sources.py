@@ -1,7 +1,7 @@
-"""Sources of what users may have: the policy, overrides, and the hub's groups.
+"""The sources of entitlements: the policy, overrides, and the hub's groups.
 
-A mistake in one of them is reported and the last valid state stays in force, for the policy also
-across restarts. A change wakes the users whom it affects. This module owns the ConfigMap
+A mistake in one of them is reported, and its last valid state stays in force. The last valid policy
+survives restarts. A change wakes the users whom it affects. This module owns the ConfigMap
 `tfcluster-hub-accepted`.
 """
 
@@ -41,7 +41,7 @@ class AcceptedPolicy:
         self._api, self._home, self._changed = api, home, changed
         self.policy = HubPolicy()
         self.warning = ""
-        """A warning about the policy with the current number of users."""
+        """The warning for this policy and the current number of users."""
         self._text = ""
         self._said: dict[str, str] | None = None
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class AcceptedPolicy:
                 self._judged(update.new)
 
     def _judged(self, written: Object | None) -> str:
-        """Put what was written into force and return an empty text, or return its mistake."""
+        """Put a new text into force and return an empty text, or return the mistake in it."""
         if written is None:
             return (
                 f"there is no ConfigMap {POLICY_MAP}: the last policy, or the defaults, stay in "
@@ -152,11 +152,11 @@ class OverridesFollower:
         )
 
     def of(self, user: str) -> Override | None:
-        """Return a user's override, even an expired one; None if there is none."""
+        """Return a user's override, even an expired one; None if the user has none."""
         return self._overrides.get(user)
 
     def look(self, now: float) -> None:
-        """Report users whose override has expired since the last call."""
+        """Report the users whose overrides have expired since the last call."""
         with self._lock:
             since, self._looked_at = self._looked_at, now
             ended = [u for u, each in self._overrides.items() if since < each.until <= now]
@@ -189,7 +189,7 @@ def change_override(api: Api, home: str, user: str, override: Override | None, n
     """Set or remove a user's override; drop expired ones. Return whether the user had one.
 
     Raises:
-        ApiError: it was refused, or changed at the same time.
+        ApiError: the write was refused, or conflicted with another one.
         ValueError: the stored overrides cannot be read.
     """
     where = path("configmaps", home)
@@ -222,15 +222,14 @@ def _of_config_map(found: Object | None) -> dict[str, Override]:
     return read_overrides(str(((found or {}).get("data") or {}).get(OVERRIDES_KEY, "")))
 
 
-# -- groups, from the hub's API.
-# All groups are read in pages: the hub has no request for the groups of one user that a service may
-# make without the right to read users.
-# Ref: https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
+# -- groups, from the hub's API. All groups are read in pages: to ask for one user's groups, a
+# service would need the right to read users. Ref:
+# https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 
 GROUPS_SECONDS = 10.0
 """Poll interval in seconds."""
 NEW_USER_SECONDS = 1.0
-"""The same while there is a new user."""
+"""Poll interval in seconds while there is a new user."""
 ANSWER_SECONDS = 5.0
 GROUPS_PAGE = 200
 PAGINATION = "application/jupyterhub-pagination+json"
@@ -240,8 +239,8 @@ class Membership(BackgroundThread):
     """Groups by user.
 
     Args:
-        url: of the hub's API, such as `http://hub:8081/hub/api`; empty if nobody is in a group.
-        token: of the service at the hub.
+        url: URL of the hub's API, such as `http://hub:8081/hub/api`; empty if there are no groups.
+        token: the service's token for the hub.
         changed: called with each user whose groups have changed.
     """
 
@@ -254,19 +253,19 @@ class Membership(BackgroundThread):
         self._began = float("-inf")
         super().__init__("groups")
         self.known = not url
-        """Whether the groups have ever been read."""
+        """Whether the groups have been read at least once."""
         self.problem = ""
-        """Why the last reading failed; empty if it did not."""
+        """Why the last reading failed; empty if it succeeded."""
 
     def of(self, user: str) -> frozenset[str]:
-        """Return the groups of a user, as far as they are known."""
+        """Return the known groups of a user."""
         return self._groups.get(user, frozenset())
 
     def ask(self, since: float) -> float:
-        """Read the groups for a user who exists since `since`, in monotonic seconds.
+        """Read the groups for a user who was first seen at `since`, in monotonic seconds.
 
-        Return 0 once a reading that began after `since` has ended, even if it failed: then the
-        known groups apply. Otherwise return the seconds to wait before asking again.
+        Return 0 once a reading that began after `since` has ended. If it failed, the known groups
+        apply. Otherwise return the seconds to wait before the next call.
         """
         if not self._url:
             return 0.0

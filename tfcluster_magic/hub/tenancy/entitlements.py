@@ -1,7 +1,8 @@
-"""What users of the hub may have: sizes, quotas, storage, networks; each field has a default. Pure.
+"""Entitlements of the hub's users: sizes, quotas, storage, networks; each field has a default.
+Pure.
 
-Of a user's groups the one with the highest priority applies, and of equal ones the first by name.
-The hub's spawner and `namespace_objects` apply the result; `policy` reads the file.
+For a user in several groups, the group with the highest priority applies; of equal ones, the first
+by name. The hub's spawner and `namespace_objects` apply the result; `policy` reads the file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute pat
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
 Records = Annotated[int, Meta(ge=10, le=100_000, description="a whole number, 10 or more")]
 CLAIM = "10Gi"
-"""Size of a claim for which the policy gives none."""
+"""Size of a claim if the policy gives none."""
 
 PriorityClass = Annotated[
     str,
@@ -55,7 +56,7 @@ class Size(Model, frozen=True):
     """A notebook server that users may choose: what it reserves, and its limits."""
 
     name: Name
-    """The name by which the spawn page knows the size."""
+    """The name by which the spawn page refers to the size."""
     title: str = ""
     """The text that users see instead of the name."""
     cpu: Cores = 0.5
@@ -74,8 +75,9 @@ class TaskQuota(Model, frozen=True):
     """Limits of all tasks of a user together, without notebooks; None for no limit."""
 
     cpu: Cores | None = None
-    """Cores of all tasks of a user together. Notebooks do not count, so a cluster never keeps one
-    from starting."""
+    """Cores of all tasks of a user together. Notebooks do not count, so that a cluster never
+    prevents one from starting.
+    """
     memory: Amount | None = None
     """Memory of all tasks of a user together."""
     gpu: Count | None = None
@@ -83,12 +85,13 @@ class TaskQuota(Model, frozen=True):
     pods: Count | None = None
     """Pods of all tasks of a user together."""
     run_claims: Count | None = 20
-    """Claims that runs may make (`--data-claim`)."""
+    """Number of claims that runs may make (`--data-claim`)."""
     run_storage: Amount | None = None
-    """The size of these claims together."""
+    """Total size of these claims."""
     records: Records | None = 40
-    """TFClusters that a user may have on record; null: any number. The oldest that ended go before
-    the limit is reached."""
+    """TFClusters that a user may have on record; null: any number. The oldest ended ones are
+    deleted before the limit is reached.
+    """
 
 
 class ContainerAmounts(Model, frozen=True):
@@ -120,18 +123,19 @@ class StorageSizes(Model, frozen=True):
     class_: Annotated[
         str, Meta(description='a StorageClass with ReadWriteMany; "" for the cluster\'s default')
     ] = msgspec.field(default="", name="class")
-    """A StorageClass with ReadWriteMany. Empty: the cluster's default."""
+    """A StorageClass with ReadWriteMany. If empty, the cluster's default."""
     workspace: Amount | None = None
-    """The size of the user's home; none: 10Gi. On one machine a folder without a size has no
-    limit."""
+    """The size of the user's home, by default 10Gi. On one machine, a folder without a size has no
+    limit.
+    """
     data: Amount | None = None
-    """The size of the claim of data sets; none: 10Gi."""
+    """The size of the claim for data sets, by default 10Gi."""
     log: Amount | None = None
-    """The size of the claim of output; none: 10Gi."""
+    """The size of the claim for output, by default 10Gi."""
 
     @property
     def said(self) -> dict[str, str | None]:
-        """The given sizes, by name."""
+        """The sizes that are set, by name."""
         return {"workspace": self.workspace, "data": self.data, "log": self.log}
 
     @property
@@ -141,7 +145,7 @@ class StorageSizes(Model, frozen=True):
 
 
 class SharedData(Model, frozen=True):
-    """Data that all users of a group may read: a claim of this name in each tenant.
+    """Data that all users of a group may read, as a claim of this name in each tenant's namespace.
 
     Set either `volume`, a PersistentVolume for that tenant with `{namespace}` in its name, or
     `class`, a StorageClass whose volumes are all the same folder.
@@ -160,45 +164,50 @@ class SharedData(Model, frozen=True):
 
 
 class Idle(Model, frozen=True):
-    """When a notebook server is stopped, in seconds; None for never. Clusters are no activity."""
+    """When a notebook server is stopped, in seconds; None for never. A running cluster does not
+    count as activity.
+    """
 
     cull: PositiveSeconds | None = 3600.0
     """Seconds after which an unused notebook is stopped, checked once a minute; null: never. A
-    running cluster is no use of a notebook."""
+    running cluster does not count as use of a notebook.
+    """
     max_age: PositiveSeconds | None = None
-    """Seconds after which any notebook is stopped."""
+    """Age in seconds at which any notebook is stopped."""
 
 
 class Grant(Model, frozen=True):
     """Everything that users of one group may have."""
 
     sizes: tuple[Size, ...] = (Size(name="small"),)
-    """Notebooks to choose from."""
+    """Sizes of notebooks to choose from."""
     named_servers: Count = 0
-    """Servers that a user may have beside the first, where the hub allows so many
-    (`TFCLUSTER_HUB_NAMED_SERVERS`)."""
+    """Servers that a user may have besides the first, up to the hub's own limit
+    (`TFCLUSTER_HUB_NAMED_SERVERS`).
+    """
     quota: TaskQuota = TaskQuota()
     limits: ContainerLimits = ContainerLimits()
     storage: StorageSizes = StorageSizes()
     shared_data: tuple[SharedData, ...] = ()
     """Data that notebooks and tasks of the group may read."""
     image_pull_secrets: tuple[Name, ...] = ()
-    """Secrets of `tfcluster-hub` that are copied into the user's namespace."""
+    """Secrets in the hub's namespace `tfcluster-hub` that are copied into the user's namespace."""
     require_digest: bool = False
-    """Images that runs name, and every image in `images`, need a digest."""
+    """Whether the images of runs and all `images` need a digest."""
     egress: tuple[Network, ...] = ()
-    """Networks that notebooks may reach, such as `0.0.0.0/0`. `egress` of the operator's policy is
-    for tasks."""
+    """Networks that notebooks may reach, such as `0.0.0.0/0`. For tasks, see `egress` in the
+    operator's policy.
+    """
     queue: Queue = ""
-    """Volcano's queue of tasks. Empty: the operator's."""
+    """Volcano's queue for tasks. If empty, the operator's."""
     priority_class: PriorityClass = ""
-    """The PriorityClass of tasks. Empty: the operator's."""
+    """The PriorityClass of tasks. If empty, the operator's."""
     budget: Budget = Budget()
     idle: Idle = Idle()
 
 
 class Pool(Model, frozen=True):
-    """Nodes, selected by a pod's `nodeSelector` and `tolerations`."""
+    """A set of nodes, selected by a pod's `nodeSelector` and `tolerations`."""
 
     node_selector: dict[str, str] = {}
     """Labels of the nodes on which notebooks run."""
@@ -216,9 +225,9 @@ class Image(Model, frozen=True):
     """A notebook image that users may choose."""
 
     name: Name
-    """The name by which the spawn page knows the image."""
+    """The name by which the spawn page refers to the image."""
     image: Annotated[str, Meta(min_length=1)]
-    """The image, as in a pod."""
+    """The image reference, as in a pod."""
     title: str = ""
     """The text that users see instead of the name."""
 
@@ -239,28 +248,30 @@ class HubPolicy(Model, frozen=True):
     priorities: dict[str, int] = {}
     placement: Placement = Placement()
     images: tuple[Image, ...] = ()
-    """Notebook images to choose from. An empty list: the hub's own image."""
+    """Notebook images to choose from. If empty, the hub's own image."""
     gpu_resource: str = "nvidia.com/gpu"
     """The resource that counts as one GPU, as in the operator's policy."""
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     """The cluster's DNS servers, as in the operator's policy."""
     operator_secrets: bool = True
-    """The operator may see which secrets of a user are labelled for tasks."""
+    """Whether the operator may see which secrets of a user are labelled for tasks."""
     on_removal: Literal["keep", "delete"] = "keep"
-    """`delete`: the data of a removed user is deleted without a request."""
+    """`delete`: when a user is removed, delete the data too."""
     etcd_budget: Amount = ETCD_BUDGET
-    """The most that the TFClusters of all users may take of etcd."""
+    """Bytes of etcd that the TFClusters of all users may take."""
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
-    """Return the priority classes of all groups; users who change groups have tasks of several."""
+    """Return the priority classes of all groups: users who change groups may have tasks of
+    several.
+    """
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))
 
 
 class Entitlement(msgspec.Struct, frozen=True):
     """What one user may have; `group` is empty if only `default` applies. `override` says until
-    when and why it differs from the group's.
+    when and why the user has other limits than the group.
     """
 
     grant: Grant
@@ -269,7 +280,9 @@ class Entitlement(msgspec.Struct, frozen=True):
 
 
 def entitlement_for_groups(policy: HubPolicy, groups: Iterable[str]) -> Entitlement:
-    """Return what a member of these groups may have; groups that the policy lacks are ignored."""
+    """Return the entitlement of a member of these groups; groups that are not in the policy are
+    ignored.
+    """
     known = sorted(
         (each for each in groups if each in policy.grants),
         key=lambda name: (-policy.priorities.get(name, 0), name),

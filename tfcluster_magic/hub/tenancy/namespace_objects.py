@@ -2,7 +2,7 @@
 
 The same entitlement and cluster give the same objects, in the order of their creation, each from a
 template in `templates/tenancy`. Defaults of the API are written out, so that objects can be
-compared. It creates nothing in the cluster.
+compared. This module creates nothing in the cluster.
 
     ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
     LimitRange        limits of one container
@@ -38,13 +38,13 @@ from .entitlements import ContainerAmounts, ContainerLimits, Entitlement, Grant
 PREFIX_VARIABLE = "TFCLUSTER_TENANT_PREFIX"
 DEFAULT_PREFIX = "tfcluster-u-"
 SLUG_LENGTH = 48
-"""Longest slug that KubeSpawner makes of a user's name in a template."""
+"""Longest slug that KubeSpawner makes of a user name in a template."""
 _PREFIX = re.compile(r"[a-z][-a-z0-9]{0,13}-")
 
 
 def namespace_prefix(asked: str = "") -> str:
-    """Return the prefix of tenants' namespaces: `asked`, TFCLUSTER_TENANT_PREFIX, or the default.
-    Raises UsageError.
+    """Return the prefix of tenants' namespaces: `asked`, otherwise TFCLUSTER_TENANT_PREFIX,
+    otherwise the default. Raises UsageError.
     """
     said = asked or os.environ.get(PREFIX_VARIABLE) or DEFAULT_PREFIX
     if not _PREFIX.fullmatch(said):
@@ -64,7 +64,9 @@ def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """Return KubeSpawner's function without its package, which takes seconds and 100 MB."""
+    """Return KubeSpawner's function without importing its package, which takes seconds and 100
+    MB.
+    """
     package = find_spec("kubespawner")
     assert package is not None
     assert package.submodule_search_locations
@@ -85,21 +87,21 @@ Object = dict[str, Any]
 MANAGER = "tfcluster-tenancy"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 HUB = f"{labels.GROUP}/hub"
-"""Label of tenants' namespaces and objects in them: the namespace of their hub."""
+"""Label of tenants' namespaces and the objects in them; its value is their hub's namespace."""
 TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
 """Priority classes; quotas are scoped to them."""
 ACCOUNT = "notebook"
 USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
 NOTEBOOK = {labels.NOTEBOOK: "true"}
 ARCHIVE = f"{labels.GROUP}/archive"
-"""Label of the pod that sends a user's data to the console: "true"."""
+"""Label of the pod that sends a user's data to the console; its value is "true"."""
 NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
 HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
-"""Label `app` of their pods."""
+"""Label `app` of these pods."""
 
 
 class ApiServerAddress(msgspec.Struct, frozen=True):
-    """One address of the API server: a network of one address, and a port."""
+    """One address of the API server: a network with this single address, and a port."""
 
     network: str
     port: int
@@ -114,14 +116,15 @@ class TenantContext(msgspec.Struct, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     task_classes: tuple[str, ...] = ()
-    """Priority classes of tasks of all groups, beside `TASKS`."""
+    """Priority classes for tasks of all groups, besides `TASKS`."""
 
 
 def tenant_objects(
     entitlement: Entitlement, place: TenantContext, *, namespace: str, removed: bool = False
 ) -> list[Object]:
-    """Return every object of a tenant except copies of secrets; no rights for a removed user. The
-    operator keeps its rights, to end what runs.
+    """Return every object of a tenant except copies of secrets.
+
+    A removed user gets no rights; the operator keeps its own, to end what runs.
     """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:
@@ -157,7 +160,9 @@ def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
 
 @lru_cache(maxsize=64)
 def _common(grant: Grant, place: TenantContext) -> tuple[Object, ...]:
-    """Return the objects that are equal in all namespaces of a group; shared, so never changed."""
+    """Return the objects that are equal in all namespaces of a group. They are shared, so never
+    change them.
+    """
     accounts = [
         _made("service-account", place, name, secrets=list(grant.image_pull_secrets))
         for name in (ACCOUNT, "default")

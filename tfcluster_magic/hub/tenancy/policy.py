@@ -1,8 +1,8 @@
 """The policy file of the hub's administrators, and overrides for single users. Pure.
 
-The file is parsed strictly. A mistake is reported with its line, the value and what is allowed. The
-result is consistent: limits are not below requests, and names are unique. A group's settings are
-merged over those of `default`, mappings key by key, while lists are replaced. An override is merged
+The file is parsed strictly. A mistake is reported with its line, the value and what is allowed. In
+a parsed policy, limits are at least the requests, and names are unique. A group's settings are
+merged over those of `default`: mappings key by key, while lists are replaced. An override is merged
 over both until it expires. `entitlements` defines the fields and their defaults.
 """
 
@@ -62,7 +62,9 @@ def line_of(text: str, path: tuple[Step, ...]) -> int:
 
 
 def repeated_key(text: str) -> tuple[int, str] | None:
-    """Return line and name of the first key that is repeated in a mapping; None if none is."""
+    """Return the line and name of the first repeated key in a mapping; None if no key is
+    repeated.
+    """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     for mapping in _mappings(root):
         seen: set[str] = set()
@@ -97,14 +99,14 @@ __all__ = [
 Where = tuple[Step, ...]
 CLAIMS = ("workspace", "data", "log")
 TAKEN = ("/home/jovyan", "/data", "/log", "/tmp")  # noqa: S108
-"""Paths that notebooks and tasks use already."""
+"""Paths that notebooks and tasks already use."""
 _AT = re.compile(r"(?P<said>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class PolicyMistake(TFClusterError):
-    """A mistake in the policy, in its `line` and with `what` is wrong."""
+    """A mistake in the policy: its `line`, and in `what` the problem."""
 
     exit_code = 2
     http_status = 422
@@ -138,7 +140,8 @@ def parse_policy(text: str) -> HubPolicy:
     """Return the policy in a file; an empty file gives the defaults.
 
     Raises:
-        PolicyMistake: it is not YAML, or not a valid policy; names the first mistake.
+        PolicyMistake: the file is not YAML, or not a valid policy; the message names the first
+            mistake.
     """
     try:
         said = yaml.safe_load(text)
@@ -148,7 +151,7 @@ def parse_policy(text: str) -> HubPolicy:
         why = getattr(error, "problem", None) or str(error)
         line = mark.line + 1 if mark else 1
         raise PolicyMistake(line, _("it is not valid YAML: {why}").format(why=why)) from None
-    except (ValueError, RecursionError) as error:  # such as a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # such as a number with thousands of digits
         raise PolicyMistake(1, _("it is not valid YAML: {why}").format(why=error)) from None
     if twice:
         line, key = twice
@@ -212,7 +215,7 @@ class _PolicyReader:
             raise self._mistake(path, what) from None
 
     def _grant(self, said: Mapping[str, Any], where: Where) -> Grant:
-        """Return a consistent grant. Raises PolicyMistake."""
+        """Return a grant after checking that it is consistent. Raises PolicyMistake."""
         grant: Grant = self._convert(said, Grant, where)
         for place, network in enumerate(grant.egress):
             if why := network_policy.network_mistake(network):
@@ -294,18 +297,18 @@ def _steps(path: str) -> Where:
     steps: list[Step] = []
     for found in _STEP.finditer(path):
         if found[1] is None and found[2] is None:
-            break  # a key of a mapping, which msgspec does not name
+            break  # a key of a mapping, which msgspec's message does not name
         steps.append(found[1] if found[1] is not None else int(found[2]))
     return tuple(steps)
 
 
 def _words(kind: type[Any], path: Where) -> tuple[str, ...]:
-    """Return the fields of the struct at `path` inside `kind`."""
+    """Return the field names of the struct at `path` inside `kind`."""
     return tuple(field.encode_name for field in _struct(_type_at(kind, path)).fields)
 
 
 def _rule(kind: type[Any], path: Where) -> str:
-    """Return what is allowed at `path`, if the model describes it; otherwise an empty text."""
+    """Return what is allowed at `path`; empty if the model does not describe it."""
     return _description(_type_at(kind, path))
 
 
@@ -330,7 +333,7 @@ def _description(info: Any) -> str:
 
 
 def _struct(info: Any) -> Any:
-    """Return the struct of a type; None for another type."""
+    """Return the struct inside a type; None if there is none."""
     if isinstance(info, msgspec.inspect.Metadata):
         info = info.type
     return info if isinstance(info, msgspec.inspect.StructType) else None
@@ -341,10 +344,10 @@ def _shown(where: Where) -> str:
     return text.lstrip(".")
 
 
-# -- overrides: more or less for one user until a time
+# -- overrides: other limits for one user until a time
 
 LONGEST = 366 * 86400.0
-"""Longest duration of an override in seconds; anything longer belongs in the policy."""
+"""Longest duration of an override in seconds; a longer change belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")
@@ -369,7 +372,9 @@ _KIND = dict[str, Override]
 
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
-    """Decode the overrides of a file or a ConfigMap; empty for an empty text. Raises ValueError."""
+    """Decode the overrides of a file or a ConfigMap; return none for an empty text. Raises
+    ValueError.
+    """
     return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
 
 
@@ -382,7 +387,8 @@ def checked_override(override: Override, now: float) -> Override:
     """Return the override with its reason on one line.
 
     Raises:
-        InvalidRequest: it sets nothing, has a value that no policy may have, or an invalid end.
+        InvalidRequest: the override sets nothing, has a value that no policy may have, or has an
+            invalid end.
     """
     wrong = []
     reason = one_line(" ".join(override.reason.split())).strip()
@@ -423,7 +429,7 @@ def entitled(
     try:
         grant = msgspec.convert(merged, Grant)
     except msgspec.ValidationError:
-        return found  # from another release with other fields
+        return found  # written by another release with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)
     return Entitlement(grant, found.group, term)
 
@@ -434,7 +440,7 @@ def next_end(overrides: Overrides, now: float) -> float | None:
 
 
 def limits_of(entitlement: Entitlement) -> Limits:
-    """Return the limits that a notebook on this machine is given."""
+    """Return the limits that a notebook on this machine gets."""
     grant = entitlement.grant
     quota = grant.quota
     return Limits(

@@ -37,7 +37,7 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds in which others write too; only our own fields are changed."""
+"""Kinds that others also write to; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
 """Kinds that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
@@ -56,7 +56,7 @@ def provision(
 
     Args:
         api: the connection.
-        namespace: the tenant's.
+        namespace: the tenant's namespace.
         wanted: the objects as they should be.
         there: our objects as they are.
         classes: the storage classes of the cluster.
@@ -84,7 +84,7 @@ def provision(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-            continue  # recreated once it is gone, which a finalizer may delay
+            continue  # recreated once it is gone; a finalizer may delay that
         problems += _tried(
             lambda each=each, found=found: _put_right(api, namespace, each, found), key
         )
@@ -102,7 +102,9 @@ def provision(
 
 
 def is_complete(wanted: Sequence[Object], there: There) -> bool:
-    """Return whether all objects exist and the quotas count; until then quotas refuse every pod."""
+    """Return whether all objects exist and all quotas count; a quota refuses every pod until it
+    counts.
+    """
     found = [there.get((each["kind"], each["metadata"]["name"])) for each in wanted]
     return all(each is not None and each["counts"] for each in found)
 
@@ -122,7 +124,7 @@ def _discard(api: Api, namespace: str, key: tuple[str, str], found: Object) -> N
 
 
 def _unmount(api: Api, namespace: str, key: tuple[str, str]) -> None:
-    """Keep a claim that the policy does not name any more, but do not mount it in new tasks."""
+    """Keep a claim that the policy no longer names, but do not mount it in new tasks."""
     marks = {"annotations": {labels.MOUNTED_AT: None}}
     api.merge(path(RESOURCES[key[0]], namespace, key[1]), {"metadata": marks})
 
@@ -149,7 +151,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
                 raise
             found = find_object(
                 api, f"{where}/{name}"
-            )  # without our label, or newer than the cache
+            )  # an object without our label, or newer than the cache
         else:
             return
     if found is None or _is_right(wanted, found):
@@ -164,7 +166,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
 
 
 def _change(wanted: Object, found: Object) -> Object:
-    """Return the patch of our fields for an object in which others write too."""
+    """Return the patch of our fields for an object that others also write to."""
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}
@@ -178,13 +180,13 @@ def _change(wanted: Object, found: Object) -> Object:
 # Nothing is reported while a claim waits for its first pod as intended, or is new.
 
 CLAIM_SECONDS = 15.0
-"""Seconds for which a claim may be pending without a report."""
+"""Seconds for which a claim may be pending before it is reported."""
 
 
 def claim_problems(
     api: Api, namespace: str, there: There, classes: Informer
 ) -> tuple[list[str], bool]:
-    """Return why claims are pending, and whether to wait for any. Raises ApiError."""
+    """Return why claims are pending, and whether to wait for any of them. Raises ApiError."""
     found, waits = [], False
     for (kind, name), claim in sorted(there.items()):
         if kind != CLAIM or claim.get("phase") not in (None, "", "Pending"):
@@ -203,7 +205,9 @@ def _by_name(classes: Informer) -> dict[str, Object]:
 def _claim_problem(
     api: Api, namespace: str, name: str, claim: Object, classes: Mapping[str, Object]
 ) -> str | None:
-    """Return why a claim is pending: a sentence, empty for a new one, None if it is intended."""
+    """Return a sentence that says why a claim is pending, empty for a new claim; None if it waits
+    as intended.
+    """
     spec = claim["spec"]
     wanted = spec.get("storageClassName")
     if spec.get("volumeName") or wanted == "":
@@ -243,9 +247,9 @@ def _pending_message(api: Api, namespace: str, name: str, age: float) -> str:
     return text.format(name=name, seconds=round(age), why=why)
 
 
-# -- pull secrets, copied from the hub's namespace into tenants'.
-# They are read by name, and never listed or watched: a right to list secrets is a right to read
-# them all. Their content is never logged or kept outside this process.
+# -- pull secrets, copied from the hub's namespace into tenants'. They are read by name, and never
+# listed or watched, because the right to list secrets is the right to read them all. Their content
+# is never logged or kept outside this process.
 
 SECRET_READ_SECONDS = 10.0
 """Seconds for which a secret that was read is cached."""
@@ -265,13 +269,13 @@ class PullSecrets:
         self._lock = threading.Lock()
 
     def digest(self, name: str) -> str:
-        """Return a digest of a secret's content, equal for all that cannot be read."""
+        """Return a digest of a secret's content; secrets that cannot be read have the same one."""
         return hashlib.sha256(self._source(name)[0].encode()).hexdigest()
 
     def give(
         self, namespace: str, uid: str, names: tuple[str, ...], before: frozenset[str]
     ) -> list[str]:
-        """Update a tenant's copies; delete copies in `before` that are not wanted any more. Return
+        """Update a tenant's copies, and delete copies in `before` that are no longer wanted. Return
         problems as sentences. Raises ApiError.
         """
         problems = []
@@ -339,13 +343,13 @@ class PullSecrets:
                 raise
 
 
-# -- removed users: rights are removed, runs are stopped, data stays.
-# A namespace deleted before its runs can stay Terminating. Only one obstacle is cleared: foreign
-# finalizers of TFClusters, because no other controller manages our kind.
+# -- removed users: rights are removed, runs are stopped, data stays. A namespace that is deleted
+# before its runs can stay Terminating. The only obstacle that is cleared are foreign finalizers of
+# TFClusters, because no other controller manages our kind.
 
 REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
 REMOVAL_SECONDS = 1.0
-"""Poll interval while runs and pods end, in seconds."""
+"""Poll interval while runs and their pods end, in seconds."""
 FINAL = ("Succeeded", "Failed", "Stopped")
 
 log = logging.getLogger(__name__)
@@ -363,7 +367,9 @@ def loses_data(namespace: Object, by_default: bool) -> bool:
 
 
 def deletion_message(namespace: Object) -> str:
-    """Return the message for a namespace that is being deleted, with what delays it if known."""
+    """Return the message for a namespace that is being deleted, with the cause of a delay if
+    known.
+    """
     told = condition(namespace, "NamespaceFinalizersRemaining")
     if told.get("status") != "True":
         return _("the namespace is being deleted")
@@ -372,7 +378,7 @@ def deletion_message(namespace: Object) -> str:
 
 
 def stop_runs(api: Api, namespace: str, reason: str) -> None:
-    """Stop active runs with a reason that their records keep. Raises ApiError."""
+    """Stop active runs; their records keep the reason. Raises ApiError."""
     where = path("tfclusters", namespace)
     for run in api.every(where).items:
         over = (run.get("status") or {}).get("phase") in FINAL
@@ -382,12 +388,12 @@ def stop_runs(api: Api, namespace: str, reason: str) -> None:
 
 
 def suspend_schedules(api: Api, namespace: str, reason: str) -> None:
-    """Suspend the schedules of a namespace, which then launch nothing. Raises ApiError."""
+    """Suspend the schedules of a namespace, so that they launch nothing. Raises ApiError."""
     where = path("tfclusterschedules", namespace)
     try:
         found = api.every(where).items
     except ApiError as error:
-        if error.gone:  # a cluster whose resources are older than this hub
+        if error.gone:  # the cluster's resource definitions are older than this hub
             return
         raise
     for each in found:
@@ -400,8 +406,8 @@ def suspend_schedules(api: Api, namespace: str, reason: str) -> None:
 def discard_runs(api: Api, namespace: str) -> bool:
     """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 
-    In a namespace that is deleted first, pods wait for their Jobs, which cannot create pods there
-    any more and keep failed ones. Foreign finalizers would keep runs for ever and are removed.
+    If the namespace were deleted first, its Jobs could not create pods and would keep the failed
+    ones. Foreign finalizers would keep runs for ever and are removed.
 
     Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
     """
@@ -417,7 +423,7 @@ def discard_runs(api: Api, namespace: str) -> bool:
 
 
 def _release(api: Api, where: str, run: Object) -> None:
-    """Remove foreign finalizers of a deleted run; skip it if it has just been changed. Raises
+    """Remove foreign finalizers of a deleted run; skip a run that has just been changed. Raises
     ApiError.
     """
     head = run["metadata"]
@@ -437,7 +443,7 @@ def _release(api: Api, where: str, run: Object) -> None:
 
 
 def delete_tenant(api: Api, found: Object) -> float | None:
-    """Delete a namespace after its runs; return the seconds until the next call, None when done.
+    """Delete a namespace after its runs. Return the seconds until the next call, None when done.
     Raises ApiError.
     """
     namespace = found["metadata"]["name"]

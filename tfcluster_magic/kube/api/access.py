@@ -1,8 +1,8 @@
 """The connection to an API server, and explanations of its errors.
 
-Credentials are those that kubectl would use in the same place: kubeconfig or the pod's service
-account. Each `ApiError` becomes one `TFClusterError` that names the server, the request and what to
-do. Imports stay light, because every command asks `in_pod` before it knows where clusters run.
+Credentials are found as kubectl finds them: in the kubeconfig, or in the pod's service account.
+Each `ApiError` becomes one `TFClusterError` that names the server, the request and what to do.
+Imports stay light, because every command calls `in_pod` to find out where clusters run.
 
 Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ Ref:
 https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
@@ -73,7 +73,7 @@ def connect(context: str = "", namespace: str = "") -> tuple[Api, str]:
 
     Credentials: `context` of the kubeconfig; else the kubeconfig that KUBECONFIG names; else the
     pod's service account, whose token is read again after rotation; else ~/.kube/config. Namespace:
-    `namespace`, TFCLUSTER_NAMESPACE, that of the context or service account, "default".
+    `namespace`; else TFCLUSTER_NAMESPACE; else the context's or service account's; else "default".
 
     Raises:
         BackendUnavailable: the package is not installed, or there are no usable credentials.
@@ -156,9 +156,9 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
     if error.status == 401 or (error.status == 403 and "system:anonymous" in error.message):
         return BackendUnavailable(
             _(
-                "the API server {server} does not accept these credentials; a token that has "
-                "expired is the usual reason. Sign in to the cluster again (what makes "
-                "`kubectl get tfclusters` work makes this work); in a notebook restart its server"
+                "the API server {server} does not accept these credentials; usually a token has "
+                "expired. Sign in to the cluster again, until `kubectl get tfclusters` works; in "
+                "a notebook, restart its server"
             ).format(server=server)
         )
     if error.status == 403:
@@ -191,9 +191,9 @@ def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
         )
     else:
         text = _(
-            "the API server {server} does not answer ({why}): running tasks continue. Is this the "
-            "right cluster, is the network (VPN, proxy) up? `kubectl get --raw /readyz` says the "
-            "same"
+            "the API server {server} does not answer ({why}): running tasks continue. Check that "
+            "this is the right cluster and that the network (VPN, proxy) is up: `kubectl get "
+            "--raw /readyz`"
         )
     why = _network_error_text(error.message) or error.reason
     return BackendUnavailable(text.format(server=server, status=error.status, why=why))
@@ -215,7 +215,7 @@ def _network_error_text(message: str) -> str:
 
 def _forbidden(error: ApiError) -> TFClusterError:
     found = _FORBIDDEN.search(error.message)
-    if not found:  # a quota or an admission policy, which explains itself
+    if not found:  # a quota or an admission policy; its message explains itself
         return NotAllowed(_("the cluster refuses: {why}").format(why=error.message))
     from . import labels
 
@@ -269,7 +269,7 @@ def _missing(error: ApiError, what: str) -> TFClusterError:
 
 
 def schema_problems(error: ApiError) -> list[Problem]:
-    """Return the problems that a 422 lists by field, from the schema or its rules."""
+    """Return the problems that a 422 lists by field: violations of the schema or its rules."""
     found: list[Problem] = []
     for cause in error.details.get("causes") or []:
         value, allowed = _value_and_rule(str(cause.get("message", "")))
@@ -281,8 +281,8 @@ def schema_problems(error: ApiError) -> list[Problem]:
 
 
 def _value_and_rule(message: str) -> tuple[object, str]:
-    """Split `Invalid value: 0: should be …` into (0, "should be …"). For an object Kubernetes only
-    gives `"object"`, which is dropped.
+    """Split `Invalid value: 0: should be …` into (0, "should be …"). For an object, Kubernetes
+    gives only `"object"` as the value, which is dropped.
     """
     label, _colon, rest = message.partition(": ")
     if label not in ("Invalid value", "Unsupported value", "Too long", "Too many"):

@@ -1,9 +1,9 @@
 """A small client of the Kubernetes API: JSON verbs on paths, with timeouts, and watches.
 
-Every call ends. An answer is the plain JSON object, and a refusal is an `ApiError` with the API's
-own status and message; `access` explains it to users. The official client handles kubeconfig,
-tokens, TLS and proxies. Its typed models are not used, because building them for 600 pods costs
-more than everything else.
+Every call has a timeout. An answer is the plain JSON object, and a refusal is an `ApiError` with
+the API's own status and message; `access` explains errors to users. The official client handles
+kubeconfig, tokens, TLS and proxies. Its typed models are not used, because building them for 600
+pods costs more than everything else.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -45,8 +45,8 @@ API_PREFIXES = {
 
 
 def path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Return the path of a resource, of one object, or of its subresource. `path("pods", "alice",
-    "digits-2-ps-0", "log")`; without a namespace it is cluster-wide.
+    """Return the path of a resource, of one object, or of its subresource. Example: `path("pods",
+    "alice", "digits-2-ps-0", "log")`. Without a namespace the path is cluster-wide.
     """
     parts = [API_PREFIXES.get(resource, "/api/v1")]
     if namespace and resource != "namespaces":
@@ -56,7 +56,7 @@ def path(resource: str, namespace: str = "", name: str = "", subresource: str = 
 
 
 class StreamCloser:
-    """Closes a stream that another thread reads: that thread gets an ApiError or the end."""
+    """Closes a stream that another thread reads; that thread gets an ApiError or the end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class StreamCloser:
 
     def _shut(self) -> None:
         if self._response is not None:
-            with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+            with suppress(OSError, RuntimeError, ValueError):  # the stream has ended by itself
                 self._response.shutdown()
 
 
@@ -87,23 +87,25 @@ Object = dict[str, Any]
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 WATCH_SECONDS = 40
-"""Seconds after which the server ends a watch, after a bookmark, so that a dead one is noticed."""
+"""Seconds after which the server ends a watch, after a bookmark, so that a dead watch is
+noticed.
+"""
 SILENCE = 10.0
-"""Seconds without a byte beyond that after which a watch counts as dead."""
+"""Further seconds without a byte after which a watch counts as dead."""
 FIRST_PAGE, PAGE = 50, 200
-"""Objects in the first page of a list, and in any other at most. Ref: api-concepts, "Retrieving
-large results sets in chunks".
+"""Objects in the first page of a list, and the most in any other page. Ref: api-concepts,
+"Retrieving large results sets in chunks".
 """
 PAGE_BYTES = 8 * 1024 * 1024
-"""Target size of a page: the number of objects is adapted to it, so that a list of large objects is
-never in memory as a whole.
+"""Target size of a page: the number of objects is adapted so that a list of large objects is never
+in memory as a whole.
 """
 
 
 class ApiError(Exception):
     """The API refused or did not answer.
 
-    `status` is the HTTP status, 0 without an answer; `reason` is a metav1.StatusReason such as
+    `status` is the HTTP status, 0 without an answer. `reason` is a metav1.StatusReason such as
     `NotFound`, `AlreadyExists`, `Conflict` or `Forbidden`.
     """
 
@@ -116,7 +118,7 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """Whether the requested object does not exist (any more)."""
+        """Whether the requested object does not exist."""
         return self.status == 404
 
     @property
@@ -145,7 +147,7 @@ class Api:
     """A connection to one API server; thread-safe.
 
     Args:
-        configuration: the official client's: server, credentials, TLS.
+        configuration: the official client's configuration: server, credentials, TLS.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -183,7 +185,7 @@ class Api:
         **query: object,
     ) -> Listing:
         """Return all objects as of one moment. They are read in pages of some megabytes, and only
-        what `keep` returns stays in memory. Raises ApiError (410: start again).
+        the results of `keep` stay in memory. Raises ApiError (410: start again).
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)
@@ -225,7 +227,9 @@ class Api:
     def delete(
         self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
     ) -> Object:
-        """Delete an object; with `uid` only the one of that uid (409: it is another one now)."""
+        """Delete an object; with `uid`, only if the object has it (409: the name has another uid
+        now).
+        """
         body: Object = {"propagationPolicy": propagation}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -264,8 +268,8 @@ class Api:
     def lines(
         self, where: str, *, silence: float, cut: StreamCloser | None = None, **query: object
     ) -> Iterator[bytes]:
-        """Yield the lines of a streamed answer without their ends; at most `silence` s between
-        bytes.
+        """Yield the lines of a streamed answer without line ends. `silence` limits the seconds
+        between bytes.
 
         Closing the iterator closes the connection; `cut` does so from another thread. Raises
         ApiError.
@@ -368,21 +372,21 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting objects that may be gone already, without an error for that. An object
-# deleted while it has finalizers stays, with a deletionTimestamp, until the last one is removed.
-# Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+# Reading and deleting objects that may be gone already: that is no error here. A deleted object
+# with finalizers stays, with a deletionTimestamp, until the last finalizer is removed. Ref:
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
-"""The finalizers of the garbage collector, which removes them by itself."""
+"""The finalizers of the garbage collector, which removes them itself."""
 
 
 def is_deleted(found: Mapping[str, Any]) -> bool:
-    """Return whether the object is deleted; finalizers may still keep it."""
+    """Return whether the object is deleted. Finalizers may still keep it."""
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
 def foreign_finalizers(found: Mapping[str, Any]) -> list[str]:
-    """Return the finalizers of an object that Kubernetes does not remove by itself."""
+    """Return the finalizers of an object that Kubernetes does not remove itself."""
     return [
         each
         for each in found["metadata"].get("finalizers") or ()

@@ -1,8 +1,8 @@
 """Decoding of objects: the fields that are read and cached, trimming, times. Pure.
 
 Decoders return plain dicts with only the fields that are read here. A pod is sent three times until
-it runs. Most of that is what we wrote ourselves, or managedFields, and skipping it costs a tenth of
-decoding it.
+it runs. Most of it is managedFields or our own input, and skipping that costs a tenth of decoding
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Shape:
     """
 
     def __init__(self, kind: Any) -> None:
-        """`kind` is a TypedDict of the fields to keep, or dict for everything."""
+        """Create the decoders. `kind` is a TypedDict of the fields to keep, or dict for
+        everything.
+        """
         event = msgspec.defstruct("Event", [("type", str), ("object", kind)])
         items = ("items", list[kind] | None, None)
         page = msgspec.defstruct("Page", [items, ("metadata", dict[str, Any], {})])
@@ -124,8 +126,8 @@ def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return next((each for each in every if each["type"] == kind), {})
 
 
-# What caches keep of an object, so that a cache of 600 pods is a few MiB. The given object is never
-# changed, and everything that `status`, `fit` and the waiting reasons read is kept.
+# Trimming of objects for caches: a cache of 600 pods takes a few MiB. The given object is never
+# changed, and every field that `status`, `fit` and the waiting reasons read is kept.
 
 Object = dict[str, Any]
 
@@ -165,11 +167,11 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""The longest of our own annotations that is kept; a launch writes shorter ones."""
+"""Longest of our own annotations that is kept; a launch writes shorter ones."""
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
 """Texts that turns read; each has at most 4096 characters."""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
-"""Texts of any length that only the tasks need; they are read again when tasks are created."""
+"""Texts of any length that only the tasks need. They are read again when tasks are created."""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
 _OF_ENDED_STATUS = (
     *("phase", "reason", "completionTime", "releasedTime", "counts", "usage"),
@@ -182,8 +184,8 @@ _LONGEST_SHOWN = 100
 def trim_tfcluster(found: Object) -> Object:
     """Return a TFCluster as turns read it.
 
-    It lacks environment, arguments and program, which may fill a record. Of a run that is over,
-    only what accounting, retention and counts need is kept.
+    The result lacks environment, arguments and program, which may fill a record. A run that is over
+    keeps only what accounting, retention and counts need.
     """
     head = {key: value for key, value in found["metadata"].items() if key in _OF_RECORD}
     if notes := _own_annotations(found["metadata"]):
@@ -204,7 +206,7 @@ def trim_tfcluster(found: Object) -> Object:
 
 
 def _own_annotations(head: Object) -> Object:
-    """Return the annotations of TFCluster and of Kubernetes' Jobs; nobody here reads others."""
+    """Return the annotations of TFCluster and of Kubernetes' Jobs. No others are read here."""
     ours = (f"{GROUP}/", "batch.kubernetes.io/")
     return {
         key: value

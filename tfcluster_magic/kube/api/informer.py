@@ -21,26 +21,29 @@ from .client import Api, ApiError, Object, StreamCloser, WatchEvent
 from .decoding import WHOLE_SHAPE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Seconds before the first retry, and at most before any later one; half of it is random."""
+"""Most seconds before the first retry and before any later one; half of the time is random."""
 SHORT_LIVED = 1.0
 """A watch shorter than this many seconds counts as an error: API servers close watches under load,
-and the next one would start at once.
+and the next watch would start at once.
 """
 FORGOTTEN = 410
 TOO_LARGE = "ResourceVersionTooLarge"
-"""A cause in an error's details: the server was restored and is behind what we saw."""
+"""A cause in an error's details: the server was restored and is behind our last version."""
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
-"""The namespace (empty for cluster-wide objects) and name."""
+"""Namespace (empty for cluster-wide objects) and name."""
 
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """A change: `old` is None for a new object, `new` is None for a deleted one."""
+    """A change: `old` is None for a new object, `new` is None for a deleted one. A deletion that
+    the watch did not see (`observed`) may be of a newer state than `old`.
+    """
 
     old: Object | None
     new: Object | None
+    observed: bool = True
 
     @property
     def object(self) -> Object:
@@ -56,18 +59,18 @@ class InformerGroup:
     all: tuple[Informer, ...]
 
     def start(self) -> None:
-        """Start all of them."""
+        """Start all informers."""
         for each in self.all:
             each.start()
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Stop all informers."""
         for each in self.all:
             each.stop()
 
     @property
     def alive(self) -> bool:
-        """Whether none of their threads has died."""
+        """Whether all threads are alive."""
         return all(each.alive for each in self.all)
 
 
@@ -82,7 +85,7 @@ class Informer:
         fields: field selector such as `metadata.name=digits-2`; empty for all objects.
         trim: returns what to keep of an object; called once for each.
         group: returns the key under which `of` finds an object, such as its run.
-        optional: the cluster may lack this kind; that is not worth a warning.
+        optional: no warning if the cluster lacks this kind.
         changed: called on the informer's thread with each change; its errors are logged.
     """
 
@@ -115,7 +118,7 @@ class Informer:
         self.problem: ApiError | None = None
         """Why the cache is not up to date; None while it is."""
         self.heard = time.monotonic()
-        """The time of the server's last word (monotonic)."""
+        """The monotonic time at which the server last sent something."""
         self._thread = threading.Thread(target=self._run, name=f"informer {where}", daemon=True)
 
     # -- for readers -------------------------------------------------------------------------------
@@ -131,11 +134,11 @@ class Informer:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object, or None if it is not in the cache."""
+        """Return one object; None if it is not in the cache."""
         with self._lock:
             return self._objects.get((namespace, name))
 
@@ -196,7 +199,7 @@ class Informer:
         with self._lock:
             known = dict(self._objects)
         for key in known.keys() - found.keys():
-            self._put(key, None)
+            self._put(key, None, observed=False)
         for key, new in found.items():
             self._put(key, new)
         self._version = listing.version
@@ -219,10 +222,10 @@ class Informer:
             self._put(key, None if change.kind == "DELETED" else self._trim(change.object))
         self._version = str(change.object["metadata"]["resourceVersion"])
 
-    def _put(self, key: Key, new: Object | None) -> None:
+    def _put(self, key: Key, new: Object | None, *, observed: bool = True) -> None:
         old = self._objects.get(key)
         if old and new and _uid(old) != _uid(new):
-            self._put(key, None)  # deleted and created again unobserved
+            self._put(key, None, observed=False)  # deleted and created again
         with self._lock:
             old = self._objects.pop(key, None)
             if old is not None:
@@ -233,7 +236,7 @@ class Informer:
         if (old is None and new is None) or (old and new and _version(old) == _version(new)):
             return
         try:
-            self._changed(CacheUpdate(old, new))
+            self._changed(CacheUpdate(old, new, observed))
         except Exception:  # the other changes must still be reported
             log.exception("%s: a reader failed on %s", self.where, key)
 

@@ -1,7 +1,7 @@
 """Names and labels of a run's objects in Kubernetes. Pure.
 
-This is the only mapping between a run and its objects. A pod's host name is its task's address.
-Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+No other module maps a run to its objects. A pod's host name is its task's address. Ref:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ GROUP = "tfcluster.dev"
 COUNTED_RECORDS = f"count/tfclusters.{GROUP}"
 """Key of a ResourceQuota: how many TFClusters a namespace may have."""
 COUNTED_SCHEDULES = f"count/tfclusterschedules.{GROUP}"
-"""The same: how many TFClusterSchedules."""
+"""Key of a ResourceQuota: how many TFClusterSchedules a namespace may have."""
 VERSION = "v1beta1"
 NAME = f"{GROUP}/name"
 """Label of every object and pod of a run: the run's name, `digits-2`."""
 UID = f"{GROUP}/uid"
-"""Label of the same: the run's uid, which differs if the run was deleted and created again."""
+"""Label of the same objects: the run's uid, which differs if the run was deleted and created
+again.
+"""
 TASK_TYPE = f"{GROUP}/task-type"
 TASK = f"{GROUP}/task"
 """Label of a pod without a Job index: `worker-3`."""
@@ -29,7 +31,9 @@ TENANT = f"{GROUP}/tenant"
 OPERATOR = ("tfcluster-system", "operator")
 """Namespace and name of the operator's service account."""
 OPERATOR_ROLE = "tfcluster-operator-tenant"
-"""The ClusterRole that a RoleBinding of the same name grants it in such a namespace."""
+"""The ClusterRole that a RoleBinding of the same name grants to the operator in such a
+namespace.
+"""
 NOTEBOOK = f"{GROUP}/notebook"
 """Label of the owner's notebook pods, "true": they may connect to port 2222 of the tasks."""
 FOR_TASKS = f"{GROUP}/for-tasks"
@@ -51,21 +55,23 @@ USER = f"{GROUP}/user"
 SCHEDULE = f"{GROUP}/schedule"
 """Label of a run that a schedule launched: the schedule's name."""
 SCHEDULE_UID = f"{GROUP}/schedule-uid"
-"""The same: the schedule's uid."""
+"""Label of such a run: the schedule's uid."""
 DUE = f"{GROUP}/due"
-"""The same: the due time in UTC, `20261127T020000Z`."""
+"""Label of such a run: the due time in UTC, `20261127T020000Z`."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod: how many pods of its index the Job counted before it."""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""The same: how many were lost to disruptions, where the Job counts these apart."""
+"""Annotation of a pod: how many of these were lost to disruptions, if the Job counts them
+separately.
+"""
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace with the launch options and what fits now."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
-"""First and last port at which In-Graph servers reach notebooks that drive them by strategies; so
-many kernels of one notebook can do so.
+"""First and last port at which In-Graph servers reach notebooks that drive them by strategies; one
+port for each kernel of a notebook.
 """
 CONTAINER = "tensorflow"
 

@@ -61,7 +61,7 @@ def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
 
 
 def pod_resources(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
-    """Return what a pod of this spec requests (`requests`), or may use at most (`limits`)."""
+    """Return the `requests` of a pod with this spec, or its `limits`."""
 
     def of(container: Mapping[str, Any]) -> Amounts:
         return parse_amounts((container.get("resources") or {}).get(what))
@@ -103,7 +103,7 @@ def format_amount(key: str, value: float) -> str:
 
 
 def format_amounts(each: Mapping[str, float]) -> str:
-    """Return all that one task requests as text, without the one pod that each task is."""
+    """Return the requests of one task as text, without the pod itself."""
     order = sorted(each, key=lambda key: (key != CPU, key != MEMORY, key))
     return ", ".join(format_amount(key, each[key]) for key in order if each[key] and key != PODS)
 

@@ -1,15 +1,14 @@
 """Leader election by a Lease: one controller of a kind acts at a time.
 
-A leader stops acting before anybody else may begin: it counts from when it *sent* its last renewal
-and gives up after `DEADLINE`, five seconds before the Lease is free. A write that still hangs in
-the network is refused when somebody else wrote. A process that ends normally releases the Lease,
-and one restarted under the same identity (a container in its pod) takes it up again. Clocks of
-different machines are never compared: a Lease is free when it stayed unchanged for its whole
-duration.
+A leader stops acting before anybody else may begin: it gives up `DEADLINE` after *sending* its last
+renewal, five seconds before the Lease is free. A delayed write is refused if somebody else has
+written meanwhile. A process that ends normally releases the Lease. A process that restarts with the
+same identity (a container in its pod) takes the Lease up again. Clocks of different machines are
+never compared: a Lease is free when it stayed unchanged for its whole duration.
 
-Every signed-in account may read the operator's Lease, whose age shows whether the operator is
-alive: older than `SILENT_AFTER` means no operator. Only the API server's clock counts: for the time
-of the last write (managedFields) and for the time of its answer.
+Every signed-in account may read the operator's Lease. If the Lease is older than `SILENT_AFTER`, no
+operator is alive. Its age is the difference of two times by the API server's clock: the last write
+(managedFields) and the answer.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/leases/ Ref:
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
@@ -31,14 +30,14 @@ from ..api.decoding import epoch_seconds
 OPERATOR_NAMESPACE, OPERATOR_LEASE = "tfcluster-system", "tfcluster-operator"
 """Namespace and name of the Lease, unless the operator publishes another place."""
 LEASE_KEY = "lease"
-"""Key beside the options where the operator publishes that place: `namespace/name`."""
+"""Key in the published options for another place of the Lease: `namespace/name`."""
 SILENT_AFTER = 15.0
-"""Age in seconds at which no holder of the Lease acts any more: DEADLINE, and a margin."""
+"""Age in seconds of a Lease whose holder has certainly stopped acting: DEADLINE and a margin."""
 AGE_SECONDS = 3.0
 
 
 def silence_of_holder(api: Api, where: str) -> float | None:
-    """Return for how many seconds the operator has been silent; 0 if it is not, None if unknown.
+    """Return for how many seconds the operator has been silent; 0 if it is alive, None if unknown.
 
     Raises ApiError if the API server does not answer or the Lease may not be read.
     """
@@ -51,7 +50,7 @@ def silence_of_holder(api: Api, where: str) -> float | None:
 
 
 def lease_place(published: Object) -> tuple[str, bool]:
-    """Return where the Lease is, `namespace/name`, and whether the operator published it.
+    """Return the place of the Lease, `namespace/name`, and whether the operator published it.
     `published` is the ConfigMap of a tenant's namespace.
     """
     said = str((published.get("data") or {}).get(LEASE_KEY, ""))
@@ -68,13 +67,13 @@ def _write_time(entry: Object) -> float | None:
 LEASE_SECONDS = 15
 """Seconds for which the Lease belongs to its holder after each renewal."""
 DEADLINE = 10.0
-"""Seconds after which a holder that could not renew the Lease gives it up; `SILENT_AFTER` relies on
+"""Seconds without a renewal after which a holder gives the Lease up; `SILENT_AFTER` relies on
 it.
 """
 RENEW_SECONDS = 2.0
 """Seconds between renewals, and between checks of another holder's Lease."""
 ANSWER_SECONDS = 4.0
-"""Timeout of one call: two fit before the Lease has to be given up."""
+"""Timeout of one call: two calls fit before the Lease must be given up."""
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class Leader:
         api: the connection.
         namespace: the namespace of the Lease.
         identity: the identity of this process; a restarted container keeps it.
-        lost: called when the process must not act any more; it has to end the process.
+        lost: called when the process must stop acting; it must end the process.
         name: the name of the Lease; by default the operator's.
     """
 
@@ -104,7 +103,7 @@ class Leader:
         self._lost = lost
         self._renewed = float("-inf")
         self.unwatched = 0.0
-        """Seconds without a leader before this process, by both machines' clocks."""
+        """Seconds without a leader before this process, by the clocks of both machines."""
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self._ending = threading.Event()
@@ -116,12 +115,12 @@ class Leader:
 
     @property
     def alive(self) -> bool:
-        """Whether the renewing thread works; also true before acquisition and after `release`."""
+        """Whether the renewing thread works. Also true before acquisition and after `release`."""
         begun = self._thread.ident is not None
         return not begun or self._ending.is_set() or self._thread.is_alive()
 
     def acquire(self) -> bool:
-        """Wait for the Lease and return True; return False if released meanwhile."""
+        """Wait for the Lease and return True; return False if `release` was called meanwhile."""
         waits = False
         while not self._ending.is_set():
             try:
@@ -169,7 +168,7 @@ class Leader:
                 return
 
     def _try(self) -> bool:
-        """Create, take or renew the Lease, if it is ours or free. Raises ApiError."""
+        """Create, take or renew the Lease if it is ours or free. Raises ApiError."""
         sent = time.monotonic()
         try:
             lease = self._api.get(self._where(), seconds=ANSWER_SECONDS)

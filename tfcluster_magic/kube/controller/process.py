@@ -1,7 +1,7 @@
 """The process around a controller: command line, log, metrics, probes, start and end.
 
 The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
-once and shown at /readyz. SIGTERM ends the turns and releases the Lease.
+once and shown at /readyz. On SIGTERM it finishes its turns and releases the Lease.
 
 Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
 https://prometheus.github.io/client_python/collector/custom/
@@ -46,7 +46,7 @@ class OneLineFormatter(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, also for a text of several lines."""
+        """Return the record as one line, even if its text has several."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         at += f".{int(record.msecs):03}Z"
         said = super().format(record)
@@ -62,14 +62,14 @@ METRIC_PREFIX = "tfcluster"
 
 
 def number_metrics(numbers: Mapping[str, float], texts: Mapping[str, str]) -> Iterator[Metric]:
-    """Yield single numbers with their help texts; those named `…_total` are counters."""
+    """Yield single numbers with their help texts; names that end in `_total` are counters."""
     for name, value in numbers.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         yield kind(f"{METRIC_PREFIX}_{name}", texts[name], value=value)
 
 
 def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge with one number for each value of a label, of which there must be few."""
+    """Return a gauge with one number for each value of a label. There must be few values."""
     family = GaugeMetricFamily(f"{METRIC_PREFIX}_{name}", words, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
@@ -83,7 +83,7 @@ class NumberCollector(Collector):
         self._numbers, self._texts = numbers, texts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all of them."""
+        """Yield all numbers."""
         return number_metrics(self._numbers, self._texts)
 
 
@@ -96,7 +96,7 @@ def metrics_text(collectors: Iterable[Collector]) -> str:
 
 
 # Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. Answers never wait. Healthy
-# means that all threads run; ready, that all objects were listed and this process leads.
+# means that all threads run. Ready means that all objects were listed and this process leads.
 
 ProbeAnswer = tuple[bool, str]
 
@@ -105,7 +105,7 @@ class ProbeServer:
     """The HTTP server of probes.
 
     Args:
-        port: where it listens; 0 takes a free port, which `port` then names.
+        port: the port to listen on; 0 takes a free port and stores it in `port`.
         answers: for each path, a function that returns whether all is well, and a text.
     """
 
@@ -133,7 +133,7 @@ class ProbeServer:
         )
 
     def start(self) -> None:
-        """Start to answer."""
+        """Start answering."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -145,7 +145,7 @@ class ProbeServer:
 # The command line, and the exit codes.
 
 FAILURE, LOST_LEASE = 1, 3
-"""Exit codes: it could not start; it lost the Lease."""
+"""Exit codes: the process could not start; it lost the Lease."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -170,7 +170,7 @@ def lease_identity(asked: argparse.Namespace) -> str:
 
 
 def exit_without_lease() -> NoReturn:
-    """Exit at once, because the Lease is lost: a turn that goes on would be a second writer."""
+    """Exit at once, because the Lease is lost and a turn in progress would be a second writer."""
     os._exit(LOST_LEASE)
 
 
@@ -181,10 +181,10 @@ class RunnableController(Protocol):
     """A controller that a process can run."""
 
     def follow(self) -> None:
-        """Start the watches. Raises ApiError; then it is called again."""
+        """Start the watches. Raises ApiError; then the caller calls it again."""
 
     def begin(self) -> None:
-        """Start to act."""
+        """Start acting."""
 
     def end(self) -> None:
         """Stop."""
@@ -195,7 +195,7 @@ class RunnableController(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether no thread has died."""
+        """Whether all threads are alive."""
 
     @property
     def problems(self) -> list[str]:
@@ -209,7 +209,7 @@ class ControllerProcess:
         api: the connection.
         leader: the candidate in the election.
         controller: what to run.
-        port: the port of the probes; 0 takes a free one. Raises OSError if it is taken.
+        port: the port of the probes; 0 takes a free one. A port in use raises OSError.
         metrics: returns the metrics as text.
     """
 

@@ -1,10 +1,10 @@
 """A work queue of keys, and its worker threads.
 
-A key is queued once and handled by one worker at a time; if it is added again meanwhile, it comes
-once more afterwards. Keys belong to shares, such as namespaces, which are served in turn, so a busy
-share delays no other. Workers act only while this process leads. A key that changes all the time is
-slowed down. A failed turn is reported, retried with growing pauses, and delays no other key.
-Nothing is stored on disk.
+A key is queued once and handled by one worker at a time. A key that is added while it is handled is
+queued once more afterwards. Keys belong to shares, such as namespaces, which are served in turn, so
+a busy share delays no other. Workers act only while this process leads. A key that changes all the
+time is slowed down. A failed turn is reported, retried with growing pauses, and delays no other
+key. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WorkQueue(Generic[K]):
 
     Args:
         share: returns the share of a key.
-        most: how many keys of one share may be handled at the same time; 0 means any number.
+        most: limit of keys of one share that are handled at the same time; 0 means no limit.
     """
 
     def __init__(self, share: Callable[[K], Hashable] = lambda _key: None, most: int = 0) -> None:
@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
             return None
 
     def done(self, key: K, rest: float = 0.0) -> None:
-        """Release a key; it does not come again for `rest` seconds."""
+        """Release a key; it is not handed out again for `rest` seconds."""
         with self._changed:
             share = self._share(key)
             _count_down(self._handled, share)
@@ -96,7 +96,9 @@ class WorkQueue(Generic[K]):
             self._changed.notify_all()
 
     def resting(self, key: K) -> int:
-        """Return how many other keys would rest if all shares rested as many as this key's."""
+        """Return how many other keys would rest if all shares had as many resting keys as this
+        key's share.
+        """
         with self._changed:
             share = self._share(key)
             return (self._resting[share] + 1) * len(self._resting.keys() | {share}) - 1
@@ -147,7 +149,7 @@ class WorkQueue(Generic[K]):
             self._release(key)
         while self._timers and self._timers[0][0] <= now:
             at, _count, key = heapq.heappop(self._timers)
-            if self._due.get(key) == at:  # else another timer has replaced it
+            if self._due.get(key) == at:  # otherwise another timer has replaced this one
                 del self._due[key]
                 self._add(key)
 
@@ -165,18 +167,18 @@ def _count_down(counted: Counter[Hashable], share: Hashable) -> None:
 
 WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
-"""Workers that one share may have at once; the rest is for other shares."""
+"""Most workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""The part of a core that turns of one constantly changing key may use, and the longest pause for
-that in seconds: hundreds of starting pods are handled together, not one by one.
+"""Share of a core that turns of one constantly changing key may use, and its longest pause in
+seconds. Hundreds of starting pods are thus handled together.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Turns a second for all constantly changing keys, and the longest pause for that."""
+"""Turns per second of all constantly changing keys, and their longest pause."""
 
 
 def rest_seconds(used: float, others: int) -> float:
-    """Return the pause of a key after a turn that used so many seconds of CPU time. `others` is the
-    number of other resting keys (`WorkQueue.resting`).
+    """Return the pause of a key after a turn that took this many seconds of CPU time. `others` is
+    the number of other resting keys (`WorkQueue.resting`).
     """
     of_many = min(LONGEST_OF_MANY, others / CHANGING)
     return max(of_many, min(LONGEST_REST, used * (1 / SHARE - 1)))
@@ -186,11 +188,12 @@ class KeyedWorkers(Generic[K]):
     """A queue of keys with its workers.
 
     Args:
-        look: one turn; returns the seconds until the next is due, None if nothing is left to do.
+        look: takes one turn; returns the seconds until the next turn, or None if nothing is left to
+            do.
         leads: whether this process may act.
         tell: called with each failed turn, to log it.
         took: called with the duration of each turn in seconds.
-        share: returns the share of a key; each share gets its fair part of the workers.
+        share: returns the share of a key; the workers serve all shares fairly.
     """
 
     def __init__(
@@ -216,7 +219,7 @@ class KeyedWorkers(Generic[K]):
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Take no more turns; those in progress have this number of seconds to finish."""
+        """Take no more turns; wait up to this many seconds for those in progress."""
         self.work.close()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
@@ -225,7 +228,7 @@ class KeyedWorkers(Generic[K]):
 
     @property
     def alive(self) -> bool:
-        """Whether no worker has died."""
+        """Whether all workers are alive."""
         return all(each.is_alive() for each in self._threads)
 
     def _run(self) -> None:
@@ -272,7 +275,7 @@ class BackgroundThread(abc.ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @abc.abstractmethod

@@ -1,9 +1,9 @@
 """The CustomResourceDefinition of TFCluster, generated from the models. Pure.
 
-`kubectl apply` refuses what `%tfcluster launch` refuses, in the same words, before anything is
-stored; of a stored spec only `stop` can change. Rules that a schema cannot express are in CEL;
-`launch.validation` has the same rules, and a test compares both. Names, units and types of fields
-are those of `spec.resource_form`.
+`kubectl apply` refuses the same specs as `%tfcluster launch`, in the same words, before anything is
+stored. Only `stop` of a stored spec can change. Rules that a schema cannot express are in CEL;
+`launch.validation` has the same rules, and a test compares both. `spec.resource_form` defines
+names, units and types of fields.
 
 Ref:
 https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
@@ -59,8 +59,8 @@ def structural_schema(
 ) -> Object:
     """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
-    If not `strict`, it has neither bounds nor defaults. That is for what only the operator writes,
-    so that an older schema refuses nothing of a newer operator.
+    Unless `strict`, it has neither bounds nor defaults. Fields that only the operator writes use
+    this form, so that an older schema accepts everything from a newer operator.
     """
     definitions = schema["$defs"]
     with language("en"):
@@ -73,9 +73,9 @@ def _node(
     strict: bool,
     models: Mapping[str, type[Model]],
 ) -> Object:
-    """Return one structural schema: `type` is always set, and nothing is hidden in `anyOf`."""
+    """Return one structural schema: `type` is always set, and no field is only in `anyOf`."""
     told, model = _resolved(node, definitions, models)
-    if "anyOf" in told:  # such as the values of a message, which may be messages
+    if "anyOf" in told:  # such as the values of a message, which may be messages themselves
         return {"x-kubernetes-preserve-unknown-fields": True}
     made: Object = {}
     if "description" in told:
@@ -105,7 +105,7 @@ def _node(
     default = told.get("default")
     if strict and (default or (default == {} and "properties" in made)):
         made["default"] = default
-    if strict and isinstance(default, (bool, int)) and not default:  # left out of objects
+    if strict and isinstance(default, (bool, int)) and not default:  # omitted fields of objects
         made["description"] = _default_told(made.get("description", ""), default)
     if made["type"] == "integer":
         made["format"] = "int32" if made.get("maximum", 2**31) < 2**31 else "int64"
@@ -117,8 +117,8 @@ def _resolved(
     definitions: Mapping[str, Any],
     models: Mapping[str, type[Model]],
 ) -> tuple[Object, type[Model] | None]:
-    """Return a schema without references, and the model that it belongs to. `anyOf` stays where
-    several types are possible.
+    """Return a schema without references, and the model that it describes. `anyOf` stays if several
+    types are possible.
     """
     told, model = dict(node), None
     while "$ref" in told or "anyOf" in told:
@@ -140,7 +140,7 @@ def cel_matches(value: str, pattern: str) -> str:
 
 
 def _default_told(text: str, default: object) -> str:
-    """Add the default to a description: `kubectl explain` shows it nowhere else."""
+    """Add the default to a description, because `kubectl explain` shows it nowhere else."""
     said = default if isinstance(default, str) else json.dumps(default)
     return f"{text} Default: {said}."
 
@@ -159,9 +159,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-# The rules between fields in CEL, with the messages of `launch.validation`. Everything that a rule
-# iterates over is bounded in the models, because the API server estimates the highest cost of a
-# rule and refuses schemas above its limit.
+# CEL rules between fields, with the messages of `launch.validation`. The models bound every list
+# and map that a rule iterates over: the API server estimates the highest cost of a rule and refuses
+# schemas above its limit.
 
 _MANY = ("volumes", "secrets")
 
@@ -171,7 +171,7 @@ class CelRule:
     """A validation rule below `spec`.
 
     `at` is the path of the schema, with `[]` for each value of a list or map. `message` is the
-    error if `rule` does not hold, and `field` the path of the field it names, below `at`.
+    error if `rule` is false, and `field` the path of the affected field below `at`.
     """
 
     at: str
@@ -179,7 +179,7 @@ class CelRule:
     message: Clause
     field: str = ""
     is_for_new: bool = False
-    """Whether it applies only to new objects."""
+    """Whether the rule applies only to new objects."""
 
     def as_object(self) -> Object:
         """Return the rule as an element of a schema."""
@@ -191,7 +191,7 @@ class CelRule:
 
 
 def _free(names: str, taken: tuple[str, ...]) -> str:
-    """Return a CEL expression: no key of a map begins with one of these prefixes."""
+    """Return a CEL expression that is true if no key of a map begins with one of these prefixes."""
     return f"{names}.all(k, " + " && ".join(f"!k.startsWith('{each}')" for each in taken) + ")"
 
 
@@ -204,7 +204,9 @@ def _under(folders: tuple[str, ...]) -> str:
 
 
 def _at_least(value: str, least: str) -> str:
-    """Return a CEL expression: a quantity is at least this; other rules refuse non-quantities."""
+    """Return a CEL expression that is true if a quantity has at least this value. Other rules
+    refuse values that are not quantities.
+    """
     return (
         f"!isQuantity(string({value})) || "
         f"quantity(string({value})).compareTo(quantity('{least}')) >= 0"
@@ -221,13 +223,13 @@ _MOUNTS = (
 
 
 def _is_there(root: str, row: PayloadField) -> str:
-    """Return a CEL expression: a field of the table exists."""
+    """Return a CEL expression that is true if a field of the table exists."""
     last = len(row.names) if row.is_optional else len(row.names) - 1
     return " && ".join(f"has({'.'.join((root, *row.names[: n + 1]))})" for n in range(last))
 
 
 def _characters(root: str, row: PayloadField) -> str:
-    """Return a CEL expression: how many characters a field has, 0 if it does not exist."""
+    """Return a CEL expression for the number of characters of a field, 0 if it does not exist."""
     where = f"{root}.{row.path}"
     if row.kind is Texts.ONE:
         counted = f"size({where}) + {AROUND}"
@@ -244,16 +246,16 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""Characters of all texts of any length. `k8s/base/admission.yaml` limits their bytes, which would
-cost too much in CEL here.
+"""Most characters of all texts without a limit of their own. `k8s/base/admission.yaml` limits their
+bytes, which would cost too much in CEL here.
 """
 
 
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They are the texts of the table in the variable `spec`, the contents of files, the sum of both,
-    the overhead of base64, and the size of labels and annotations before and after the change.
+    They count the texts of the table in the variable `spec`, the contents of files, the sum of
+    both, the overhead of base64, and labels and annotations before and after the change.
     """
     root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
@@ -274,7 +276,7 @@ def policy_variables() -> dict[str, str]:
 
 
 def _lists(root: str, rows: Sequence[PayloadField]) -> str:
-    """Return a CEL expression: the texts of fields, without contents of files, as one list."""
+    """Return a CEL expression for a list of the texts of fields, without contents of files."""
     return " + ".join(
         f"({_is_there(root, row)} ? {' + '.join(_texts(f'{root}.{row.path}', row))} : [])"
         for row in rows
@@ -475,16 +477,16 @@ QUANTITY_RULES = (
         for each in (*(f"{each}.memory" for each in _SIZES), "pods.dataClaim.size")
     ),
 )
-"""Rules for quantities, which may be texts or integers, so that a JSON type cannot check them."""
+"""Rules for quantities, which may be texts or integers: a JSON type cannot check them."""
 
 WHOLE = ("spec.env", "spec.program.files", "spec.pods.annotations", "status")
-"""Fields whose managedFields Kubernetes records as a whole: for each key it would take as much room
-as the keys.
+"""Fields that managedFields records as a whole; one record for each key would take as much room as
+the keys.
 
 Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 """
 TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
-"""Texts without NUL characters, checked by a pattern: in CEL it would cost too much."""
+"""Texts without NUL characters, which a pattern checks: in CEL that would cost too much."""
 NAME_RULE = CelRule(
     "metadata.name",
     f"{cel_matches('self', RUN_PATTERN)} && !self.matches(r'-[0-9]+-[0-9]+$')",
@@ -512,7 +514,7 @@ def crd_object() -> Object:
 def definition(
     kind: str, plural: str, short_name: str, columns: Sequence[Column], schema: Object
 ) -> Object:
-    """Return the CustomResourceDefinition of a kind of ours."""
+    """Return the CustomResourceDefinition of our kind."""
     names = {
         "kind": kind,
         "listKind": f"{kind}List",
@@ -576,8 +578,8 @@ def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
 
     Args:
         spec: the schema, which is changed.
-        is_template: whether runs are made of it. It may change, and is never one of an earlier
-            release that is above a limit.
+        is_template: whether the spec is a schedule's template. A template may change, and none
+            comes from an earlier release with higher limits.
     """
     for rule in (*SPEC_RULES, *QUANTITY_RULES):
         made = replace(rule, is_for_new=False) if is_template else rule
@@ -674,15 +676,16 @@ def at_path(node: Object, where: str) -> Any:
 
 _NAME, _DASH = "self.metadata.name", "self.metadata.name.lastIndexOf('-') + 1"
 _NEXT = f"[dyn({_NAME}.substring(0, {_DASH})), dyn(int({_NAME}.substring({_DASH})) + 1)]"
-"""Both parts of the next run's name, in CEL. A number converted to text would cost too much,
-because the API server does not know its length.
+"""Both parts of the next run's name, in CEL. To convert a number to text would cost too much,
+because the API server does not know the length of the text.
 """
 
 
 def _unchanging(spec: Object) -> list[Object]:
-    """Return the transition rules: of an existing run only `stop` can be set, and only once.
+    """Return the transition rules: in an existing run only `stop` can be set, and only once.
 
-    They are at the root, because only there CEL knows the name, from which the next one follows.
+    They stand at the root, because CEL knows the run's name only there. The next name follows from
+    it.
     """
     found = []
     for name in (field.encode_name for field in fields(Spec)):

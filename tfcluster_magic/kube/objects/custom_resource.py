@@ -1,9 +1,9 @@
 """Conversion between a run's record and its custom resource, with conditions. Pure.
 
-`read` returns the same record as every other backend, whoever wrote the object: a launch, kubectl
-with or without defaults, or a newer version, whose unknown fields are dropped with a warning. What
-follows from the name is not stored: run number, owner, addresses and folders. Conditions follow
-from the status. Names and units of fields are those of `spec.resource_form`.
+`read` returns the same record as every other backend, whether the object was written by a launch,
+by kubectl or by a newer version. Unknown fields are dropped with a warning. Run number, owner,
+addresses and folders follow from the name and are not stored. Conditions follow from the status.
+`spec.resource_form` defines names and units of fields.
 
 Ref: https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/custom-resources/
 """
@@ -60,13 +60,15 @@ from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
-"""Mount path of log claims if the status names no folder."""
+"""Mount path of claims for logs if the status names no folder."""
 NOTE, DISPLAY_NAME, TAGS = f"{GROUP}/note", f"{GROUP}/display-name", f"{GROUP}/tags"
 """Annotations with the note, display name and tags of a run; commas separate tags."""
 WARNINGS = f"{GROUP}/warnings"
-"""Annotation with the warnings of the launch as a JSON list: only the operator writes status."""
+"""Annotation with the warnings of a launch as a JSON list, because only the operator may write
+status.
+"""
 INFERRED = f"{GROUP}/inferred"
-"""Annotation with what the launch inferred from the program, as a JSON list of messages."""
+"""Annotation with the inferences of a launch from the program, as a JSON list of messages."""
 SCHEDULED = f"{GROUP}/scheduled"
 """Annotation with the schedule and the due time of a run, `ScheduledRun` as JSON."""
 
@@ -74,10 +76,10 @@ SCHEDULED = f"{GROUP}/scheduled"
 def read(thing: Mapping[str, Any]) -> TFCluster:
     """Return the record of an object of kind TFCluster.
 
-    Sizes are not checked if it has a status: an operator has accepted it by its own bounds.
+    Sizes are not checked if the object has a status, because an operator has then accepted it.
 
     Raises:
-        InvalidRequest: its name or spec is invalid; lists every problem.
+        InvalidRequest: its name or spec is invalid; the message lists every problem.
     """
     head, told = thing.get("metadata") or {}, list[str]()
     problems: list[Problem] = []
@@ -121,7 +123,9 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
 
 
 def read_annotations(head: Mapping[str, Any]) -> Annotations:
-    """Return what people wrote about a run. kubectl may write it, too: invalid tags are skipped."""
+    """Return the note, display name and tags of a run. Invalid tags, which kubectl can write, are
+    skipped.
+    """
     texts: Mapping[str, str] = head.get("annotations") or {}
     tags = (text.strip() for text in texts.get(TAGS, "").split(","))
     return Annotations(
@@ -142,7 +146,7 @@ def write_annotations(before: Annotations, now: Annotations) -> dict[str, str | 
 
 
 def read_scheduled(head: Mapping[str, Any]) -> ScheduledRun | None:
-    """Return the schedule and due time of a run; None if it has none that can be read."""
+    """Return the schedule and due time of a run; None if they are missing or unreadable."""
     try:
         said = str((head.get("annotations") or {})[SCHEDULED])
         found = msgspec.json.decode(said, type=ScheduledRun)
@@ -152,13 +156,17 @@ def read_scheduled(head: Mapping[str, Any]) -> ScheduledRun | None:
 
 
 def read_launch_notes(head: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-    """Return the warnings and the inferences of a launch; anybody may have written them."""
+    """Return the warnings and inferences of a launch. Anybody may have written these
+    annotations.
+    """
     return tuple(_warned(head)), _inferred(head)
 
 
 def read_spec(content: Mapping[str, Any]) -> Spec:
-    """Return the spec of a launch from the resource's form. Raises InvalidRequest, whose problems
-    name the fields as the resource does.
+    """Return the spec of a launch from the resource's form.
+
+    Raises:
+        InvalidRequest: the spec is invalid; problems name the fields as the resource does.
     """
     try:
         return _spec(content, [], is_launch=True)
@@ -210,7 +218,7 @@ def write_launch_notes(warnings: Sequence[str], inferred: Sequence[Message]) -> 
 
 
 def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
-    """Return the object as a person would write it, with a text program as text."""
+    """Return the object as a person would write it, with a program's text as text."""
     made = write(cluster, run, spec)
     if spec.program is not None:
         written = snapshots.readable_program(spec.program)
@@ -219,8 +227,8 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
 
 
 def program_without_texts(spec: Spec) -> Object | None:
-    """Return a program in the resource's form without texts of any length; it can be read again. Of
-    a command, the start of the first word is kept.
+    """Return a program in the resource's form without texts of any length; the result can be read
+    again. A command keeps the start of its first word.
     """
     program = spec.program
     if program is None:
@@ -248,9 +256,9 @@ def write_stop(stop: Stop) -> Object:
 def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] = {}) -> Object:
     """Return the status that the operator writes.
 
-    It lacks addresses, which follow from the name. It adds conditions, the observed generation and
-    `ready` for `kubectl get`, which cannot sum counts. It takes at most STATUS_BYTES in etcd: if it
-    is larger, the least important parts are dropped.
+    It lacks addresses, which follow from the name. It has conditions, the observed generation, and
+    `ready` for `kubectl get`, which cannot sum counts. It takes at most STATUS_BYTES in etcd: of a
+    larger status, the least important parts are dropped.
 
     Args:
         status: the run's status.
@@ -281,15 +289,16 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# Last lines of programs and twenty ends of tasks can be too much. The least important texts, and
-# those also in logs or annotations, are removed first. What decides on the run stays.
+# Last lines of programs and twenty ended tasks can be too large together. The least important
+# texts, and texts that logs or annotations have too, are removed first. Everything that decides
+# about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
 """Limits of shorter forms: events; characters of a text, a first line and the message."""
 
 
 def _told_once(status: Status) -> Status:
-    """Return the status without repetitions: events without the text of the conditions."""
+    """Return the status without repetitions: events lack the text that the conditions have."""
     events = (
         replace(each, message=_first_line(each.message), messages=())
         if each.message == status.message
@@ -399,26 +408,28 @@ def _cut(value: Any) -> Any:
 
 
 def is_released(found: Mapping[str, Any]) -> bool:
-    """Return whether the run of an object has released everything."""
+    """Return whether an object's run has released everything."""
     return (found.get("status") or {}).get("releasedTime") is not None
 
 
 def ended_at(found: Mapping[str, Any]) -> float | None:
-    """Return when the run of an object ended, in seconds since the epoch; None if it has not."""
+    """Return when an object's run ended, in seconds since the epoch; None if it has not ended."""
     status = found.get("status") or {}
     return epoch_seconds(status.get("completionTime") or status.get("releasedTime"))
 
 
 def seconds_of(found: Mapping[str, Any], name: str) -> float | None:
-    """Return a duration of the spec's lifecycle, such as `keepForSeconds`; None if missing or no
-    number.
+    """Return a duration of the spec's lifecycle, such as `keepForSeconds`; None if it is missing or
+    not a number.
     """
     said = ((found.get("spec") or {}).get("lifecycle") or {}).get(name)
     return float(said) if isinstance(said, (int, float)) else None
 
 
 def usage_of(found: Mapping[str, Any]) -> Usage | None:
-    """Return how long the tasks of an object's run have used resources; None if they never did."""
+    """Return how long the tasks of an object's run have used resources; None if they never used
+    any.
+    """
     said = (found.get("status") or {}).get("usage")
     try:
         return msgspec.convert(resource_form.read(Usage, said), Usage) if said else None
@@ -436,7 +447,7 @@ _UNSUCCESSFUL = (Phase.FAILED, Phase.STOPPED)
 def _conditions(
     status: Status, words: str, observed: Mapping[str, int], before: Sequence[Mapping[str, Any]]
 ) -> list[Object]:
-    """Return the conditions of a run, which `words` explain."""
+    """Return the conditions of a run; `words` explain them."""
     admitted, phase = status.started_at is not None, status.phase
     why = status.reason.value
     told = (
@@ -498,9 +509,9 @@ def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec
     content = resource_form.read(Spec, found)
     stop = content.get("stop")
     if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
-        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases allowed longer ones
+        content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases allowed longer names
     try:
-        spec = msgspec.convert(content, Spec)  # fast, for lists of thousands
+        spec = msgspec.convert(content, Spec)  # fast enough for lists of thousands
     except msgspec.ValidationError:
         known = _known(content, Spec, "spec", told)
         return validation.validate(known, is_launch=is_launch)
@@ -531,7 +542,7 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
 
 
 def _status(content: Mapping[str, Any], told: list[str]) -> Status:
-    """Return the status as far as this version understands it; unknown values are ignored."""
+    """Return the status as far as this version understands it; unknown values are dropped."""
     content = resource_form.read(Status, {k: v for k, v in content.items() if k not in _SHOWN})
     known = _known(content, Status, "status", told)
     kept: dict[str, Any] = {}
@@ -554,7 +565,7 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""Replaces an unknown phase, by the fields that the status has."""
+"""Replacement of an unknown phase, by the fields that the status has."""
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
     Phase.STARTING: Reason.STARTING,
@@ -567,8 +578,8 @@ _REASONS = {
 
 
 def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
-    """Return the spec; for a record that is being deleted, as if it was asked to stop. A finalizer
-    may keep the record for ever, but not the tasks.
+    """Return the spec; if the record is being deleted, with a stop request. A finalizer may keep
+    the record for ever, but its tasks must end.
     """
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec
@@ -587,7 +598,7 @@ def _newer(told: Sequence[str]) -> list[str]:
 
 
 def _warned(head: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of the launch; anybody may have written anything there."""
+    """Return the warnings of the launch. Anybody may have written anything there."""
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
     except (ValueError, RecursionError):
@@ -596,13 +607,13 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
 
 
 def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
-    """Return the messages, and one that the program is no snapshot, if it is none."""
+    """Return the messages, and another one if the program is not a snapshot."""
     more = snapshots.unpinned_messages(spec.program)
     return (*told, *(each for each in more if each not in told))
 
 
 def _inferred(head: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Return what the launch inferred; empty if the annotation holds something else."""
+    """Return the inferences of the launch; empty if the annotation holds something else."""
     said = str((head.get("annotations") or {}).get(INFERRED, "[]"))
     try:
         return msgspec.json.decode(said, type=tuple[Message, ...])

@@ -1,7 +1,7 @@
 """References of container images, and patterns that admit some. Pure.
 
-A reference is parsed as container runtimes do it (registry, repository, tag, digest), so that no
-text that means another image to a runtime can pass for an allowed one.
+A reference is parsed as container runtimes parse it (registry, repository, tag, digest). Otherwise
+a text could look allowed here and mean another image to a runtime.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -28,7 +28,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class ImageReference:
-    """An image, or a pattern of images; an empty tag or digest means that none was given."""
+    """An image or a pattern of images; the tag or digest is empty if it was not given."""
 
     registry: str
     repository: tuple[str, ...]
@@ -74,7 +74,8 @@ def _split(text: str) -> ImageReference:
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names are case-insensitive, but a capital may be all that marks this one as a registry.
+    # Host names are case-insensitive, but a capital may be all that shows that this one is a
+    # registry.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB
@@ -92,7 +93,7 @@ def is_same_image(one: str, other: str) -> bool:
 
 
 def pattern_mistake(text: str) -> str:
-    """Return why this is not a pattern of images; empty if it is one."""
+    """Return why a text is not a pattern of images; empty if it is one."""
     try:
         if not _WILD.search(text):
             parse_image(text)
@@ -109,11 +110,11 @@ def pattern_mistake(text: str) -> str:
 
 
 def admits_image(pattern: str, image: ImageReference) -> bool:
-    """Return whether a pattern admits an image, part by part: a wildcard never leaves its part.
+    """Return whether a pattern admits an image; they are compared part by part.
 
-    `*` stays inside one part of the registry's name and one of the repository's; `**` as a whole
-    part matches one or more parts. A pattern without wildcards is one image. A digest decides what
-    runs, whatever tag stands beside it, so a pattern with a tag admits no digest.
+    `*` matches inside one part of the registry or repository; `**` as a whole part matches one or
+    more parts. A pattern without wildcards is one image. A pattern with a tag admits no digest,
+    because a runtime ignores the tag beside a digest.
     """
     if pattern_mistake(pattern):
         return False

@@ -1,7 +1,7 @@
 """Manifests of a run for kubectl, in one of two layouts or by a user's own template. Pure.
 
-The output can be applied as it is, in any namespace: such a run has no uid, no owner and no
-operator. No cluster is needed; only the template is read.
+The output can be applied unchanged in any namespace. Such a run has no uid, no owner and no
+operator. Rendering needs no cluster and reads only the template.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
 
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """Return all objects, with one workload for each task in display order. Raises the errors of
+    """Return all objects, with one workload for each task in display order. Raises as
     `run_objects.objects_of_run`.
     """
     content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
@@ -72,7 +72,7 @@ def _objects_of_task(
     return [workload] if task_type is TaskType.EVALUATOR else [service, workload]
 
 
-# The native layout, and templates of users.
+# The native layout, and users' own templates.
 
 
 class ManifestLayout(str, enum.Enum):
@@ -113,8 +113,8 @@ def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
     """Render the user's template in `file`; docs/how-to/kubernetes-render.md lists its variables.
 
     Raises:
-        InvalidRequest: it cannot be read or rendered; the message has file and line. Also as for
-            `render_manifests`.
+        InvalidRequest: the template cannot be read or rendered; the message has file and line. Also
+            as in `render_manifests`.
     """
     paper = without_identity(cluster)
     names = _template_names(paper, policy)
@@ -154,7 +154,7 @@ def _where(error: Exception, file: Path) -> str:
 
 
 def _template_names(paper: TFCluster, policy: Policy) -> Object:
-    """Return the variables of a template: plain values only."""
+    """Return the variables of a template, which are plain values."""
     head, spec = paper.metadata, paper.spec
     content = task_files(paper, policy)
     found: Object = {

@@ -40,7 +40,8 @@ METADATA = (
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
 EMBEDDED = "::/80"
 """IPv4 addresses written as IPv6 (`::a.b.c.d`, `::ffff:a.b.c.d`). The API server refuses a mapped
-address as an exception, and a socket that connects to one sends IPv4. Grant IPv4 as IPv4.
+address as an exception, and a socket that connects to such an address sends IPv4. Grant IPv4
+networks as IPv4.
 """
 NAT64 = "64:ff9b::"
 """Prefix of gateways that translate IPv6 to IPv4 (RFC 6052)."""
@@ -93,8 +94,8 @@ def task_network_policy(
     dns: Sequence[DnsResolver],
     egress: Sequence[str],
 ) -> Object:
-    """Return the NetworkPolicy of a run's pods: which connections they may accept and make. The
-    servers of an In-Graph run may reach the notebook that drives them.
+    """Return the NetworkPolicy of a run's pods, with the connections that they may accept and make.
+    The servers of an In-Graph run may reach the notebook that drives them.
     """
     return templates.render_object(
         "kubernetes/network-policy.yaml.j2",
@@ -130,7 +131,7 @@ def ip_block(text: str) -> Object:
 
 
 def network_mistake(text: str) -> str:
-    """Return why this network cannot be granted; empty if it can."""
+    """Return why this network cannot be granted; empty if it can be granted."""
     try:
         network = parse_network(text)
     except ValueError as error:

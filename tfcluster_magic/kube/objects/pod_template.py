@@ -1,8 +1,8 @@
 """The pod template of a run's tasks, and the files that pods find below /tfcluster.
 
-The template holds everything but the index of the Job's controller: volumes, environment, resources
-and probes. Claims, secrets and annotations were checked before. The files (our runtime,
-`task.json`, the program) fit into one ConfigMap, or an error names what is too large. A program too
+The template has volumes, environment, resources and probes; the Job's controller adds the index.
+Claims, secrets and annotations were checked before. The files (our runtime, `task.json`, the
+program) fit into one ConfigMap; otherwise an error names the file that is too large. A program too
 large for the record stays in the workspace. Pure, except that the package's own files are read.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ Ref:
@@ -43,11 +43,10 @@ ADDRESS_PATTERN = "{name}-{type}-{index}.{name}"
 BEACON_PORT = 2224
 """Port on which a task's process 1 listens while its In-Graph server is in use."""
 HOLD_OFF = 7.0
-"""Seconds that a replaced pod waits if all workers have to start together.
+"""Seconds for which a replaced pod waits if all workers must start together.
 
-The Job's controller replaces a failed pod after 10 s, at most two seconds late, and the failure
-window is open for 15 s. A program that starts sooner finds the peers of an attempt that is about to
-end.
+The Job's controller replaces a failed pod after 10 to 12 s, and the failure window is open for 15
+s. A program that starts sooner would find peers of an attempt that is about to end.
 """
 
 
@@ -69,8 +68,8 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
         addresses: the host of each task, with `{name}`, `{type}` and `{index}`.
 
     Raises:
-        InvalidRequest: it is larger than a ConfigMap may be, or there is no workspace for a large
-            program.
+        InvalidRequest: the content is too large for a ConfigMap, or there is no workspace for a
+            large program.
         TFClusterError: the program in the record was altered.
     """
     texts: dict[str, str] = {}
@@ -101,7 +100,7 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
 def runtime_archive() -> str:
     """Return the runtime's sources as a zip that Python can run, in base64.
 
-    Pods list each file of a ConfigMap, so that one file makes them smaller, and it is a third of
+    Pods list each file of a ConfigMap, so one file makes them smaller. A zip also takes a third of
     the size. Ref: https://docs.python.org/3/library/zipapp.html
     """
     found = io.BytesIO()
@@ -114,15 +113,15 @@ def runtime_archive() -> str:
 
 
 def output_dir(metadata: Metadata, policy: Policy) -> str:
-    """Return the run's own folder on the log volume."""
+    """Return the run's folder on the log volume."""
     return posixpath.join(policy.log_path, metadata.cluster, str(metadata.run))
 
 
 def program_dir(spec: Spec, policy: Policy) -> str:
-    """Return the folder of the program's files; empty if the task finds it itself.
+    """Return the folder of the program's files; empty if the task finds the folder itself.
 
     Raises:
-        InvalidRequest: it is in a workspace, and there is none.
+        InvalidRequest: the program is in a workspace, but the run has none.
     """
     program = spec.program
     if program is None or program.files is not None:
@@ -190,12 +189,12 @@ Object = dict[str, Any]
 FILES_VOLUME = "files"
 """The volume of the ConfigMap."""
 INDEX_REFERENCE = "$(JOB_COMPLETION_INDEX)"
-"""The task's index, which the Job's controller puts into the environment."""
+"""Variable with the task's index, which the Job's controller sets."""
 PATIENCE = 2**31 - 1
 HEADROOM = 2
 """Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
 NODE_LOST_SECONDS = 30
-"""Time that a pod stays on a node that does not answer."""
+"""Time for which a pod stays on a node that does not answer."""
 NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 VOLCANO = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -267,15 +266,15 @@ def build_pod_template(
 def _start_port(spec: Spec) -> int:
     """Return the port that is open once a task has started.
 
-    It is the server's own port. For a program it is that of its supervisor, because the program may
-    have started although its own port is closed (`runtime/activity.py`).
+    For a server it is the server's own port. For a program it is the supervisor's port, because a
+    program may have started although its own port is closed (`runtime/activity.py`).
     """
     return labels.PORT if spec.mode is Mode.IN_GRAPH else BEACON_PORT
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Return whether each pod asks the registry for its image. Otherwise a node would run an image
-    pulled with one user's secret for everybody who knows its name.
+    """Return whether each pod asks the registry for its image. Otherwise everybody who knows the
+    name of an image could run it on a node that pulled it with another user's secret.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
         return True
@@ -284,9 +283,10 @@ def _always_pulls(spec: Spec, policy: Policy) -> bool:
 
 
 def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
-    """Return whether a task counts as started only when its port accepts or its program works.
+    """Return whether a task counts as started only when its port accepts connections or its program
+    works.
 
-    `runtime/task_config.py` follows the same rule. If nobody has inspected the program, each task
+    `runtime/task_config.py` follows the same rule. If the program was not inspected, each task
     decides itself, and opens the port at once if it need not wait.
     """
     spec, program = cluster.spec, cluster.spec.program
@@ -320,14 +320,14 @@ def cpu_quantity(cpu: float) -> str:
 def counts_disruptions_apart(cluster: TFCluster) -> bool:
     """Return whether Jobs count disruptions apart from failures.
 
-    They do so only without parameter servers, because each variable of a pod is 4 % of its cost for
-    the API server.
+    They do so only without parameter servers, because each variable costs the API server 4 % of a
+    pod.
     """
     return TaskType.PS not in cluster.spec.replicas.counts
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """Return the variables with how often a Job has replaced this pod, from its annotations."""
+    """Return variables that say how often a Job has replaced this pod, from its annotations."""
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):
         said.append(("TFCLUSTER_INDEX_IGNORED", labels.INDEX_IGNORED_FAILURES))
@@ -352,14 +352,14 @@ def _from_secrets(asked: Pods) -> list[Object]:
 def _mounts(
     cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
 ) -> dict[str, list[Mount]]:
-    """Return the mounts by the name of their volume; each volume is in the pod once."""
+    """Return the mounts by volume name; each volume is in the pod once."""
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
-    # /tmp is the image's: a volume would be a tenth of a task's cost for the API server.
+    # /tmp belongs to the image: a volume would be a tenth of a task's cost for the API server.
     found = {FILES_VOLUME: [Mount({"configMap": own}, FILES_ROOT, read_only=True)]}
     for each in _shared(cluster, policy):
-        # Read-only for the volume too, so that the kubelet does not change owners of its files.
+        # The volume is read-only too, so that the kubelet does not change owners of its files.
         source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
         found.setdefault(f"claim-{each.claim}", []).append(Mount(source, each.path, True))
     data_claim = data_claim_name(cluster) if asked.data_claim else policy.data_claim
@@ -372,7 +372,7 @@ def _mounts(
     ):
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
-    if not policy.log_claim:  # the run's folder must exist, even if only as long as the pod
+    if not policy.log_claim:  # the run's folder must exist, if only as long as the pod
         found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:
@@ -424,8 +424,8 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """Return the name of each volume. Claim names may have dots and 253 characters, volume names
-    may not: such volumes are numbered.
+    """Return the name of each volume. Volume names cannot have the dots and 253 characters of claim
+    names; such volumes are numbered.
     """
     found = {}
     for number, key in enumerate(mounts):
@@ -450,9 +450,9 @@ def _tolerations(policy: Policy) -> list[Object]:
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
     """Return the affinity term for the pods of a run with parameter servers.
 
-    Workers prefer each other's node too: those placed before any parameter server would be spread.
-    A single label selects them, because every pod of a large run carries the term and the scheduler
-    reads it. So evaluators are selected too, but prefer no node themselves.
+    Workers prefer each other's node too, because workers placed before any parameter server would
+    be spread. The term has a single label, because every pod of a large run carries it and the
+    scheduler reads it. So it selects evaluators too, but they prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

@@ -1,7 +1,7 @@
 """The administrator's policy for the tasks of every run, one YAML file. Pure.
 
-The defaults work without a file, and errors name what is wrong in one. The policy says what is
-allowed and what is filled in; `launch_checks.policy_check` and the other modules here apply it.
+The defaults work without a file, and errors name the mistake in a file. The policy has limits and
+defaults; `launch_checks.policy_check` and the other modules here apply them.
 """
 
 from __future__ import annotations
@@ -41,67 +41,78 @@ class Policy(Model, frozen=True):
     """
 
     default_image: str = "tensorflow/tensorflow:2.19.0"
-    """The image of tasks that name none. Name one of your own where nodes do not reach Docker Hub,
-    or where notebooks connect In-Graph with another version of TensorFlow."""
+    """The image of tasks that name none. Set your own image if nodes do not reach Docker Hub, or if
+    notebooks connect In-Graph with another version of TensorFlow.
+    """
     images: tuple[str, ...] = ()
     """Patterns of images that runs may name, such as `registry.example.com/team/*`. An empty list
     allows any image."""
     require_digest: bool = False
-    """Images that runs name need a digest: `registry.example.com/team/img@sha256:…`. The annotation
-    `tfcluster.dev/require-digest: "true"` of a namespace demands it, too."""
+    """Whether images that runs name need a digest: `registry.example.com/team/img@sha256:…`. The
+    annotation `tfcluster.dev/require-digest: "true"` of a namespace requires it too.
+    """
     always_pull: bool = True
-    """Ask the registry for each pod whose run names an image. False if nodes have images that no
-    registry has."""
+    """Whether each pod whose run names an image asks the registry. Set false if nodes have images
+    that no registry has.
+    """
     python: str = "python3"
     """The program that starts process 1 in the images of tasks."""
     data_claim: ClaimName = "data"
-    """The claim of data sets in the run's namespace. An empty name: none."""
+    """The claim of data sets in the run's namespace. An empty name mounts no claim."""
     data_path: MountPath = "/data"
     """Where tasks mount the claim of data sets."""
     data_read_only: bool = True
     """Whether tasks mount the claim of data sets read-only."""
     log_claim: ClaimName = "log"
-    """The claim of all output. An empty name: output lies on the task's node."""
+    """The claim of all output. If empty, output stays on the task's node."""
     log_path: MountPath = "/log"
     """Where tasks mount the claim of output."""
     log_size: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "10Gi"
-    """With `logClaim: ""`: the most output of a task on its node's disk. A task with more is
-    evicted."""
+    """With `logClaim: ""`: the most output of a task on its node's disk. A task with more output is
+    evicted.
+    """
     workspace_claim: ClaimName = "workspace"
-    """The claim of the user's home. An empty name: none."""
+    """The claim of the user's home. An empty name mounts no claim."""
     workspace_path: MountPath = "/home/jovyan"
-    """Where tasks mount the user's home, read-only: where the notebook has it."""
+    """Where tasks mount the user's home, read-only; the same path as in the notebook."""
     shared_data: tuple[SharedClaim, ...] = ()
-    """Claims that every task reads. So does each claim of the run's namespace that names its path
-    in the annotation `tfcluster.dev/mounted-at`."""
+    """Claims that every task mounts read-only, besides claims of the run's namespace with the
+    annotation `tfcluster.dev/mounted-at`.
+    """
     storage_class: str = ""
-    """The StorageClass of data claims that are made for one run. Empty: the cluster's default."""
+    """The StorageClass of data claims that are made for one run. If empty, the cluster's
+    default.
+    """
     default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
-    """Cores of a task that asks for none."""
+    """Cores of a task that requests none."""
     default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
-    """Memory of a task that asks for none."""
+    """Memory of a task that requests none."""
     max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
     """The most tasks of one run."""
     max_duration: PositiveSeconds | None = None
     """The most seconds that a run may take."""
     stall_timeout: PositiveSeconds | None = None
-    """Seconds without any activity after which a run ends that sets no such time itself."""
+    """Seconds without any activity after which a run ends, unless the run sets its own time."""
     max_stall_timeout: PositiveSeconds | None = None
-    """The most that a run may set as its `stallTimeout`, in seconds."""
+    """The longest `stallTimeout` that a run may set, in seconds."""
     max_grace: PositiveSeconds = 600.0
-    """The most seconds that a run may set as `grace`. Tasks keep their place on a node for so long
-    after a stop."""
+    """The longest `grace` that a run may set, in seconds. After a stop, tasks keep their place on a
+    node for so long.
+    """
     max_reclaim_after: Annotated[float, Meta(ge=0, le=3600)] = 3600.0
-    """The most seconds that a run may set as `reclaimAfter`. Kubernetes removes the parameter
-    servers itself an hour after a success."""
+    """The longest `reclaimAfter` that a run may set, in seconds. Kubernetes itself removes the
+    parameter servers an hour after a success.
+    """
     max_keep_for: PositiveSeconds = 365 * 86400.0
-    """The most seconds that a run may set as `keepFor`."""
+    """The longest `keepFor` that a run may set, in seconds."""
     service_account: str = "default"
-    """The ServiceAccount of task pods, which get no token. Name another one in `accounts` of
-    `k8s/base/admission-operator.yaml`, too."""
+    """The ServiceAccount of task pods, which get no token. If you change it, add the name to
+    `accounts` of `k8s/base/admission-operator.yaml`.
+    """
     priority_class: str = ""
     """The PriorityClass of task pods, to which a quota can be scoped. `k8s/base` sets
-    `tfcluster-task`. The annotation `tfcluster.dev/priority-class` of a namespace goes before."""
+    `tfcluster-task`. A namespace's annotation `tfcluster.dev/priority-class` takes precedence.
+    """
     annotations: tuple[str, ...] = ()
     """Shell patterns of the pod annotations that runs may set. An empty list allows none."""
     node_selector: dict[str, str] = {}
@@ -111,7 +122,9 @@ class Policy(Model, frozen=True):
     gpu_resource: str = "nvidia.com/gpu"
     """The resource that counts as one GPU."""
     nodes_are_fixed: bool = True
-    """False where an autoscaler adds nodes: then nothing is refused for the size of the nodes."""
+    """Whether launches are refused for the size of the nodes. Set false if an autoscaler adds
+    nodes.
+    """
     run_as_user: Annotated[int, Meta(ge=1)] = 1000
     """The user id of tasks."""
     run_as_group: Annotated[int, Meta(ge=0)] = 100
@@ -119,21 +132,23 @@ class Policy(Model, frozen=True):
     fs_group: Annotated[int, Meta(ge=0)] | None = 100
     """The group id of the files on the volumes of tasks."""
     gang: bool | Literal["auto"] = "auto"
-    """Start all tasks or none, by Volcano: `auto` where the cluster has it, true always (launches
-    wait without it), false never."""
+    """Start all tasks or none, by Volcano: `auto` if the cluster has it; true always, so that
+    launches wait without it; false never.
+    """
     queue: str = "default"
-    """Volcano's queue of tasks. The annotation `tfcluster.dev/queue` of a namespace goes before."""
+    """Volcano's queue of tasks. A namespace's annotation `tfcluster.dev/queue` takes precedence."""
     egress: tuple[str, ...] = ()
-    """Networks that tasks may reach beside one another, such as `10.0.0.0/8`. Name the network of
-    an object store (S3) here."""
+    """Networks that tasks may reach besides one another, such as `10.0.0.0/8`. Add the network of
+    an object store (S3) here.
+    """
     dns: tuple[DnsResolver, ...] = DEFAULT_DNS
     """The cluster's DNS servers. The default is CoreDNS in `kube-system`."""
     require_network_policy: bool = True
-    """Refuse launches where NetworkPolicies are not enforced."""
+    """Whether launches are refused if NetworkPolicies are not enforced."""
 
 
 def uses_gangs(policy: Policy) -> bool:
-    """Return whether tasks are made for Volcano; `auto` counts as no until it is resolved."""
+    """Return whether tasks are made for Volcano. `auto` counts as no until it is resolved."""
     return policy.gang is True
 
 
@@ -141,7 +156,8 @@ def parse_policy(text: str) -> Policy:
     """Parse a policy file.
 
     Raises:
-        InvalidRequest: it is no YAML or has invalid fields; names the first problem.
+        InvalidRequest: the file is not YAML or has invalid fields; the message names the first
+            problem.
     """
     headline = _("the policy cannot be used")
     try:
@@ -156,7 +172,7 @@ def parse_policy(text: str) -> Policy:
         raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)
-    except ValueError as error:  # includes msgspec's errors
+    except ValueError as error:  # this includes msgspec's errors
         problem = Problem("policy", str(error), _("see docs/reference/policy.md"))
         raise InvalidRequest([problem], headline) from None
     if mistakes := list(_mistakes(policy)):
@@ -165,7 +181,7 @@ def parse_policy(text: str) -> Policy:
 
 
 def _mistakes(policy: Policy) -> Iterator[Problem]:
-    """Yield the mistakes that the schema of a policy cannot express."""
+    """Yield the mistakes that a policy's schema cannot express."""
     for network in policy.egress:
         if why := networks.network_mistake(network):
             yield Problem("egress", network, why)

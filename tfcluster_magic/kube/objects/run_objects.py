@@ -1,8 +1,7 @@
 """The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
-The same run and policy give the same objects, in the order in which they are created; each is
-rendered from a template in `templates/kubernetes`. Nothing here checks whether a run is allowed or
-fits.
+The same run and policy give the same objects, in the order of their creation. Each is rendered from
+a template in `templates/kubernetes`. This module does not check whether a run is allowed or fits.
 
     ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
     Service         headless: the tasks' addresses
@@ -26,15 +25,16 @@ from .policy import Policy, uses_gangs
 Object = dict[str, Any]
 
 TTL_SECONDS = 3600
-"""Seconds for which succeeded Jobs of workers and chief stay, and with them the parameter servers,
-if no operator reclaims them.
+"""Seconds for which succeeded Jobs of workers and chief stay if no operator reclaims them. The
+parameter servers stay as long.
 """
 RETRIES = 1_000_000
-"""Failures of an index after which a Job would give up; the lifecycle decides long before."""
+"""Failures of an index after which a Job would give up; the lifecycle decides much earlier."""
 
 
 def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """Return all objects but the parameter servers' Job, whose owners must exist first (`ps_job`).
+    """Return all objects except the parameter servers' Job, whose owners must exist first
+    (`ps_job`).
 
     Raises:
         InvalidRequest: the run's files are too large, or a large program has no workspace.
@@ -54,7 +54,9 @@ def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> lis
 def shared_objects(
     cluster: TFCluster, policy: Policy, content: TaskFiles, *, namespace: str
 ) -> list[Object]:
-    """Return a run's objects besides its tasks and their addresses; the ConfigMap is the first."""
+    """Return a run's objects other than its tasks and their addresses. The ConfigMap comes
+    first.
+    """
     found = [
         _config_map(cluster, content, namespace),
         network_policy.task_network_policy(
@@ -75,10 +77,10 @@ def shared_objects(
 def ps_job(
     cluster: TFCluster, policy: Policy, *, namespace: str, owners: Sequence[Object]
 ) -> Object | None:
-    """Return the parameter servers' Job, or None without any.
+    """Return the parameter servers' Job; None if the run has no parameter servers.
 
-    `owners` must be the Jobs of workers and chief as the API has them. When the TTL of the last of
-    them ends, the parameter servers go with it, even without an operator.
+    `owners` must be the Jobs of workers and chief as the API has them. When the last owner's TTL
+    ends, Kubernetes deletes the parameter servers too, even without an operator.
     """
     if not cluster.spec.replicas.ps.count:
         return None
@@ -93,7 +95,9 @@ def ps_job(
 
 
 def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
-    """Return the types that parameter servers serve, whose Jobs own theirs; at least one."""
+    """Return the task types that parameter servers serve, at least one; their Jobs own the
+    parameter servers' Job.
+    """
     counts = cluster.spec.replicas.counts
     return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)
 
@@ -198,7 +202,7 @@ def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
         queue=policy.queue,
-        priority_class=policy.priority_class,  # Volcano does not read it from the pods
+        priority_class=policy.priority_class,  # Volcano does not read this from the pods
         resources={
             name: pod_template.cpu_quantity(amount)
             if name == resource_amounts.CPU

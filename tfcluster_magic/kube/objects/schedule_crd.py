@@ -1,7 +1,7 @@
 """The CustomResourceDefinition of TFClusterSchedule, generated from the models. Pure.
 
-Its template has the schema and the rules of a TFCluster's spec. What CEL cannot check, such as the
-cron expression and the time zone, the operator says in the condition Ready.
+Its template has the schema and the rules of a TFCluster's spec. CEL cannot check the cron
+expression and the time zone; the operator reports mistakes in them in the condition Ready.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TEMPLATE_RULES = (
     ),
     CelRule("", "!has(self.stop)", "a template has none: leave it out", "stop"),
 )
-"""Rules below `spec.template.spec` that hold for templates alone."""
+"""Rules below `spec.template.spec` that only templates have."""
 SPEC_RULES = (
     CelRule("cron", "self.trim() != ''", "say when, such as `0 2 * * *`"),
     CelRule(

@@ -1,9 +1,8 @@
 """Conversion between a schedule and its custom resource, TFClusterSchedule. Pure.
 
-The owner writes the spec: rules, template, and what was asked for (pause, runs, backfills). Only
-the operator writes the status, which begins with what the spec asks for: `read` adds it, and
-`write_status` notes what was taken. So nobody needs a right to the status, and kubectl can do all
-that the verbs can.
+The owner writes the spec: rules, template, and requests (pause, runs, backfills). Only the operator
+writes the status: `read` adds open requests to it, and `write_status` records which ones were
+taken. So nobody else needs a right to write the status, and kubectl can do the same as the verbs.
 """
 
 from __future__ import annotations
@@ -50,20 +49,20 @@ log = logging.getLogger(__name__)
 
 KIND = "TFClusterSchedule"
 MOST_SETTLED = 100
-"""Settled occurrences that a status keeps: each write of a status carries all of them."""
+"""Settled occurrences that a status keeps; each write of a status contains all of them."""
 STATUS_BYTES = 64 * 1024
-"""Bytes of a status; of a larger one the reasons of the oldest occurrences are left out."""
+"""Most bytes of a status; in a larger one the reasons of the oldest occurrences are left out."""
 FUTURE = 3600.0
-"""Seconds by which the clock of who asks for a run may be ahead; a later time is not taken yet."""
+"""Seconds by which a requester's clock may be ahead; a request with a later time waits."""
 MOST_REQUESTS = 20
-"""Runs, and backfills, that may be asked for and not be taken yet."""
+"""Most requested runs, and most requested backfills, that are not taken yet."""
 WORDS_LENGTH = 64 * 1024
 TAKEN_AT = f"{GROUP}/snapshot-time"
-"""Annotation with the time of the snapshot in the template."""
+"""Annotation with the time at which the template's snapshot was taken."""
 
 
 class Suspension(Model, frozen=True, kw_only=True):
-    """Who suspended a schedule, and why. It counts while `suspend` is true."""
+    """Who suspended a schedule, and why. It applies while `suspend` is true."""
 
     by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who did it")] = ""
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
@@ -74,11 +73,16 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
     """A request to run past due times."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
+        "requestedAt": time_form("requestTime"),
         "start": time_form("startTime"),
         "end": time_form("endTime"),
     }
 
     number: Annotated[int, Meta(ge=1, le=2**31 - 1, description="higher than any before it")]
+    requested_at: Annotated[
+        float,
+        Meta(description="now; one from before the schedule's creation, as in a copy, is not run"),
+    ]
     start: Annotated[float, Meta(description="the first due time is not before")]
     end: Annotated[float, Meta(description="the last due time is not after")]
     parallel: Annotated[int, Meta(ge=1, le=100, description="runs of it at once")] = 1
@@ -124,7 +128,8 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         tuple[float, ...],
         Meta(
             max_length=MOST_REQUESTS,
-            description="runs that were asked for beside the due times: add the time of asking",
+            description="runs that were asked for beside the due times: add the time now; one from "
+            "before the schedule's creation, as in a copy, is not run",
         ),
     ] = ()
     backfills: Annotated[
@@ -143,13 +148,16 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
 
 _RULES = tuple(fields(ScheduleRules))
 _NAMES = resource_form.other_names(ScheduleRules)
+_KNOWN_OF_SPEC = frozenset(each.encode_name for each in fields(ScheduleSpec))
+_KNOWN_OF_STATUS = frozenset(each.encode_name for each in fields(ScheduleStatus))
 _OWN_STATUS = (
     *("conditions", "observedGeneration", "observedCron", "observedTimeZone", "nextTime"),
     *("lastTime", "lastRun", "state", "takenRunTime", "takenBackfill"),
 )
 """Status fields that only the resource has."""
 PROBLEM = "problem"
-"""Key of a cached schedule whose template is left out: what is wrong with the schedule, or empty.
+"""Key of a cached schedule without its template; its value is the mistake in the schedule, or
+empty.
 """
 # msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
 msgspec.json.Decoder(ScheduleSpec)
@@ -160,10 +168,10 @@ msgspec.json.Decoder(Schedule)
 
 
 def read(found: Mapping[str, Any], now: float) -> Schedule:
-    """Return the schedule of an object, with what its spec asks for and its status lacks yet.
+    """Return the schedule of an object, with requests in its spec that its status lacks.
 
-    An invalid one is returned, too: `status.problem` says what is wrong with it. So that no time
-    runs twice whose status cannot be read, its cursor then is far in the future.
+    An invalid schedule is returned too, with the mistake in `status.problem`. If its status is
+    unreadable, its cursor is far in the future, so that no due time runs twice.
     """
     head = found["metadata"]
     created = epoch_seconds(head.get("creationTimestamp")) or now
@@ -178,7 +186,7 @@ def read(found: Mapping[str, Any], now: float) -> Schedule:
         launched, wrong = read_template(found)
         problems = [*problems, *wrong]
     if not problems:
-        status = _with_requests(spec, found.get("status") or {}, status, now)
+        status = _with_requests(spec, found.get("status") or {}, status, created, now)
     warnings, inferred = custom_resource.read_launch_notes(head)
     return Schedule(
         name=str(head["name"]),
@@ -203,11 +211,10 @@ def rules_of(spec: ScheduleRules) -> ScheduleRules:
 
 
 def read_spec(found: Mapping[str, Any]) -> tuple[ScheduleSpec, list[str]]:
-    """Return the spec without its template, and what is wrong with its rules."""
+    """Return the spec without its template, and the mistakes in its rules."""
     said = {**(found.get("spec") or {}), "template": {"spec": {}}}
     content = resource_form.read(ScheduleSpec, said)
-    known = {each.encode_name for each in fields(ScheduleSpec)}
-    content = {k: v for k, v in content.items() if k in known and v is not None}
+    content = {k: v for k, v in content.items() if k in _KNOWN_OF_SPEC and v is not None}
     try:
         spec = msgspec.convert(content, ScheduleSpec)
     except msgspec.ValidationError as error:
@@ -226,7 +233,7 @@ _FIELDS = {"--cron": "spec.cron", "--time-zone": "spec.timeZone"}
 
 
 def _words_of(error: Exception) -> str:
-    """Return what is wrong in one sentence, with the resource's names of fields."""
+    """Return the mistakes in one sentence, with the resource's names of fields."""
     if not isinstance(error, InvalidRequest):
         return f"spec: {error}"
     told = [replace_field(each) for each in error.problems]
@@ -234,7 +241,7 @@ def _words_of(error: Exception) -> str:
 
 
 def replace_field(problem: Problem) -> Problem:
-    """Return a problem that names the resource's field, not the option."""
+    """Return a problem that names the resource's field instead of the option."""
     field = str(problem.field)
     if field.startswith("spec.") and field not in _FIELDS.values():
         field = f"spec.template.{field}"
@@ -242,7 +249,7 @@ def replace_field(problem: Problem) -> Problem:
 
 
 def read_template(found: Mapping[str, Any]) -> tuple[Spec, list[str]]:
-    """Return the spec of the runs, and what is wrong with it."""
+    """Return the spec of the runs, and the mistakes in it."""
     template = (found.get("spec") or {}).get("template") or {}
     try:
         spec = custom_resource.read_spec(template.get("spec") or {})
@@ -265,13 +272,13 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
         return ScheduleStatus(cursor=created), ""
     kept_fields = {key: value for key, value in said.items() if key not in _OWN_STATUS}
     content = resource_form.read(ScheduleStatus, kept_fields)
-    known = {each.encode_name for each in fields(ScheduleStatus)}
     try:
         status = msgspec.convert(
-            {k: v for k, v in content.items() if k in known and v is not None}, ScheduleStatus
+            {k: v for k, v in content.items() if k in _KNOWN_OF_STATUS and v is not None},
+            ScheduleStatus,
         )
     except msgspec.ValidationError as error:
-        # Launching anew from the creation would repeat what ran: nobody knows what did.
+        # Starting again from the creation would repeat runs, and nobody knows which ones.
         text = _("its status cannot be read: {why}").format(why=error)
         return ScheduleStatus(cursor=float(1 << 37)), text
     return status, ""
@@ -291,18 +298,25 @@ def _taken_at(head: Mapping[str, Any]) -> float:
         return 0.0
 
 
-# -- what the spec asks for ------------------------------------------------------------------------
+# -- requests in the spec --------------------------------------------------------------------------
 
 
 def _with_requests(
-    spec: ScheduleSpec, told: Mapping[str, Any], status: ScheduleStatus, now: float
+    spec: ScheduleSpec,
+    told: Mapping[str, Any],
+    status: ScheduleStatus,
+    created: float,
+    now: float,
 ) -> ScheduleStatus:
-    """Return the status with what the spec asks for and the operator has not taken yet.
+    """Return the status with the spec's requests that the operator has not taken yet.
+
+    What was asked for before the creation was asked of another schedule, of which this is a copy.
 
     Args:
         spec: the spec.
         told: the status in the resource, which says what was taken.
         status: the same, read.
+        created: when the schedule was created.
         now: the time.
     """
     observed = told.get("observedCron"), told.get("observedTimeZone")
@@ -311,13 +325,13 @@ def _with_requests(
         status = replace(status, cursor=now)
     status = _paused_as_asked(spec, status, now)
     if status.paused is None:
-        asked = list(_asked_runs(spec, told, status, now))
+        asked = list(_asked_runs(spec, told, status, created, now))
         status = replace(status, occurrences=(*status.occurrences, *asked))
     taken = int(told.get("takenBackfill") or 0)
     room = MOST_BACKFILLS - sum(each.finished_at is None for each in status.backfills)
     asked_for = sorted(spec.backfills, key=lambda each: each.number)
-    new = [each for each in asked_for if each.number > taken][: max(0, room)]
-    begun = [_begun(spec, each, now) for each in new]
+    new = [each for each in asked_for if each.number > taken and each.requested_at >= created]
+    begun = [_begun(spec, each, now) for each in new[: max(0, room)]]
     return replace(status, backfills=(*status.backfills, *begun))
 
 
@@ -331,13 +345,18 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
         return replace(status, paused=Pause(at=at, by=said.by, reason=said.reason))
     if paused is None or (by_itself and (spec.resume_at or 0.0) <= paused.at):
         return status
-    return replace(status, paused=None, failures=0, cursor=now)  # the pause is not caught up
+    # due times during the pause are not caught up
+    return replace(status, paused=None, failures=0, cursor=now)
 
 
 def _asked_runs(
-    spec: ScheduleSpec, told: Mapping[str, Any], status: ScheduleStatus, now: float
+    spec: ScheduleSpec,
+    told: Mapping[str, Any],
+    status: ScheduleStatus,
+    created: float,
+    now: float,
 ) -> Iterator[Occurrence]:
-    """Yield an occurrence for each run that was asked for and not taken."""
+    """Yield an occurrence for each run that was asked for since the creation and not taken."""
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
     waiting = sum(
@@ -345,7 +364,7 @@ def _asked_runs(
         for each in status.occurrences
     )
     for at in sorted(set(spec.run_times)):
-        if not taken < at <= now + FUTURE or waiting >= MOST_WAITING:
+        if at < created or not taken < at <= now + FUTURE or waiting >= MOST_WAITING:
             continue
         waiting += 1
         due = _stored(min(at, now))
@@ -362,7 +381,7 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return a backfill that begins; one of too many due times, or of none, has ended."""
+    """Return a backfill that begins; one with too many due times, or with none, has ended."""
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
     total = times.count(asked.start - 1, end, MOST_BACKFILL + 1)
@@ -412,9 +431,10 @@ def _words_written(words: LaunchWords) -> str:
 
 
 def write_change(found: Object, before: Schedule, after: Schedule) -> list[Object]:
-    """Return the JSON patch of the object that makes `after` of `before`, which was read of it.
+    """Return the JSON patch that changes an object from `before`, which was read from it, to
+    `after`.
 
-    The status is not written: what is new there, such as a pause, is asked for in the spec.
+    The status is not written: a change there, such as a pause, becomes a request in the spec.
     """
     spec: Object = copy.deepcopy(found["spec"])
     if after.rules != before.rules:
@@ -436,14 +456,13 @@ def write_change(found: Object, before: Schedule, after: Schedule) -> list[Objec
         notes = {key: text for key, text in old.items() if key not in ours}
         notes |= write(after)["metadata"]["annotations"]
         operations.append({"op": "add", "path": "/metadata/annotations", "value": notes})
-    _ask(spec, before.status, after.status, found.get("status") or {})
+    _ask(spec, before, after, found.get("status") or {})
     return [*operations, {"op": "add", "path": "/spec", "value": spec}]
 
 
-def _ask(
-    spec: Object, before: ScheduleStatus, after: ScheduleStatus, told: Mapping[str, Any]
-) -> None:
-    """Ask in the spec for what is new in a status."""
+def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) -> None:
+    """Ask in the spec for what is new in a status. The clock of who asks may be behind."""
+    before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
         pause = after.paused
         said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at)
@@ -454,28 +473,42 @@ def _ask(
         spec.pop("suspension", None)
         spec["resumeTime"] = format_time(max(after.cursor, before.paused.at + 1e-6))
     known = {each.key for each in before.occurrences}
-    new = [
+    asked = [
         each.due
         for each in after.occurrences
         if each.kind is OccurrenceKind.MANUAL and each.key not in known
     ]
-    if new:
+    if asked:
         taken = epoch_seconds(told.get("takenRunTime")) or 0.0
-        open_ones = [each for each in spec.get("runTimes") or () if parse_time(each) > taken]
-        later = taken + 1e-6  # of somebody whose clock is ahead
-        spec["runTimes"] = [*open_ones, *(format_time(max(each, later)) for each in new)]
+        open_ones = [
+            each
+            for each in spec.get("runTimes") or ()
+            if taken < parse_time(each) and parse_time(each) >= created
+        ]
+        first = max(taken + 1e-6, created)
+        spec["runTimes"] = [*open_ones, *(format_time(max(each, first)) for each in asked)]
     numbers = {each.number for each in before.backfills}
     more = [each for each in after.backfills if each.number not in numbers]
     if more:
         done = int(told.get("takenBackfill") or 0)
-        left = [each for each in spec.get("backfills") or () if each["number"] > done]
-        asked = [
-            BackfillRequest(
-                number=each.number, start=each.start, end=each.end, parallel=each.parallel
-            )
-            for each in more
+        requested = spec.get("backfills") or ()
+        left = [
+            each
+            for each in requested
+            if each["number"] > done and parse_time(each["requestTime"]) >= created
         ]
-        forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(each)) for each in asked]
+        highest = max([done, *(each["number"] for each in requested)])
+        requests = [
+            BackfillRequest(
+                number=max(each.number, highest + place),
+                requested_at=max(each.created_at, created),
+                start=each.start,
+                end=each.end,
+                parallel=each.parallel,
+            )
+            for place, each in enumerate(more, 1)
+        ]
+        forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(r)) for r in requests]
         spec["backfills"] = [*left, *forms]
 
 
@@ -483,21 +516,21 @@ def _ask(
 
 
 def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Object:
-    """Return the status that the operator writes for `schedule`, which it read of `found`."""
+    """Return the status that the operator writes for `schedule`, which it read from `found`."""
     spec, _problems = read_spec(found)
     before: Mapping[str, Any] = found.get("status") or {}
     status = replace(
         schedule.status, occurrences=tuple(kept(schedule.status.occurrences, now, MOST_SETTLED))
     )
-    if status.problem:  # what it did before stays, and nothing new was taken
+    if status.problem:  # earlier work stays, and nothing new was taken
         same = {k: v for k, v in before.items() if k not in ("conditions", "nextTime", "state")}
-        same.setdefault("observedCron", spec.cron)  # the next one begins when it is written
+        same.setdefault("observedCron", spec.cron)  # the next request begins when it is written
         same.setdefault("observedTimeZone", spec.time_zone)
         return {**same, **_shown(found, schedule, before, now), "problem": status.problem[:4000]}
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn had taken them before.
+    # A schedule that paused itself in this turn had taken the requests before.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
@@ -505,13 +538,13 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     if numbers := [each for each in numbers if each]:
         made["takenBackfill"] = max(numbers)
     made |= _shown(found, schedule, before, now)
-    return _bounded(json.loads(json.dumps(made)))  # lists, as in what is read
+    return _bounded(json.loads(json.dumps(made)))  # lists, as in the model that was read
 
 
 def _shown(
     found: Mapping[str, Any], schedule: Schedule, before: Mapping[str, Any], now: float
 ) -> Object:
-    """Return what people and other tools read."""
+    """Return the fields for people and other tools."""
     status, generation = schedule.status, found["metadata"].get("generation")
     made: Object = {"observedGeneration": generation} if generation else {}
     ran = [each for each in status.occurrences if each.run]
@@ -570,7 +603,7 @@ _LEFT_OUT: tuple[object, ...] = (None, "", 0, [], ())
 
 
 def _lean(status: Object) -> Object:
-    """Return a status without what readers add by themselves."""
+    """Return a status without the fields that readers compute themselves."""
     made = {key: value for key, value in status.items() if value not in _LEFT_OUT}
     for key in ("occurrences", "backfills"):
         if key in made:
@@ -586,7 +619,9 @@ def _lean(status: Object) -> Object:
 
 
 def _bounded(made: Object) -> Object:
-    """Return a status of at most STATUS_BYTES: reasons of the oldest occurrences go first."""
+    """Return a status of at most STATUS_BYTES; reasons of the oldest occurrences are removed
+    first.
+    """
     told: list[Object] = made.get("occurrences") or []
     for share in (0.5, 0.9, 1.0):
         if json_bytes(made) <= STATUS_BYTES:
@@ -601,8 +636,8 @@ def _bounded(made: Object) -> Object:
 
 
 def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
-    """Return the spec of a run, in the resource's form, with its placeholders filled in. What else
-    the template says is not touched, and is judged as that of any other run.
+    """Return the spec of a run in the resource's form, with its placeholders filled in. Other
+    fields of the template stay unchanged and are checked like those of any run.
     """
     spec: Object = copy.deepcopy(found["spec"]["template"].get("spec") or {})
     if spec.get("env"):
@@ -615,8 +650,8 @@ def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
 
 
 def trim(found: Object, known: Object | None) -> Object:
-    """Return a schedule as a cache keeps it: without its template, which is checked here, and with
-    the rest as JSON text, which takes a tenth of the same as objects. `known` is its cached state.
+    """Return a schedule for a cache: its template is checked and left out, and the rest is JSON
+    text, which takes a tenth of the memory of objects. `known` is its cached state.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}
@@ -626,7 +661,7 @@ def trim(found: Object, known: Object | None) -> Object:
         try:
             made[PROBLEM] = "; ".join([*read_spec(found)[1], *read_template(found)[1]])
         except Exception as error:
-            # One tenant's schedule must not keep those of all from being read.
+            # A broken schedule of one tenant must not prevent reading all others.
             log.exception("%s/%s cannot be read", head.get("namespace", ""), head["name"])
             made[PROBLEM] = f"it cannot be read: {type(error).__name__}"
     spec = found.get("spec") or {}
@@ -642,12 +677,12 @@ _CACHED = (
 
 
 def _identity(found: Mapping[str, Any]) -> tuple[object, object]:
-    """Return what changes whenever the spec does."""
+    """Return a value that changes whenever the spec does."""
     return found["metadata"].get("uid"), found["metadata"].get("generation")
 
 
 def whole(cached: Object) -> Object:
-    """Return the object of a cached one, without its template."""
+    """Return the object of a cached schedule, without its template."""
     return {
         "metadata": cached["metadata"],
         PROBLEM: cached[PROBLEM],

@@ -1,5 +1,5 @@
-"""Rendering of YAML templates. Pure. A value never becomes structure: it enters the output only
-through the filters `json` and `yaml`, and an undefined name is an error.
+"""Rendering of YAML templates. Pure. A value never becomes structure, because it enters the output
+only through the filters `json` and `yaml`. An undefined name is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""Characters that JSON prints as they are, and that YAML refuses or takes for a line break."""
+"""Characters that JSON prints unchanged and YAML refuses or reads as a line break."""
 
 
 class QuotedText(str):
@@ -49,7 +49,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     if _UNPRINTABLE.search(text):
-        style = '"'  # other styles print them as they are, and readers take them for line breaks
+        style = '"'  # other styles print these unchanged, and readers take them for line breaks
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -57,7 +57,7 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(value: object) -> QuotedText:
-    """Return a value as YAML of several lines, keys in their order."""
+    """Return a value as YAML of several lines; keys keep their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return QuotedText(text.rstrip("\n"))
@@ -106,8 +106,8 @@ def render_object(template: str, **values: object) -> dict[str, Any]:
 
 
 # -- parsing a template's text only once -----------------------------------------------------------
-# The text is parsed with a mark for each value; it is the same for all values that take the same
-# branches. Parsing the values too was a quarter of an operator's cost of a launch.
+# The text is parsed with a mark in place of each value; the result is the same for all values that
+# take the same branches. Parsing the values too was a quarter of the operator's cost of a launch.
 
 _MARK = "\ue000"
 """A private-use character of Unicode, which none of our templates has."""

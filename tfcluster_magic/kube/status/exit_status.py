@@ -1,8 +1,8 @@
 """The exit status of a task, read from its pod. Pure.
 
-What Kubernetes says of the end counts first, then the termination message, then the exit code. An
-end from outside is never reported as the program's own, and only a task that the run asked to stop
-counts as Stopped.
+Kubernetes' own reason takes precedence over the termination message, which takes precedence over
+the exit code. An end from outside is never reported as the program's own. Only a task that the run
+asked to stop counts as Stopped.
 
 Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions Ref:
 https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
@@ -37,7 +37,8 @@ def disruption_detail(reason: str, message: str, node: str) -> Clause:
     if found := _DISK.search(message):
         return Message("DiskFilled", {"limit": found.group(1)})
     if reason == "PreemptionByScheduler":
-        which = Message("Saying", {"words": shorten_message(message)})  # names the scheduler
+        # the message names the scheduler
+        which = Message("Saying", {"words": shorten_message(message)})
         return Message("Preempted", {"said": which if message else ""})
     if reason == "EvictionByEvictionAPI":
         return Message("EvictedBySomebody")
@@ -50,19 +51,19 @@ Object = dict[str, Any]
 
 DISRUPTION = "DisruptionTarget"
 DELETED_BY_SOMEBODY = "DeletedBySomebody"
-"""Our own reason in that condition: neither the run nor Kubernetes ended the pod."""
+"""Our own reason in that condition: somebody deleted the pod, not the run or Kubernetes."""
 _LOST = {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"}
 _OVER = ("Succeeded", "Failed")
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}
 _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
-"""A kubelet or containerd that restarted and did not find the container again."""
+"""Reason of a kubelet or containerd that restarted and did not find the container again."""
 _UNSEEN = 255
-"""Exit code by containerd for a container whose shim was killed; other ends leave a message."""
+"""Containerd's exit code for a container whose shim was killed; other ends leave a message."""
 _SIGNAL = 128
 
 
 def container_status(pod: Mapping[str, Any]) -> Object:
-    """Return the status of the task's container; empty before there is one."""
+    """Return the status of the task's container; empty before it exists."""
     every = (pod.get("status") or {}).get("containerStatuses") or [{}]
     first: Object = every[0]
     return first
@@ -86,7 +87,7 @@ def disruption(pod: Object) -> tuple[str, str] | None:
 
 
 def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a pod that is over; `asked` says whether the run had asked it to stop."""
+    """Return the end of a pod that is over; `asked` is whether the run had asked it to stop."""
     ended = container_status(pod).get("state", {}).get("terminated") or {}
     message = _termination_message(ended)
     code: int | None = ended.get("exitCode")
@@ -117,7 +118,7 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
 
 
 def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a task whose pod is gone without an observed end."""
+    """Return the end of a task whose pod is gone, if nobody observed the end."""
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
     outside = disruption(pod) if pod is not None else None
@@ -134,7 +135,7 @@ def _memory_limit(pod: Object) -> str:
 
 
 def _never_ran(told: TaskExit, pod: Object, ended: Object) -> TaskExit:
-    """Return the end of a container that never ran, because of its image or command, or its node.
+    """Return the end of a container that never ran because of its image, its command or its node.
 
     No kubelet starts a container of a Job's pod again, but the Job creates another pod.
     """
@@ -163,7 +164,7 @@ def _is_from_outside(told: TaskExit) -> bool:
 
 
 def _termination_message(ended: Object) -> TaskExit | None:
-    """Return the exit that the task wrote itself; None if there is none of ours."""
+    """Return the exit that the task itself wrote; None if it wrote none."""
     try:
         told = msgspec.json.decode(ended.get("message") or "", type=TaskExit)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
@@ -172,7 +173,7 @@ def _termination_message(ended: Object) -> TaskExit | None:
         if told.detail_message is not None:
             english_clause(told.detail_message)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return replace(told, detail_message=None)  # written by the program itself
+        return replace(told, detail_message=None)  # the program itself wrote this message
     return told
 
 

@@ -2,8 +2,8 @@
 
 Kubernetes' messages are of three kinds: unschedulable, container waiting, and failed create. Each
 has a table: a pattern over Kubernetes' words, a rank, and the text. Unknown words are shortened and
-passed on, never dropped. A text names the numbers (what is requested, what there is), the image,
-claim or secret, and the option that changes them.
+passed on, never dropped. A text names the requested and the available amounts, the image, claim or
+secret, and the option that changes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""Ranks: never starts like this; needs a user's action; waits for resources; is starting."""
+"""Ranks: never starts in this form; needs a user's action; waits for resources; is starting."""
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
     r"OCI runtime create failed: |runc create failed: |: unknown$"
@@ -48,7 +48,7 @@ class PodContext:
     node: str = ""
 
     def option(self, name: str, value: str) -> str:
-        """Return an option of the command line: `--worker-cpu 2`."""
+        """Return a command-line option with its value: `--worker-cpu 2`."""
         return f"--{self.task_type}-{name} {value}".rstrip()
 
 
@@ -78,7 +78,7 @@ def first_match(
 
 
 def quote_kubernetes(words: str) -> Message:
-    """Return a clause that quotes words no rule knows."""
+    """Return a clause that quotes words for which there is no rule."""
     return Message("KubernetesSays", {"words": shorten_message(words)})
 
 
@@ -97,7 +97,7 @@ UNSCHEDULABLE = "Unschedulable"
 _AFTER_REASONS = re.compile(r"\.? (?:no new claims to deallocate|preemption: |not found$).*$")
 _NODES = re.compile(r"nodes are (?:un)?available: ")
 _GANG = re.compile(r"in gang unschedulable|minAvailable|pod group")
-"""Volcano's words; for some tasks it names what nodes lack, as Kubernetes' scheduler does."""
+"""Volcano's words. For some tasks they name what nodes lack, as Kubernetes' scheduler does."""
 _COUNTED = re.compile(r", (?=\d+ )")
 
 
@@ -128,7 +128,7 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return the clause for missing resources, permanent if no node has as much in total."""
+    """Return the clause for missing resources; it is permanent if no node has as much in total."""
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
     over = [name for name in names if wanted[name] > most[name]]
@@ -143,7 +143,7 @@ def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
         }
         return FOR_GOOD, Message("NodesTooSmall", values)
     free = {name: max((n.get(name, 0.0) for n in asked.free or ()), default=0.0) for name in names}
-    # An operator of one namespace does not see who else uses a node.
+    # An operator of one namespace does not see what else runs on a node.
     if asked.free is not None and any(free[name] < wanted[name] for name in names):
         has = [_has(name, free[name]) for name in names]
         use = _fewer(names, free, asked)
@@ -192,7 +192,7 @@ def _unbound_claims(asked: PodContext) -> Message:
 
 
 def unbound_claim(claim: Object) -> Message:
-    """Return why an existing claim keeps a pod from running."""
+    """Return why a pod cannot run because of this existing claim."""
     name, of = claim["metadata"]["name"], claim.get("spec") or {}
     told = claim.get("said", "")
     if missing := re.search(r'storageclass\S* "([^"]+)" not found', told):
@@ -263,7 +263,7 @@ UNSCHEDULABLE_RULES: tuple[ProblemRule, ...] = (
 
 
 def _claims_of_mode(asked: PodContext, mode: str) -> list[str | Message]:
-    """Return the claims of this mode; all if none is known to have it."""
+    """Return the claims of this mode; all claims if none is known to have it."""
     modes = {n: (c.get("spec") or {}).get("accessModes") or () for n, c in asked.claims.items()}
     return [*([n for n, m in modes.items() if mode in m] or sorted(asked.claims))]
 
@@ -281,14 +281,14 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
 
 
 def is_fault_of_image(words: str) -> bool:
-    """Return whether the runtime refused a container because of its image or spec. Another node or
-    another try would fail in the same way.
+    """Return whether the runtime refused a container because of its image or spec. It would fail in
+    the same way on another node or at another try.
     """
     return bool(_FAULT_OF_IMAGE.search(words)) and not _TRANSIENT.search(words)
 
 
 def container_waiting_problem(reason: str, words: str, asked: PodContext) -> PodProblem | None:
-    """Return the clause of a waiting container; None while it may only need a moment."""
+    """Return the clause of a waiting container; None while a container may only need a moment."""
     if reason in STARTING_REASONS:
         return None
     if "Image" in reason or reason == "RegistryUnavailable":
@@ -307,7 +307,7 @@ def container_waiting_problem(reason: str, words: str, asked: PodContext) -> Pod
 
 
 def event_problem(events: Sequence[Object], asked: PodContext) -> PodProblem | None:
-    """Return the clause of the newest telling event of a pod; None if there is none."""
+    """Return the clause of a pod's newest event that explains something; None if there is none."""
     for event in sorted(events, key=event_time, reverse=True):
         reason, words = event.get("reason", ""), event.get("message", "")
         if event.get("type") == "Warning" and reason != "Failed":
@@ -327,7 +327,7 @@ def are_about_claims(events: Sequence[Object]) -> bool:
 
 
 def event_time(event: Object) -> str:
-    """Return when an event happened last; API times sort as text."""
+    """Return when an event last happened; API times sort as text."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
@@ -514,7 +514,7 @@ _BOUND = re.compile(
 
 
 def _limit_range(found: re.Match[str], asked: PodContext) -> Message:
-    """Return all broken bounds of a LimitRange, each with the option that fixes it."""
+    """Return all violated bounds of a LimitRange, each with the option that fixes it."""
     parts: list[str | Message] = []
     options = []
     for kind, name, bound, has in _BOUND.findall(found.string):

@@ -1,9 +1,8 @@
 """Pods and Jobs of one run as the lifecycle sees them: attempts, readiness, ends. Pure.
 
 Pods of an index count as attempts in the order of their creation. Each end is reported before the
-next attempt, even if both are seen at once, and is kept when its pod is gone. A fresh
-`RunObserver`, after a restart of the operator, sees the same from the record, the pods and the
-Jobs.
+next attempt, even if both are seen at once, and is kept when its pod is gone. After a restart of
+the operator, a new `RunObserver` reports the same from the record, the pods and the Jobs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ Object = dict[str, Any]
 
 
 def bound_since(pod: Object) -> float | None:
-    """Return when the pod was bound to its node, in seconds since the epoch; None if it is not."""
+    """Return when the pod was bound to its node, in seconds since the epoch; None if it is not
+    bound.
+    """
     bound = condition(pod, "PodScheduled")
     return epoch_seconds(bound.get("lastTransitionTime")) if bound.get("status") == "True" else None
 
@@ -38,7 +39,7 @@ def requested_cores(pod: Object) -> float:
 
 @dataclass
 class _SeenTask:
-    """The stored facts of a task: its newest pod, and the pod's end."""
+    """The stored facts about a task: its newest pod, and how the pod ended."""
 
     uid: str
     attempt: int
@@ -59,7 +60,7 @@ class RunObserver:
         self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
 
     def asked_to_stop(self, task_type: TaskType) -> None:
-        """Note that the run suspended the Job of this type; the cache may lag."""
+        """Record that the run suspended the Job of this type; the cache may lag behind."""
         self._asked.add(task_type)
 
     def asked_to_go_on(self, task_type: TaskType) -> None:
@@ -71,7 +72,9 @@ class RunObserver:
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """Count these tasks as an older attempt, because they end with their group's older one."""
+        """Count these tasks as an older attempt, because they end together with their group's older
+        attempt.
+        """
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
 
@@ -112,16 +115,16 @@ class RunObserver:
                 known = self._known[task] = _SeenTask("", _wanted(task, status), None, past)
             seen[task] = self._shown(task, known, away)
         nodes = {of_task[-1]["spec"].get("nodeName") for of_task in every.values()}
-        # The checkpoints are on the user's volume, which is not mounted here.
+        # The checkpoints are on the user's volume, which the operator does not mount.
         return Observation(
             tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="", cores=dict(self._cores)
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """Return the pod to observe: the newest, once the ends of those before it were reported.
+        """Return the pod to observe: the newest, once the ends of earlier pods were reported.
 
-        A busy Job is faster than a turn, and no end of an active run may be missed. None means that
-        the known pod is gone and its end has to be reported first.
+        A busy Job is faster than a turn, and no end in an active run may be missed. None means that
+        the known pod is gone and its end must be reported first.
         """
         known = self._known.get(task)
         if not pods or status.phase not in (Phase.STARTING, Phase.RUNNING):
@@ -138,7 +141,7 @@ class RunObserver:
         return pods[-1] if at is None else pods[at : at + 2][-1]
 
     def _meet(self, task: str, pod: Object, job: Object | None, status: Status) -> _SeenTask:
-        """Return the task with this pod; a new pod is the task's next attempt."""
+        """Return the task of this pod; a new pod is the task's next attempt."""
         uid = str(pod["metadata"]["uid"])
         known = self._known.get(task)
         if known is not None and known.uid == uid:
@@ -162,7 +165,7 @@ class RunObserver:
                 since=known.since,
             )
         state, ready = _state(known.pod)
-        # Whether a server on an unreachable node is used is unknown.
+        # Nobody knows whether a server on an unreachable node is used.
         here = known.pod["spec"].get("nodeName") not in away
         tells = ready and here and self._spec.mode is Mode.IN_GRAPH
         idle = _idle_since(known.pod) if tells else None
@@ -181,9 +184,9 @@ _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPE
 
 
 def task_in_pod(pod: Object, now: float) -> tuple[TaskState, float | None]:
-    """Return what the task of a pod does, and since when in epoch seconds, from the pod alone.
+    """Return the state of a pod's task and when it began, in epoch seconds, from the pod alone.
 
-    A task that was asked to stop cannot be told from one that was killed.
+    A task that was asked to stop looks the same as a task that was killed.
     """
     if is_over(pod):
         ended = pod_exit(pod, asked=False, now=now)
@@ -198,8 +201,8 @@ def pods_counted_before(pod: Object) -> int:
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
-    """Return the pods of each task, oldest first; creation times are whole seconds, so other signs
-    help.
+    """Return the pods of each task, oldest first. Creation times are whole seconds, so other signs
+    decide between equal ones.
     """
 
     def age(pod: Object) -> tuple[object, ...]:
@@ -228,7 +231,7 @@ def _wanted(task: str, status: Status) -> int:
 
 
 def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
-    """Return the attempt recorded for a pod's end, which is found by its time."""
+    """Return the recorded attempt of a pod that ended, which is found by the time of its end."""
     ended = pod_exit(pod, asked=False, now=0.0).finished_at
     same = [f for f in status.failures if f.task == task and f.exit.finished_at == ended]
     return same[-1].attempt if same else None
@@ -273,7 +276,7 @@ def _recorded(task: str, job: Object | None, status: Status, now: float) -> Task
 
 
 def _never_had_a_pod(task: str, status: Status) -> bool:
-    """Return whether, by the record, the task never had a pod, so that nothing of it ended."""
+    """Return whether, by the record, the task never had a pod and so has no end."""
     for each in status.attention:
         if each.name == task:
             return each.state is TaskState.PENDING and not each.restarts
@@ -282,7 +285,7 @@ def _never_had_a_pod(task: str, status: Status) -> bool:
 
 
 def _state(pod: Object) -> tuple[TaskState, bool]:
-    """Return the state of a pod that is not over, and whether the task is up."""
+    """Return the state of a pod that is not over, and whether its task is up."""
     told = container_status(pod)
     if "running" not in told.get("state", {}):
         return TaskState.PENDING, False
@@ -298,7 +301,7 @@ def _began(pod: Object) -> float | None:
 
 
 def _idle_since(pod: Object) -> float | None:
-    """Return since when a server is not used, which its readiness probe reports."""
+    """Return since when a server has been unused, as its readiness probe reports."""
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None

@@ -1,7 +1,7 @@
 """A run's Jobs and pods by task, and the tasks without pods. Pure.
 
-The newest pod stands for a task. Pods in the same unexplained state wait for the same thing, so
-that reading about one of them is enough.
+The newest pod represents a task. Pods in the same unexplained state wait for the same thing, so
+reading about one of them is enough.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
 """
@@ -57,10 +57,10 @@ def may_have_unseen_pods(
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Return whether Jobs may have created tasks that nobody has seen, since caches lag.
+    """Return whether Jobs may have created tasks that caches do not have yet.
 
     `seen` are tasks of the current attempt; `find` reads a Job that is not among `jobs`. A
-    suspended Job reports this when it has asked all pods to end, some of which may still be ending.
+    suspended Job counts as empty once it has asked all its pods to end; some may still be ending.
     """
     if len(seen) == spec.replicas.total:
         return False
@@ -88,15 +88,15 @@ T = TypeVar("T")
 
 LOG_QUESTION = "log"
 _PATIENCE = 3.0
-"""Seconds for which a pod may be on its way before its events are read."""
+"""Seconds for which a pod may be starting before its events are read."""
 _UNPLACED = 3.0
-"""Seconds in which the scheduler reports on a pod, unless it waits for a claim."""
+"""Seconds within which the scheduler reports on a pod that does not wait for a claim."""
 _QUIET = 4.0
 """Seconds for which a running program may keep its port closed before its output is read."""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]
-"""`Pod` or `log`, task type, node: pods of one state wait for the same thing."""
+"""Key of a state: `Pod` or `log`, task type, node. Pods of one state wait for the same thing."""
 
 
 def newest_pods(pods: Iterable[Object]) -> dict[str, Object]:
@@ -121,7 +121,7 @@ def task_type_of(found: Object) -> str:
 
 
 def tasks_without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
-    """Return the tasks of a Job that should have a running pod and have none."""
+    """Return the tasks of a Job that should have a running pod but have none."""
     task_type = task_type_of(job)
     if is_suspended(job) or task_type not in set(TaskType):
         return []
@@ -135,7 +135,7 @@ def tasks_without_pod(job: Object, tasks: Mapping[str, Object]) -> list[str]:
 
 
 def is_up(pod: Object) -> bool:
-    """Return whether its container runs and its port, if it has one, is open."""
+    """Return whether a pod's container runs and its port, if it has one, is open."""
     status = container_status(pod)
     return "running" in (status.get("state") or {}) and bool(status.get("started"))
 
@@ -149,8 +149,8 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
-    """Return the state of a pod that does not say why it waits. None means that it does say so or,
-    with `now`, that it may only need a moment.
+    """Return the state of a pod that does not say why it waits; None for a pod that says so or,
+    with `now`, may only need a moment.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):
@@ -173,7 +173,7 @@ def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState
 
 
 def needs_claims(pod: Object, now: float) -> bool:
-    """Return whether only its claims can explain why the pod has no node."""
+    """Return whether only a pod's claims can explain why the pod has no node."""
     made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
     if pod["spec"].get("nodeName") or is_over(pod):
         return False
@@ -187,15 +187,15 @@ def needs_claims(pod: Object, now: float) -> bool:
 def representative_pods(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
-    """Return the few pods about which something was read: `answer_for_pod` looks at no others."""
+    """Return the few pods about which something was read; `answer_for_pod` uses only these."""
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 
 def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """Return what was read about this pod, else about one in the same state, else of the same type.
-    `others` are the pods about which something was read.
+    """Return the answer about this pod, else about a pod in the same state, else about one of the
+    same type. `others` are the pods with an answer.
     """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:

@@ -1,7 +1,7 @@
 """Reasons why tasks of a run wait, from pods, Jobs, their events and last lines. Pure.
 
-There is one sentence for each distinct reason, the most telling first, with the tasks concerned.
-600 pods that wait for the same thing lead to one question (`open_questions`).
+There is one sentence for each distinct reason, with the tasks concerned; the most important comes
+first. 600 pods that wait for the same thing lead to one question (`open_questions`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from .task_pods import LOG_QUESTION
 PEER_NOT_UP = "PeerNotUp"
 _ADDRESS = re.compile(r"waiting for the address of (.+)$")
 _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
-"""Printed at the end of that wait; TensorFlow may be silent for long afterwards."""
+"""Line that ends this wait; TensorFlow may print nothing for long afterwards."""
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
 TENSORFLOW_WAITS = re.compile(
     r"still waiting for response from worker: |[Bb]arrier timed out"
     r"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:"
 )
-"""Printed by TensorFlow again and again while it waits; `runtime/activity.py` has the same list."""
+"""Line that TensorFlow prints repeatedly while it waits; `runtime/activity.py` has the same
+list.
+"""
 _TASK = re.compile(r"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
 _QUIET = re.compile(r"^tfcluster: quiet since (\S+): ")
 _SIGN = re.compile(
@@ -45,10 +47,10 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """Return since when a running task does nothing, from its last lines; None if it works.
+    """Return since when a running task has done nothing, from its last lines; None if it works.
 
-    `runtime/task.py` prints that line there. `until` is when the lines were read, in seconds since
-    the epoch.
+    `runtime/task.py` prints the line that says so. `until` is when the lines were read, in seconds
+    since the epoch.
     """
     peer = words = ""
     for line in reversed(lines):
@@ -78,8 +80,8 @@ def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
 
 
 def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:
-    """Return which other task one that is not up waits for, from its last lines; the last one
-    counts.
+    """Return the other task for which a task waits that is not up, from its last lines; the last
+    mention counts.
     """
     for line in reversed(lines):
         if found := _SESSION.search(line):
@@ -132,7 +134,7 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class Question:
-    """An object whose events (or, for a log, last lines) have to be read to know more."""
+    """An object whose events (or, for a log, last lines) must be read to know more."""
 
     kind: str
     name: str
@@ -141,10 +143,10 @@ class Question:
 
 @dataclass(frozen=True)
 class WaitingFacts:
-    """The facts besides pods and Jobs.
+    """Further facts, besides pods and Jobs.
 
     `claims` are by name, each with the newest words of its events as `said`; `lines` are last lines
-    of output by pod uid; `free` is what each node has left, where that is known.
+    of output by pod uid; `free` is what each node has left, if known.
     """
 
     nodes: Sequence[Object] = ()
@@ -159,7 +161,9 @@ def explain_waiting(
     events: Mapping[str, Sequence[Object]],
     facts: WaitingFacts,
 ) -> list[WaitingReason]:
-    """Return why tasks do not run, the most telling first; `events` are by the object's uid."""
+    """Return why tasks do not run, the most important reason first; `events` are by the object's
+    uid.
+    """
     tasks, jobs = task_pods.newest_pods(pods), list(jobs)
     asker = _PodContexts(
         facts,
@@ -198,12 +202,12 @@ def open_questions(
     now: float,
     events: Mapping[str, Sequence[Object]] | None = None,
 ) -> list[Question]:
-    """Return what to read to explain more: one object for each state, at most MOST_QUESTIONS.
+    """Return the objects to read to explain more: one for each state, at most MOST_QUESTIONS.
     `events` are those of pods read before; they may lead to their claims.
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
-    """Time of the last pod of each type: a Job that creates pods needs no request."""
+    """Time of the newest pod of each type: a Job that creates pods needs no request."""
     for pod in tasks.values():
         made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
         newest[task_pods.task_type_of(pod)] = max(
@@ -234,8 +238,8 @@ def open_questions(
 
 
 class _PodContexts:
-    """Facts for sentences about pods, computed once for all; `told` and `printed` are the pods
-    whose events and output were read.
+    """Facts for sentences about pods, computed once for all. `told` and `printed` are the pods
+    whose events and whose output were read.
     """
 
     def __init__(
@@ -258,7 +262,7 @@ class _PodContexts:
         ]
 
     def room(self, asked: PodContext) -> PodContext:
-        """Add the nodes' capacities, which are needed only for pods without a node."""
+        """Add the nodes' capacities, which only pods without a node need."""
         return replace(asked, nodes=self._nodes, free=self.facts.free)
 
     def about(self, pod: Object) -> PodContext:

@@ -1,7 +1,7 @@
 """The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
-A refused request of one kind does not keep the others from being sent: tasks are stopped whatever
-happens to their Service. Obstacles are collected as text. Nothing here decides or writes a status.
+A refused request of one kind does not prevent the others: tasks are stopped even if their Service
+cannot be changed. Obstacles are collected as text. Nothing here decides or writes a status.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ReconcileContext:
     explainer: PendingTaskDiagnosis
     awaited: AwaitedRuns
     policy_of: Callable[[str], Policy]
-    """Returns the policy together with what a namespace adds to it."""
+    """Returns the administrator's policy with the additions of a namespace."""
     pod_groups: PodGroups
     unwatched: Callable[[], float]
-    """Seconds for which no operator acted before this one did."""
+    """Seconds without an acting operator before this one."""
     record_limit: Callable[[str], float | None] = lambda _namespace: None
     """The number of records that a namespace may have; None means any number."""
     clock: Callable[[], float] = time.time
@@ -94,7 +94,7 @@ class RunActions:
     def apply(
         self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> FatalProblem | None:
-        """Apply a decision; return why the run has to end, if it has to.
+        """Apply a decision; return why the run must end, or None.
 
         Raises:
             ApiError: the API did not answer; repeat the turn.
@@ -134,7 +134,7 @@ class RunActions:
         return None
 
     def _try(self, cluster: TFCluster, make: Callable[[], None]) -> None:
-        """Call `make` and note what prevents it. Raises ApiError if the API does not answer."""
+        """Call `make` and record what prevents it. Raises ApiError if the API does not answer."""
         try:
             make()
         except EarlierObjectExists as obstacle:
@@ -144,14 +144,14 @@ class RunActions:
         except TFClusterError as error:
             self.obstacle = self.obstacle or str(error)
         except ApiError as error:
-            if error.unanswered and error.status != 500:  # 500: a webhook is down
+            if error.unanswered and error.status != 500:  # a 500 means that a webhook is down
                 raise
             why = str(access.explain_api_error(error, server=self._context.api.server))
             head = cluster.metadata
             log.warning("%s/%s: %s", head.owner, head.name, why)
             self.obstacle = self.obstacle or why
             self.queue_problem = self.queue_problem or queue_refusal(error.message)
-            if error.status == 422:  # invalid, so it will never be accepted
+            if error.status == 422:  # the object is invalid, so it will never be accepted
                 self._ending = FatalProblem(why, released=False)
 
     def _repair_pod_group(

@@ -1,4 +1,4 @@
-"""The runs that others wait for, as the caches know them, and the turns that they cause.
+"""The runs for which others wait, as the caches know them, and the turns that they cause.
 
 A waiting run takes a turn when a run that it waits for appears, ends, is released or is deleted,
 and no other turn in between. Nothing is requested from the API.
@@ -19,22 +19,22 @@ from ..scheduling.launch_queue import awaited_names, phase_of
 
 _FINAL = [phase for phase in Phase if phase.is_final]
 Sight = SeenRun | None
-"""An awaited run as it was seen; None if it does not exist."""
+"""The state in which an awaited run was last seen; None if it does not exist."""
 
 
 class AwaitedRuns:
-    """Knows for each awaited run who waits for it.
+    """Knows for each awaited run which runs wait for it.
 
     Args:
         runs: the cache of all runs.
-        wake: called with each waiting run to which something happened.
+        wake: called with each waiting run when an awaited run changes.
     """
 
     def __init__(self, runs: Informer, wake: Callable[[Key], None]) -> None:
         self._runs, self._wake = runs, wake
         self._lock = threading.Lock()
         self._waiting: dict[Key, dict[Key, Sight]] = {}
-        """By awaited run: the runs that wait for it, and as what each saw it."""
+        """By awaited run: the runs that wait for it, and the state in which each last saw it."""
         self._awaited: dict[Key, Sequence[Key]] = {}
         """By waiting run: the runs that it waits for."""
 
@@ -43,8 +43,8 @@ class AwaitedRuns:
         return len(self._awaited)
 
     def observe(self, key: Key, names: Sequence[str]) -> dict[str, SeenRun]:
-        """Return those of the named runs that exist; the run of `key` waits for them from now on
-        and takes a turn when one changes.
+        """Return the named runs that exist. From now on the run of `key` waits for them and takes a
+        turn when one of them changes.
         """
         keys = [(key[0], name) for name in names]
         while True:
@@ -54,12 +54,14 @@ class AwaitedRuns:
                 self._awaited[key] = keys
                 for each, sight in sights.items():
                     self._waiting.setdefault(each, {})[key] = sight
-            # What changed before it was registered has caused no turn.
+            # A change before the registration has caused no turn.
             if sights == {each: self._sight(each) for each in keys}:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 
     def circle(self, key: Key) -> tuple[str, ...]:
-        """Return the runs that wait for each other, this one among them; empty if none do."""
+        """Return the runs that wait for each other, including this one; empty if there is no
+        circle.
+        """
 
         def waits_for(name: str) -> Sequence[str]:
             found = self._runs.get(key[0], name)
@@ -68,7 +70,7 @@ class AwaitedRuns:
         return circle_of(key[1], waits_for)
 
     def changed(self, key: Key) -> None:
-        """Wake the runs that wait for this one, if it is not any more what they saw."""
+        """Wake the runs that wait for this one, if it has changed since they saw it."""
         if key not in self._waiting:
             return
         now = self._sight(key)
@@ -78,7 +80,7 @@ class AwaitedRuns:
             self._wake(each)
 
     def forget(self, key: Key) -> None:
-        """Note that a run waits for no other one any more."""
+        """Record that a run no longer waits for any other."""
         if key in self._awaited:
             with self._lock:
                 self._unregister(key)
@@ -94,7 +96,7 @@ class AwaitedRuns:
         found = self._runs.get(*key)
         if found is None:
             return None
-        # Which phase it is in before its end is no reason for a turn.
+        # A change of phase before the end causes no turn.
         ended = next((each for each in _FINAL if each.value == phase_of(found)), None)
         released = ended is not None and custom_resource.is_released(found)
         return SeenRun(found["metadata"]["uid"], ended or Phase.QUEUED, released)

@@ -88,7 +88,7 @@ class Controller:
         self.schedules.follow()
 
     def begin(self) -> None:
-        """Start to act, and put every run into the queue once."""
+        """Start acting, and queue every run once."""
         for found in self.caches.runs.every():
             head = found["metadata"]
             self.turns.work.add((head["namespace"], head["name"]))
@@ -98,7 +98,7 @@ class Controller:
         self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Stop acting; turns in progress have this number of seconds to finish."""
+        """Stop acting; wait up to this many seconds for turns in progress."""
         self.scheduler.end()
         self.schedules.end(seconds)
         self.caches.stop()
@@ -111,7 +111,7 @@ class Controller:
 
     @property
     def alive(self) -> bool:
-        """Whether no thread has died."""
+        """Whether all threads are alive."""
         turns = (self.turns.alive and self.schedules.turns.alive) or not self._begun
         return turns and self.schedules.cache.alive and self.scheduler.alive and self.caches.alive
 
@@ -173,7 +173,7 @@ class Controller:
             raise
 
     def _is_gone(self, key: Key) -> bool:
-        """Return whether the record was deleted meanwhile."""
+        """Return whether the record has been deleted meanwhile."""
         try:
             self.context.api.get(path("tfclusters", *key))
         except ApiError as error:
@@ -201,7 +201,7 @@ class Scheduler:
         policy: the administrator's policy.
         leads: whether this process may act.
         wake: called with each run that a change belongs to.
-        unwatched: seconds for which no operator acted before this one did.
+        unwatched: seconds without an acting operator before this one.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Scheduler:
         self.cluster_state = ClusterState(api, namespace)
         self.pod_groups = PodGroups(api, namespace, wake)
         self.snapshotter = Snapshotter(caches, self.cluster_state, policy, self.pod_groups)
-        # On the nodes of tasks: others may accept no pods or have another network.
+        # Check on the nodes of tasks: other nodes may accept no pods or have another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = EnforcementCheck(api, home, policy.default_image, leads, pool)
         self.accountant = Accountant(
@@ -252,7 +252,7 @@ class Scheduler:
 
     @property
     def alive(self) -> bool:
-        """Whether none of its threads has died."""
+        """Whether all threads are alive."""
         acts = self._acting if self._begun else ()
         return (
             self.cluster_state.alive and self.pod_groups.alive and all(each.alive for each in acts)

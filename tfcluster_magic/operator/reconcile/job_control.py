@@ -1,7 +1,7 @@
 """Suspension and resumption of Jobs, and reports to Kubernetes on deleted pods.
 
-Every action can be repeated without harm. `spec.suspend` is the only switch for tasks: Jobs create
-pods by themselves, and a suspended Job has none. Ref:
+Every action can be repeated without harm. Tasks are started and stopped only by `spec.suspend`: an
+active Job creates its pods, and a suspended Job has none. Ref:
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
 """
 
@@ -34,9 +34,8 @@ from ...spec.names import parse_task
 def completed_jobs(
     cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
 ) -> dict[TaskType, Object]:
-    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state.
-
-    `unseen` is the number of seconds without an operator before this one; 0 for Jobs that we saw.
+    """Return the missing Jobs whose tasks all succeeded, in their presumed final state. `unseen` is
+    the number of seconds without an operator before this one; 0 for Jobs that this operator saw.
     """
     found = {}
     for task_type in gone:
@@ -61,14 +60,14 @@ def lost_job_message(
         missing = [each for each in missing if each is not TaskType.PS]
     if not missing:
         return None
-    # the other Jobs may have been deleted with it
+    # the other Jobs may have been deleted together with this one
     first = next((each for each in mains if each in missing), missing[0])
     code = "JobDeleted" if first in seen else "JobDeletedUnseen"
     return Message(code, {"name": labels.job_name(cluster.metadata.name, first)})
 
 
 SUCCESS_UNSEEN = Message("SuccessUnseen")
-"""The message of a success that is inferred from missing Jobs alone."""
+"""The message of a success that is inferred only from missing Jobs."""
 
 
 def _completed_job(count: int, at: float) -> Object:
@@ -92,8 +91,8 @@ class JobControl:
     def apply(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
         """Suspend the Jobs of tasks to stop, and resume those of tasks to start.
 
-        A refused change of one Job does not keep the others from being sent; its reason is
-        returned. Raises ApiError if the API does not answer.
+        A refused change of one Job does not prevent the others; its reason is returned. Raises
+        ApiError if the API does not answer.
         """
         self._refused = ""
         stop = {parse_task(task)[0] for task in decision.stop}
@@ -107,8 +106,8 @@ class JobControl:
                 self._restart_unrelated(task_type, decision, seen)
                 self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
-                # This Job may create pods that no cache has yet. Running servers are released
-                # when the decision says so.
+                # This Job may create pods that no cache has yet. Running servers are released when
+                # the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
                 if task_type not in alive and not is_job_complete(job, succeeded):
@@ -126,8 +125,8 @@ class JobControl:
     def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
     ) -> list[TaskType]:
-        """Return the types whose Jobs cannot start the tasks to start. A Job never starts an index
-        again that has succeeded. Types with a running task are left out.
+        """Return the types whose Jobs cannot start the tasks to start. A Job never starts a
+        succeeded index again. Types with a running task are left out.
         """
         alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
         starts = [parse_task(each.task) for each in decision.start]
@@ -137,7 +136,9 @@ class JobControl:
     def _restart_unrelated(
         self, task_type: TaskType, decision: Decision, seen: Observation
     ) -> None:
-        """Count tasks that stop only because their Job is suspended as no failure."""
+        """Do not count the end of tasks as a failure if they stop only because their Job is
+        suspended.
+        """
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return
         caught = [
@@ -186,13 +187,13 @@ def report_deleted_pods(
     going: AbstractSet[TaskType],
     away: AbstractSet[str],
 ) -> None:
-    """Report to Kubernetes what it does not know about pods that are being deleted.
+    """Report the end of pods that are being deleted, if Kubernetes does not know about it.
 
-    On a lost node nobody will ever report their end, so they are marked as failed. A pod deleted by
-    somebody is marked as disrupted, so that its end counts as no failure even if nobody sees it.
-    Its Job replaces it 10 s after its end in any case. `going` holds the types that are not being
-    stopped, `away` the lost nodes. A refused report does not keep the others from being sent; the
-    next turn repeats it. Raises ApiError if the API does not answer.
+    Pods on a lost node are marked as failed, because nobody will ever report their end. A pod that
+    somebody deleted is marked as disrupted: its end then counts as no failure, even if nobody sees
+    it. In any case its Job replaces it 10 s after its end. `going` holds the types that are not
+    being stopped, `away` the lost nodes. A refused report does not prevent the others; the next
+    turn repeats it. Raises ApiError if the API does not answer.
     """
     for pod in pods:
         head = pod["metadata"]
@@ -234,7 +235,7 @@ def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
     }
     if pod["status"].get("conditions"):
         return [{"op": "add", "path": "/status/conditions/-", "value": value}]
-    seen = pod["metadata"]["resourceVersion"]  # refused if a list was created meanwhile
+    seen = pod["metadata"]["resourceVersion"]  # refused if somebody created a list meanwhile
     return [
         {"op": "add", "path": "/metadata/resourceVersion", "value": seen},
         {"op": "add", "path": "/status/conditions", "value": [value]},

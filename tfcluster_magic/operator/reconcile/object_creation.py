@@ -1,8 +1,8 @@
 """Creation of a run's objects, and their removal an hour after its end.
 
-Creating twice is harmless. An object of an earlier run of the same name is never adopted, and a Job
-that somebody deleted is not created again unless it was retired here. `kube.objects` defines what
-is created and who owns it.
+Creating twice is harmless. An object of an earlier run of the same name is never adopted. A deleted
+Job is created again only if this module deleted it (`retire`). `kube.objects` defines the objects
+and their owners.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ObjectCreator:
         made: bool = False,
         had_pods: Collection[TaskType] = (),
     ) -> None:
-        """`policy_of` returns the policy of a namespace. `made` says that all objects were created,
-        `had_pods` that the Jobs of these types were.
+        """Create the object. `policy_of` returns the policy of a namespace. `made` is whether all
+        objects were created; `had_pods` are the types whose Jobs were.
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
@@ -64,12 +64,13 @@ class ObjectCreator:
         self._anew: set[TaskType] = set()
 
     def create(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> None:
-        """Create what is missing; `jobs` are those known to exist.
+        """Create the missing objects; `jobs` are the Jobs known to exist.
 
         Raises:
-            ApiError: the API refuses one of them.
+            ApiError: the API refuses an object.
             EarlierObjectExists: an object of an earlier run is in the way.
-            InvalidRequest: the program is too large, or what caches leave out of it is invalid.
+            InvalidRequest: the program is too large, or the part of it that caches leave out is
+                invalid.
         """
         if self._made and not self._anew:
             return
@@ -108,7 +109,7 @@ class ObjectCreator:
         )
 
     def retire(self, task_type: TaskType, job: Object) -> None:
-        """Delete an unusable Job; `create` creates it anew. Raises ApiError."""
+        """Delete an unusable Job, so that `create` creates a new one. Raises ApiError."""
         head = job["metadata"]
         discard_object(self._api, path("jobs", head["namespace"], head["name"]), head["uid"])
         self._retired.add(head["uid"])
@@ -140,8 +141,8 @@ class ObjectCreator:
         *,
         asks: bool,
     ) -> bool:
-        """Return whether tasks not among `seen` may still appear. `asks` allows a request for Jobs
-        that are not among `jobs`. Raises ApiError.
+        """Return whether tasks that are not in `seen` may still appear. `asks` allows a request for
+        Jobs that are not in `jobs`. Raises ApiError.
         """
 
         def find_job(task_type: TaskType) -> Object | None:
@@ -158,8 +159,8 @@ class ObjectCreator:
     def remove(self, cluster: TFCluster) -> None:
         """Delete all objects of the run except its record and its data; ConfigMap and Jobs go last.
 
-        Only objects with the run's uid are deleted: the name may belong to somebody else's object
-        now.
+        Only objects with the run's uid are deleted, because the name may now belong to another
+        run's object.
 
         Raises:
             ApiError: the API refuses.
@@ -175,7 +176,7 @@ class ObjectCreator:
             delete_owned(self._api, _key(cluster), "Job", name, uid)
 
     def _with_payload(self, cluster: TFCluster) -> TFCluster:
-        """Return the run with environment, arguments and program, which caches do not keep.
+        """Return the run with its environment, arguments and program, which caches do not keep.
 
         Raises:
             ApiError: the record no longer exists.
@@ -187,7 +188,8 @@ class ObjectCreator:
             # The name belongs to another run now.
             raise ApiError(404, "NotFound", "", {"kind": "tfclusters", "name": head.name})
         whole = custom_resource.read(found).spec
-        kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)  # with capped durations
+        # the record has capped durations
+        kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)
         return replace(cluster, spec=kept)
 
     def _create(self, cluster: TFCluster, wanted: Object) -> Object:
@@ -230,8 +232,8 @@ def delete_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
 def find_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> Object | None:
     """Return an object if it belongs to the run of this uid, else None.
 
-    It also returns None where the operator may no longer read because the namespace is being
-    deleted or was closed to it; garbage collection by ownership does the rest there. Raises
+    Also return None if the operator may no longer read there, because the namespace is being
+    deleted or was closed to it. Then garbage collection by ownership removes the object. Raises
     ApiError.
     """
     try:
@@ -251,19 +253,21 @@ def _key(cluster: TFCluster) -> Key:
     return cluster.metadata.owner, cluster.metadata.name
 
 
-# The Service, which gives the tasks of a run their names.
-# It is created once every task has an address, or when no further address comes for a moment. It is
-# deleted when the run is asked to stop. Kubernetes rewrites all addresses of a Service each time a
-# pod gets or loses one: for 600 tasks that start and stop together this was a third of the control
-# plane's cost of the launch, for 50 users with ten tasks each an eighth. Nobody needs the names
-# earlier: a program starts when the tasks it needs have theirs, and the lookup avoids negative
-# caching (`runtime/name_resolution.py`).
-# Ref: https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
+# The Service, which gives the tasks of a run their names. It is created once every task has an
+# address, or when no further address has come for a moment. It is deleted when the run is asked to
+# stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses one: for 600
+# tasks that start and stop together this was a third of the control plane's cost of the launch, for
+# 50 users with ten tasks each an eighth. Nobody needs the names earlier: a program starts when the
+# tasks that it needs have their names, and the lookup avoids negative caching
+# (`runtime/name_resolution.py`). Ref:
+# https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without a new address after which the rest is not waited for: a task may have no room."""
+"""Seconds without a new address after which the others are not waited for: a task may have no
+room.
+"""
 ADDRESS_WAIT = 10.0
-"""Seconds after the first address after which the rest is not waited for."""
+"""Seconds after the first address after which the others are not waited for."""
 
 
 class ServiceCreation:
@@ -281,7 +285,7 @@ class ServiceCreation:
     def update(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
         """Create or delete the Service when it is due.
 
-        Return the seconds until it may be due, or None if nothing is to be done.
+        Return the seconds until it may be due, or None if there is nothing to do.
 
         Raises:
             ApiError: the API refuses.

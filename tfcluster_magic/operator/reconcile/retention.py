@@ -1,7 +1,7 @@
-"""Removal of what is left of runs that are ended, orphaned or invalid.
+"""Removal of the leftovers of ended, orphaned and invalid runs.
 
 Objects are deleted after an hour, records after keepFor or before a namespace reaches its limit of
-records. A record is deleted by uid, so never a newer one of that name. Jobs of such runs are
+records. A record is deleted by uid, so that a newer run of that name stays. Jobs of such runs are
 suspended.
 """
 
@@ -31,7 +31,7 @@ from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
-"""Seconds; a minute less than the TTL of Jobs, whose presence shows that objects are left."""
+"""Seconds; a minute less than the TTL of Jobs, because existing Jobs show that objects are left."""
 SPREAD = 3600.0
 """Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
 
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 
 
 def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete what is older than its retention; return the seconds until the next time. None means
-    never. Raises ApiError.
+    """Delete everything that is older than its retention. Return the seconds until the next time,
+    None for never. Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
     passed = context.clock() - (custom_resource.ended_at(found) or 0.0)
@@ -72,14 +72,16 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 SPARE = 0.1
 """Part of the limit that is kept free for launches at the same time."""
 SEEN_AFTER = 600.0
-"""Seconds for which an ended record is kept while half of that is free: somebody may read it."""
+"""Seconds for which an ended record is kept, while half of that part is free, because somebody may
+read it.
+"""
 MOST_AT_ONCE = 20
 """Records that one turn deletes, so that other runs need not wait long."""
 
 
 def make_room(context: ReconcileContext, namespace: str) -> None:
     """Delete the oldest ended records of a namespace that is near its limit. A refused deletion is
-    logged, stops no run, and is tried again in the next turn.
+    logged and tried again in the next turn; it stops no run.
     """
     limit = context.record_limit(namespace)
     if limit is None:
@@ -126,7 +128,7 @@ def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) ->
 
 
 def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
-    """Delete what is left of a run without Jobs, whose Jobs were refused or deleted before.
+    """Delete the leftovers of a run whose Jobs were refused or deleted before.
 
     Return the seconds until the search is due. Each operator searches once, at different times for
     different runs.
@@ -145,8 +147,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
-    """Report that a change after the run's end, such as a stop, was seen; other tools wait for it.
-    Raises ApiError, StatusConflict.
+    """Report that a change after the run's end, such as a stop, was seen, because other tools wait
+    for it. Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -159,8 +161,8 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
-    """Suspend a Job of an ended run, unless all its tasks have succeeded. The Job may have reached
-    the cache after the last turn, or that turn failed. Raises ApiError.
+    """Suspend a Job of an ended run, unless all its tasks have succeeded. Such a Job reached the
+    cache after the last turn, or that turn failed. Raises ApiError.
     """
     head = job["metadata"]
     counted = (status.get("counts") or {}).get(head["labels"].get(labels.TASK_TYPE)) or {}
@@ -176,7 +178,8 @@ def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) ->
 
 
 def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
-    whole = find_object(context.api, path("tfclusters", *key))  # caches keep no programs of these
+    # caches keep no programs of ended runs
+    whole = find_object(context.api, path("tfclusters", *key))
     if whole is None or whole["metadata"]["uid"] != uid:
         return  # belongs to a newer run that the cache does not know yet
     try:
@@ -185,15 +188,15 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
 
 
-# Orphans: leftovers of runs whose record was deleted.
-# A deleted record takes its objects with it, unless it was deleted with the orphan policy: then
-# they have no owner, and tasks would run for ever. The API is asked whether the run is really gone.
-# Only objects of its name and uid without an owner are deleted. Its data stays.
-# Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
+# Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects with
+# it, except under the orphan policy: then they have no owner, and tasks would run for ever. The API
+# is asked whether the run is really gone. Only objects with its name and uid that have no owner are
+# deleted. Its data stays. Ref:
+# https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 
 def end_orphans(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Delete objects of this name whose record is gone; `uid` is that of the existing run or empty.
+    """Delete objects of this name whose record is gone; `uid` is the existing run's, or empty.
     Raises ApiError.
     """
     found = [job for kind, job in objects_of_other_runs(context.caches, key, uid) if kind == "Job"]
@@ -219,15 +222,17 @@ def _is_orphan(job: Object) -> bool:
 
 
 def _current_uid(context: ReconcileContext, key: Key) -> str:
-    """Return the uid of the run from the API: the cache may be older than its Jobs."""
+    """Return the uid of the run from the API, because the cache may be older than the run's
+    Jobs.
+    """
     found = find_object(context.api, path("tfclusters", *key))
     return str(found["metadata"]["uid"]) if found else ""
 
 
-# Invalid records: no objects are created for them, and existing objects end.
-# A run whose spec somebody made invalid keeps its history, and its record says when its tasks are
-# gone. Only objects with the run's uid are changed. A later policy refuses no run that has begun;
-# its `maxDuration` applies to runs that are no longer valid.
+# Invalid records: no objects are created for them, and their existing tasks are ended. A run whose
+# spec somebody made invalid keeps its history, and its record says when its tasks are gone. Only
+# objects with the run's uid are changed. A new policy never refuses a run that has begun, but its
+# `maxDuration` applies to runs that have become invalid.
 
 CHECK_ENDING = 1.0
 """Seconds between checks of tasks that are ending."""
@@ -236,10 +241,11 @@ CHECK_ENDING = 1.0
 def fail_invalid_run(
     context: ReconcileContext, key: Key, found: Object, why: Clause
 ) -> float | None:
-    """Fail a run with every problem; return the seconds until the next check, None when it is over.
+    """Fail a run with every problem; return the seconds until the next check, None when the run is
+    over.
 
     Raises:
-        ApiError: the API refused something; repeat it.
+        ApiError: the API refused a request; repeat the call.
         StatusConflict: another client wrote the status.
     """
     before = custom_resource.read_status(found)
@@ -247,7 +253,7 @@ def fail_invalid_run(
     status, now = before, context.clock()
     if not status.phase.is_final:
         log.info("%s/%s: refused: %s", *key, why)
-        begun = status.started_at is not None  # then its spec was altered from outside
+        begun = status.started_at is not None  # its spec was altered from outside
         reason = Reason.DISRUPTED if begun else Reason.START_FAILED
         refused = Message("Refused", {"why": why})
         status = status_rules.failed_status(status, reason, refused, now, released=False)

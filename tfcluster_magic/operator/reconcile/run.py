@@ -1,8 +1,8 @@
 """The reconciliation of one run: observe, decide, write, act.
 
-The status is written before the action, so that an operator killed in between finds in the record
-what it was about to do. An error leaves the record unchanged, and an extra turn changes nothing.
-The queue never gives one run to two workers.
+The status is written before the action, so that the next operator finds in the record what a killed
+one was about to do. An error leaves the record unchanged, and an extra turn changes nothing. The
+queue never gives one run to two workers.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from .object_creation import ObjectCreator, earlier_object_message
 from .status_writer import StatusWriter
 
 LOOK_AGAIN = 60.0
-"""Seconds between turns of an active run to which nothing happens."""
+"""Seconds between turns of an active run without changes."""
 TRY_AGAIN = 5.0
-"""The same while the API refuses a change of a Job."""
+"""Seconds between turns while the API refuses a change of a Job."""
 ASK_AGAIN = 1.0
-"""The same while tasks are not up or something is in the way: the reason may be known by then."""
+"""Seconds between turns while tasks are not up or there is an obstacle: the reason may be known by
+then.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class RunReconciler:
-    """The state of one TFCluster between its turns; a restart needs none of it."""
+    """The state of one TFCluster between its turns. It need not survive a restart."""
 
     def __init__(self, context: ReconcileContext, found: Object) -> None:
-        """Read the record. Raises InvalidRequest if it is no valid run."""
+        """Read the record. Raises InvalidRequest if it is not a valid run."""
         cluster = with_capped_durations(custom_resource.read(found), context.policy)
         self._context = context
         self.uid = cluster.metadata.uid
@@ -72,15 +74,15 @@ class RunReconciler:
         return self._cluster.metadata.owner, self._cluster.metadata.name
 
     def reconcile(self, found: Object) -> float | None:
-        """Take one turn; return the seconds until the next is due, None when nothing is left to do.
+        """Take one turn; return the seconds until the next one, None when nothing is left to do.
 
         Raises:
-            ApiError: the API refused or did not answer; repeat the turn.
+            ApiError: the API refused a request or did not answer; repeat the turn.
             StatusConflict: another client wrote the status; discard this object.
         """
         self._refresh(found)
         if self._status.released_at is not None:
-            return None  # the cache will show it
+            return None  # the cache will report the change
         now = self._context.clock()
         observed = self._observed_run()
         verdict = self._verdict(observed, held=bool(awaited_names(found)))
@@ -130,13 +132,13 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or is stopped. `held`: it waits
-        for other runs by the cached record, from which the launch queue is made.
+        """Return whether the run may begin; None once it has begun or is stopped. `held` is whether
+        the cached record, from which the launch queue is made, says that it waits for other runs.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
         if observed.jobs:
-            # The tasks are bound together, so the first bound one stands for all.
+            # The tasks are bound together, so the first bound task represents all of them.
             bound = any(pod["spec"].get("nodeName") for pod in observed.pods)
             return Admitted() if bound else LeftToGangScheduler()
         if held or waits_for_runs(self._cluster.spec, self._status):
@@ -169,7 +171,7 @@ class RunReconciler:
         return replace(seen, admitted=reason is None, waiting_for=reason)
 
     def _held(self, seen: Observation) -> Observation:
-        """Add the runs that this one waits for."""
+        """Add the runs for which this run waits."""
         left = open_dependencies(self._cluster.spec, self._status.awaited)
         runs = self._context.awaited.observe(self.key, [each.run for each in left])
         circle = self._context.awaited.circle(self.key)
@@ -191,7 +193,7 @@ class RunReconciler:
         return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Add why tasks are not up and which do nothing, as far as known."""
+        """Add why tasks are not up, and which tasks do nothing, as far as known."""
         explainer = self._context.explainer
         if not status_rules.has_pending_tasks(self._status):
             explainer.forget_waiting(self.key)
@@ -208,11 +210,11 @@ class RunReconciler:
         """Return the types whose Jobs are gone for good."""
         self._seen.update(observed.jobs)
         if not self._status.phase.is_active or self._version[1]:
-            return []  # Jobs may go before their record when it is deleted
+            return []  # when a record is deleted, its Jobs may be gone first
         return self._creator.missing_types(self._cluster, observed.jobs)
 
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
-        """Return those of the missing Jobs whose tasks all succeeded."""
+        """Return the missing Jobs whose tasks all succeeded."""
         unseen = 0.0 if self._seen.intersection(gone) else self._context.unwatched()
         found = job_control.completed_jobs(
             self._cluster, self._status, gone, unseen=unseen, now=now
@@ -236,7 +238,7 @@ class RunReconciler:
         status = self._status
         ended = status_rules.success_time(self._cluster, status, seen, now)
         if ended is not None:
-            # The run was over when its last task ended, whenever that was observed.
+            # The run was over when its last task ended, even if that was observed later.
             status = decide(spec, name, status, seen, ended).status
         return decide(spec, name, status, seen, now)
 
@@ -272,7 +274,7 @@ class RunReconciler:
         status = decision.status
         queued = status.phase is Phase.QUEUED
         if waits_for_runs(self._cluster.spec, status):
-            return min(times)  # what it waits for causes a turn
+            return min(times)  # a change of the awaited runs causes a turn
         waits = queued or status_rules.has_pending_tasks(status) or decision.start
         obstructed = bool(self._actions.obstacle)
         if waits and not (queued and obstructed):
@@ -283,7 +285,7 @@ class RunReconciler:
 
 
 def _spec_version(found: Object) -> tuple[object, bool]:
-    """Return a value that changes when the spec has to be read again."""
+    """Return a value that changes when the spec must be read again."""
     return found["metadata"].get("generation"), is_deleted(found)
 
 

@@ -3,8 +3,10 @@
 A status is written before what it says is done, and only if nobody else wrote meanwhile: it names
 the run of a due time, and then that run is created under this name. Whoever goes on after a crash
 creates it again, and an existing run with the labels of the due time is that launch. So two
-operators at once launch it once. A schedule takes a turn at its due times, when one of its runs
-ends, and when it changes; in between it costs nothing.
+operators at once launch it once. A run that was created here, or seen by the watch, is not created
+again if its user deletes it at once; a run is only lost from sight if its operator is killed
+between the two writes and it is deleted before the next one looks. A schedule takes a turn at its
+due times, when one of its runs ends, and when it changes; in between it costs nothing.
 """
 
 from __future__ import annotations
@@ -104,9 +106,13 @@ class ScheduleController:
         self.launches = 0
         self._lock = threading.Lock()
         self._followed: dict[Key, Key] = {}
-        """By run that goes on: its schedule."""
+        """By run that goes on, or is about to be created: its schedule."""
         self._runs_of: dict[Key, set[Key]] = {}
-        """By schedule: its runs that go on."""
+        """By schedule: its runs that go on, or are about to be created."""
+        self._created: dict[Key, ScheduledRun] = {}
+        """By run that goes on: what was created here under its name."""
+        self._deleted: dict[Key, CacheUpdate] = {}
+        """By run that went on: its deletion."""
         self._ended: set[Key] = set()
         """Schedules of which a run has ended since their last turn."""
         self._idle: dict[Key, tuple[object, float, float]] = {}
@@ -134,10 +140,13 @@ class ScheduleController:
         if update.new is not None and phase_of(update.new) not in _FINAL:
             return
         head = update.object["metadata"]
+        run = head["namespace"], head["name"]
         with self._lock:
-            schedule = self._followed.get((head["namespace"], head["name"]))
+            schedule = self._followed.get(run)
             if schedule is not None:
                 self._ended.add(schedule)
+                if update.new is None:
+                    self._deleted[run] = update
         if schedule is not None:
             self.turns.work.add(schedule)
 
@@ -170,10 +179,12 @@ class ScheduleController:
             self._ended.discard(key)
 
     def _follow_runs(self, key: Key, runs: Iterable[Key]) -> None:
+        now = set(runs)
         with self._lock:
-            for each in self._runs_of.pop(key, ()):
-                self._followed.pop(each, None)
-            if now := set(runs):
+            for each in self._runs_of.pop(key, set()) - now:
+                for known in (self._followed, self._created, self._deleted):
+                    known.pop(each, None)
+            if now:
                 self._runs_of[key] = now
                 self._followed.update(dict.fromkeys(now, key))
 
@@ -228,8 +239,8 @@ class ScheduleController:
     def _follow(self, key: Key, found: Object, schedule: Schedule, now: float) -> float | None:
         """Take a turn of a valid schedule."""
         rules, status = schedule.rules, schedule.status
+        self._follow_runs(key, _held_runs(key, status))
         running = [o.run for o in status.occurrences if o.state is OccurrenceState.RUNNING]
-        self._follow_runs(key, ((key[0], run) for run in running))
         outcomes = {run: self._outcome(key[0], run) for run in running}
         status = settle(rules, status, outcomes, now)
         turn = due(rules, status, now)
@@ -252,19 +263,34 @@ class ScheduleController:
 
     def _outcome(self, namespace: str, run: str) -> RunOutcome:
         """Return how a run stands. Raises ApiError."""
-        found = self._runs.get(namespace, run)
+        found = cached = self._runs.get(namespace, run)
         phase = None if found is None else phase_of(found)
         if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:
             # Caches lack what was launched just now, and why a run that is over has ended.
             found = find_object(self._api, path("tfclusters", namespace, run))
         if found is None:
-            return RunOutcome(None)
+            return self._outcome_of_deleted((namespace, run), cached)
         status = custom_resource.read_status(found)
         if not status.phase.is_final or status.phase is Phase.SUCCEEDED:
             return RunOutcome(status.phase)
         told = status.messages or (Message("Clauses", {"parts": [status.message]}),)
         why = Message("ScheduleRunFailed", {"name": run, "why": [*told]})
         return RunOutcome(status.phase, why)
+
+    def _outcome_of_deleted(self, run: Key, cached: Object | None) -> RunOutcome:
+        """Return how a run ended whose record is gone, as far as the watch saw it."""
+        with self._lock:
+            seen = self._deleted.get(run)
+        last = cached if seen is None else seen.object
+        if last is None:
+            return RunOutcome(None)
+        phase = custom_resource.read_status(last).phase
+        if phase.is_final:
+            words = Message("ScheduleRunDeleted", {"name": run[1]})
+            return RunOutcome(phase, words if phase is Phase.FAILED else None)
+        if seen is None or not seen.observed:
+            return RunOutcome(None)
+        return RunOutcome(Phase.STOPPED, Message("ScheduleRunRemoved", {"name": run[1]}))
 
     def _write(self, key: Key, found: Object, schedule: Schedule, now: float) -> Object:
         """Write the status if it differs; return the object as it is then, without its template.
@@ -306,7 +332,7 @@ class ScheduleController:
         """Return the number of the next run, which none has or had."""
         found = [each["metadata"]["name"] for each in self._runs.of(key[0])]
         found += [run for o in status.occurrences for run in (o.run, *o.earlier)]
-        split = map(names.parse_ref, found)
+        split = (names.parse_ref(each) for each in found if each.startswith(f"{key[1]}-"))
         numbers = (number for cluster, number in split if cluster == key[1] and number)
         return 1 + max((self._last_number(*key), *numbers))
 
@@ -370,17 +396,23 @@ class ScheduleController:
         another run's. Raises ApiError if the API did not answer.
         """
         body = self._run_of(whole, schedule, status, occurrence)
+        run = key[0], occurrence.run
+        self._follow_runs(key, _held_runs(key, status))
+        if self._was_created(run, custom_resource.read_scheduled(body["metadata"])):
+            now = self._clock.now()
+            return launched(status, occurrence, occurrence.run, now, created=True), True
         try:
             self._api.create(path("tfclusters", key[0]), body)
         except ApiError as error:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
-                there = find_object(self._api, path("tfclusters", key[0], occurrence.run))
-                if there is None or not _is_launch(there, body):
-                    run = names.run_name(key[1], 1 + _number_of(occurrence.run))
-                    number = max(_number_of(run), self._next_number(key, status))
-                    run = names.run_name(key[1], number)
-                    return launched(status, occurrence, run, now, created=False), False
+                there = find_object(self._api, path("tfclusters", *run))
+                if there is None:  # deleted just now, perhaps ours: the watch will know
+                    raise ScheduleConflict from None
+                if not _is_launch(there, body):
+                    after = 1 + _number_of(occurrence.run)
+                    name = names.run_name(key[1], max(after, self._next_number(key, status)))
+                    return launched(status, occurrence, name, now, created=False), False
             elif error.unanswered or error.status == 409:  # such as two that count one quota
                 raise
             else:
@@ -392,10 +424,22 @@ class ScheduleController:
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
+        if (scheduled := custom_resource.read_scheduled(body["metadata"])) is not None:
+            self._created[run] = scheduled  # its user may delete it before the status is written
         self.launches += 1
         late = now - max(occurrence.due, occurrence.not_before or 0.0)
         log.info("%s/%s: launched %.3f s after its due time", key[0], occurrence.run, late)
         return launched(status, occurrence, occurrence.run, now, created=True), True
+
+    def _was_created(self, run: Key, wanted: ScheduledRun | None) -> bool:
+        """Return whether a run was created here, or seen by the watch; it may be deleted again."""
+        with self._lock:
+            created, deleted = self._created.get(run), self._deleted.get(run)
+        seen = self._runs.get(*run) if deleted is None else deleted.object
+        last = seen and custom_resource.read_scheduled(seen["metadata"])
+        return wanted is not None and any(
+            each and _is_same(each, wanted) for each in (created, last)
+        )
 
     def _refusal(self, key: Key, error: ApiError) -> str:
         """Return why the API refuses a run, on one line."""
@@ -456,10 +500,20 @@ def _is_launch(there: Object, body: Object) -> bool:
         return False
     found = custom_resource.read_scheduled(there["metadata"])
     ours = custom_resource.read_scheduled(body["metadata"])
-    # The zone may have been changed since it was created, and with it the local time.
-    if found is None or ours is None:
-        return False
-    return (found.due, found.attempt) == (ours.due, ours.attempt)
+    return found is not None and ours is not None and _is_same(found, ours)
+
+
+def _is_same(found: ScheduledRun, wanted: ScheduledRun) -> bool:
+    """Return whether two runs are of the same attempt of a due time. The zone may have been changed
+    since one was created, and with it the local time.
+    """
+    identities = ((each.uid, each.due, each.attempt) for each in (found, wanted))
+    return len(set(identities)) == 1
+
+
+def _held_runs(key: Key, status: ScheduleStatus) -> set[Key]:
+    """Return the runs that go on, or are about to be created."""
+    return {(key[0], each.run) for each in status.occurrences if each.state.holds_run and each.run}
 
 
 def _is_denied(error: ApiError) -> bool:

@@ -1,5 +1,5 @@
-"""Pure rules that the operator adds to an observation or a decision. They cover waiting, tasks that
-may do nothing, and the time of a success.
+"""Pure rules by which the operator completes an observation or a decision: on waiting, on tasks
+that may do nothing, and on the time of a success.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from ...spec.names import task_name
 from ..scheduling.admission import Waiting
 
 CLOCKS_DIFFER = 120.0
-"""Seconds that a node's clock may be ahead before its times are ignored."""
+"""Seconds by which a node's clock may be ahead before its times are ignored."""
 
 
 QUIET_PAUSE = 60.0
 """Seconds between checks whether the tasks of a running run do anything."""
 QUIET_PAUSE_SUSPECTED = 10.0
-"""The same if some tasks have ended and others not, a limit is set, or an evaluator is left."""
+"""Seconds between these checks if only some tasks have ended, a limit is set, or an evaluator is
+left.
+"""
 
 
 def waiting_message(verdict: Waiting) -> Message:
-    """Return what a queued run waits for, with its place in the queue."""
+    """Return a message with what a queued run waits for and its place in the queue."""
     if verdict.is_coarse:
         return Message("QueuePlaceWithin", {"what": verdict.sentence, "place": verdict.place})
     return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
@@ -50,13 +52,13 @@ def has_pending_tasks(status: Status) -> bool:
     if not status.counts:
         return True
     counts = dict(status.counts)
-    if status.evaluator is not None:  # it is not started again
+    if status.evaluator is not None:  # the task is not started again
         counts.pop(TaskType.EVALUATOR.value, None)
     return any(c.running + c.succeeded < c.desired for c in counts.values())
 
 
 def types_with_pods(status: Status) -> set[TaskType]:
-    """Return the types with at least one observed task, whose Jobs were thus created."""
+    """Return the types with at least one observed task; so their Jobs were created."""
     counts = status.counts.items()
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
@@ -89,7 +91,7 @@ def is_settled(status: Status) -> bool:
 def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observation) -> list[str]:
     """Return the tasks whose logs are checked for activity, workers before parameter servers.
 
-    Only Between-Graph programs are checked: once all tasks are up, those still alive; after a
+    Only tasks of Between-Graph programs are checked: the live ones once all are up; after a
     success, the evaluator.
     """
     if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
@@ -105,7 +107,7 @@ def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observatio
 
 
 def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
-    """Return the seconds until their logs are checked again."""
+    """Return the seconds until these logs are checked again."""
     if not tasks_that_may_be_quiet(cluster, status, seen):
         return QUIET_PAUSE
     ended = [each for each in seen.tasks.values() if each.exit is not None]
@@ -120,7 +122,7 @@ def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
 
 
 def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observation:
-    """Return the observation with the remarks on how tasks count as started."""
+    """Return the observation with remarks about why tasks count as started."""
     up = {name: task for name, task in seen.tasks.items() if task.ready and name in oddities}
     tasks = {name: replace(task, oddity=oddities[name]) for name, task in up.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
@@ -148,8 +150,8 @@ def failed_status(
 
 
 def success_time(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
-    """Return when the last task required for success ended; None before that. What follows a
-    success is timed from that moment, even if nobody observed it.
+    """Return when the last task required for success ended; None before that. Later actions are
+    timed from that moment, even if it was observed late.
     """
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return None

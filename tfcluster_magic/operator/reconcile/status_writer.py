@@ -1,9 +1,9 @@
-"""The writer of a run's status: urgent changes at once, others at a limited rate.
+"""Writing of a run's status: urgent changes at once, others at a limited rate.
 
 The rate is at most four writes a second, one while tasks come up, and less when many or large runs
 change together (`WriteRateLimit`). Each write is one patch, which the API refuses if somebody else
-changed the object since we last saw it. So an operator that lost its Lease unnoticed cannot undo
-what the next one wrote.
+has changed the object since we read it. So an operator that lost its Lease without noticing cannot
+undo a write of the next operator.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ...spec import Phase, Status
 from ..metrics import OperatorMetrics
 
 INTERVAL, COMING_UP = 0.25, 1.0
-"""Seconds between two writes that are not urgent, and the same while tasks come up."""
+"""Seconds between two writes that are not urgent: usually, and while tasks come up."""
 
 log = logging.getLogger(__name__)
 
 
 class StatusConflict(Exception):
-    """Somebody else wrote the status; our copy is outdated."""
+    """Somebody else wrote the status, so our copy is outdated."""
 
 
 class StatusWriter:
@@ -50,7 +50,7 @@ class StatusWriter:
         """Take over a newer state from the cache, which may be older than our own write.
 
         Raises:
-            StatusConflict: it is newer, and its status is not ours.
+            StatusConflict: the cached state is newer, and its status is not ours.
         """
         head = found["metadata"]
         version = str(head["resourceVersion"])
@@ -61,11 +61,11 @@ class StatusWriter:
             self._version = version
 
     def write(self, status: Status, before: Status) -> float | None:
-        """Write `status` and return None, or return the seconds until it may be written.
+        """Write `status` and return None, or return the seconds to wait before writing.
 
         Raises:
-            ApiError: the API refuses it.
-            StatusConflict: the status is not the one that was last written here.
+            ApiError: the API refuses the write.
+            StatusConflict: somebody else has written the status meanwhile.
         """
         wanted = custom_resource.write_status(status, self._generation, self._there or {})
         if wanted == self._written:
@@ -123,16 +123,16 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
     return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
 
 
-# The rate limit of writes that are not urgent, for all runs together.
-# A write costs an API server milliseconds, more for larger runs, just when it has pods to create:
-# eleven writes for each of 50 users who launch together were a fifth of its work.
+# The rate limit of writes that are not urgent, for all runs together. A write costs the API server
+# milliseconds, and more for larger runs, while it has pods to create. When 50 users launched
+# together, eleven writes for each of them were a fifth of its work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""Seconds of the limit that a write uses, and each task of its run: five small runs a second, or
-one of 800 tasks.
+"""Seconds of the limit that a write uses, and each task of its run: thus five small runs a second,
+or one of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
-"""Seconds that may be used at once after a pause, and the longest wait of a write."""
+"""Seconds that may be used at once after a pause, and the longest wait before a write."""
 
 
 class WriteRateLimit:

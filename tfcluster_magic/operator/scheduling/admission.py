@@ -1,9 +1,10 @@
 """Admission: which runs may begin, and which can never run.
 
-Two launches never both get the last room: one run is admitted at a time, and its room is reserved
-until the record shows it. A run that can never begin is refused with every problem at once. A
-waiting run gets its reason and its place in the launch queue, and is not refused because the offer
-changes for a moment. Nothing is written here, and no run waits for another one's API requests.
+One run is admitted at a time, and its resources are reserved until its record shows them, so that
+two launches never share the last free resources. A run that can never begin is refused with every
+problem at once. A waiting run gets its reason and its place in the launch queue, and a short change
+of the offer does not refuse it. This module writes nothing, and no run waits for another run's API
+requests.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a waiting run stays Queued although the current offer could never hold it: a
+"""Seconds for which a waiting run stays Queued although the current offer can never hold it: a
 restarting node or device plugin offers nothing for a while.
 """
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The run may begin; its room is reserved."""
+    """The run may begin; its resources are reserved."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The run may begin later: why it waits, and its place in the queue (1 is next)."""
+    """The run must wait, for this reason and at this place in the queue (1 is next)."""
 
     sentence: Message
     place: int = 1
@@ -54,7 +55,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Refused:
-    """The run can never begin; lists every problem."""
+    """The run can never begin; every problem is listed."""
 
     problems: tuple[Problem, ...]
 
@@ -66,7 +67,7 @@ class LeftToGangScheduler:
 
 Verdict = Admitted | Waiting | Held | Refused | LeftToGangScheduler
 BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
-"""Returns the objections of a budget to a run; the second argument returns the run's CPU cores."""
+"""Returns a budget's objections to a run; the second argument returns the run's CPU cores."""
 
 
 class Admission:
@@ -92,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """By uid: since when a run is known that was never found possible."""
+        """By uid: since when a run has been known that was never found possible."""
         self._doubted: dict[str, float] = {}
-        """By uid: since when a run that was possible no longer is."""
+        """By uid: since when a run has no longer been possible."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
@@ -134,8 +135,8 @@ class Admission:
         return self._first(cluster)
 
     def decide_held(self, cluster: TFCluster) -> Verdict:
-        """Return Held for a run that waits for others; a new one that can never run is refused at
-        once, not after hours.
+        """Return Held for a run that waits for others. A new run that can never begin is refused at
+        once instead of after hours.
         """
         is_judged = not cluster.status.message and self._snapshotter.settled
         never = self._never(cluster) if is_judged else ()
@@ -147,7 +148,7 @@ class Admission:
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
-        """Refuse an impossible run, but keep one that was possible before waiting for a while."""
+        """Refuse an impossible run; if it was possible before, let it wait for a while."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         since = self._doubted.setdefault(uid, time.monotonic())
         if uid in self._new or time.monotonic() >= since + PATIENCE:
@@ -188,7 +189,9 @@ class Admission:
         return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
-        """Return what the run has to wait for; a run just admitted takes its own room."""
+        """Return what the run must wait for; a run that was just admitted uses its own
+        reservation.
+        """
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
         asked = task_demands(cluster.spec, there)
@@ -196,7 +199,7 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return what keeps the run from ever starting, recomputed only when the offer changed."""
+        """Return why the run can never start; computed again only when the offer changes."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
@@ -228,8 +231,8 @@ class Admission:
 def _held_by_pace(place: int) -> Waiting:
     """Return a wait caused by the launch pace, with a rounded place.
 
-    All waiting runs move up each second, and each change is a write. So places far behind are given
-    in tens or hundreds.
+    All waiting runs move up each second, and each change is a write. So distant places are rounded
+    to tens or hundreds.
     """
     step = 10 ** (len(str(place)) - 1)
     told = -(-place // step) * step
@@ -246,7 +249,7 @@ def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
 
 
 def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> Message:
-    """Return what is missing, and which runs of the namespace use it."""
+    """Return the missing resources, and the runs of the namespace that use them."""
     told: list[str | Message] = []
     for each in short:
         more = format_amount(each.key, each.asked - each.free) if each.key else ""

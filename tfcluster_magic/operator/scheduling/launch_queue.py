@@ -1,8 +1,8 @@
 """The launch queue of each namespace: which runs wait to be admitted, and in which order.
 
-First in, first out: by creation time, and within one second by the order in which the operator saw
-them. A run that waited for other runs comes in when the last of them was done; until then it is in
-no queue. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
+The queue is first in, first out: by creation time, and within one second by the order in which the
+operator saw the runs. A run that waits for other runs enters the queue when the last of them is
+done. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
 `LaunchPace` limits how fast the runs of one namespace begin.
 """
 
@@ -24,7 +24,7 @@ class QueuedRun:
     key: Key
     uid: str
     since: tuple[str, int]
-    """When it came in, and how many runs were seen before it."""
+    """When the run entered the queue, and how many runs were seen before it."""
 
 
 class LaunchQueue:
@@ -41,7 +41,7 @@ class LaunchQueue:
             self._count += 1
             self._seen[head["uid"]] = self._count
         awaited = (found.get("status") or {}).get("awaited") or ()
-        # Whole seconds, as in creation times.
+        # Whole seconds, as creation times are.
         done = (f"{each['doneTime'][:19]}Z" for each in awaited if each.get("doneTime"))
         since = max([head["creationTimestamp"], *done]), self._seen[head["uid"]]
         return QueuedRun((head["namespace"], head["name"]), head["uid"], since)
@@ -53,8 +53,9 @@ class LaunchQueue:
 
 
 def is_waiting_run(found: Object) -> bool:
-    """Return whether a record says that its run waits for its turn: not begun, not stopped, not
-    deleted, and for no other run. It may have been admitted already: the caller has to check that.
+    """Return whether a record says that its run waits for its turn: it has not begun, is not
+    stopped or deleted, and waits for no other run. The caller must check whether the run has been
+    admitted already.
     """
     if phase_of(found) != Phase.QUEUED.value or found["metadata"].get("deletionTimestamp"):
         return False
@@ -82,20 +83,20 @@ def runs_ahead(queue: Sequence[QueuedRun], uid: str) -> int:
 
 
 def phase_of(found: Object) -> str:
-    """Return the phase of a run; Queued before the operator wrote one."""
+    """Return the phase of a run; Queued before the operator has written one."""
     return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))
 
 
-# How fast the runs of one namespace may begin.
-# Each run costs the API server a dozen writes, its controllers as many, and the same again when it
-# is deleted. A user who launches and deletes all the time would take most of the capacity.
+# The pace at which the runs of one namespace may begin. Each run costs a dozen writes by the
+# operator, as many by Kubernetes' controllers, and the same again when it is deleted. A user who
+# launches and deletes all the time would take most of the API server's capacity.
 
 AT_ONCE = 30
 """Runs of one namespace that may begin at once, after a pause."""
 EVERY = 1.0
-"""Seconds after which one more may begin."""
+"""Seconds after which one more run may begin."""
 NEARLY = 6
-"""While fewer runs than this may begin at once, the queue counts as held up by the pace."""
+"""The pace is holding up the queue while fewer runs than this may begin at once."""
 
 
 class LaunchPace:
@@ -112,8 +113,8 @@ class LaunchPace:
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
 
     def is_holding(self, namespace: str) -> bool:
-        """Return whether the pace holds up the queue of a namespace. This stays true at the moment
-        in which the next run may begin.
+        """Return whether the pace holds up the queue of a namespace. It still does at the moment
+        when the next run may begin.
         """
         now = self._clock()
         return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY

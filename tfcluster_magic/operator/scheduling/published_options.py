@@ -1,8 +1,8 @@
-"""Publication of launch options: the ConfigMap `tfcluster-options` in each tenant's namespace.
+"""Publication of launch options in the ConfigMap `tfcluster-options` of each tenant's namespace.
 
-A change of what fits is published within ten seconds, and nothing is written twice. A busy cluster
-costs few writes: large free amounts are given in coarse steps, and writes are spread. Clients need
-no right to read nodes or quotas.
+A change of the free resources is published within ten seconds, and nothing is written twice. A busy
+cluster costs few writes: large free amounts are rounded to coarse steps, and writes are spread over
+time. Clients need no right to read nodes or quotas.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ PERIOD = 4.0
 """Seconds between two passes over all namespaces."""
 WRITES_A_SECOND = 50.0
 ANEW = 600.0
-"""Seconds after which all are written again, which repairs outside changes."""
+"""Seconds after which all ConfigMaps are written again, which repairs changes by others."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Above this part of the total, the free amount is rounded to this number of steps."""
+"""If more than this part of the total is free, the free amount is rounded to this number of
+steps.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class OptionsPublisher(BackgroundThread):
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
         self._refused: dict[str, str] = {}
-        """By namespace: the logged reason why it was not written."""
+        """By namespace: the logged reason why its options were not written."""
         self._anew = 0.0
         self.writes = 0
 
@@ -83,7 +85,7 @@ class OptionsPublisher(BackgroundThread):
                 continue
             try:
                 self.publish()
-            except Exception:  # this thread must not die: the next pass may work
+            except Exception:  # this thread must survive: the next pass may succeed
                 log.exception("the options cannot be published")
 
     def publish(self) -> None:
@@ -163,7 +165,7 @@ class OptionsPublisher(BackgroundThread):
 
 
 def coarse_limit(limit: Limit) -> Limit:
-    """Return the limit with `free` rounded down, the coarser the more is left."""
+    """Return the limit with `free` rounded down; the more is left, the coarser the step."""
     total, free = limit.total, limit.free
     if not 0 < free < total:
         return replace(limit, free=max(0.0, min(free, total)))

@@ -1,7 +1,7 @@
 """Snapshots of all runs and nodes, with the reservations of admitted runs.
 
-Room counts as taken from the admission of a run until its tasks end: by its pods once they are
-bound, before that by what it requested. Only caches are read.
+Resources of a run count as taken from its admission until its tasks end: those of its bound pods,
+and before that those it requested. Only caches are read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterSnapshot:
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
     kinds: tuple[NodeCapacity, ...] | None = None
-    """The nodes as they are when nothing runs."""
+    """The nodes as if nothing ran on them."""
 
 
 class Snapshotter:
@@ -82,16 +82,16 @@ class Snapshotter:
         self._demands: dict[str, tuple[ContainerBounds, DemandByType]] = {}
         self._asked: dict[str, Amounts] = {}
         self._task_nodes: dict[str, tuple[Object, TaskNode | None]] = {}
-        """By uid: the Node that was read, and what was read of it."""
+        """By uid: the Node that was read, and the result."""
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
-        """Uids of admitted runs whose record does not say so yet."""
+        """Uids of admitted runs whose records do not show the admission yet."""
         self._published: dict[str, tuple[float, LaunchFacts]] = {}
 
     @property
     def settled(self) -> bool:
-        """Whether each kind was listed once or is known to be forbidden. Before that, unlisted
-        nodes would count as missing.
+        """Whether each kind was listed once or is known to be forbidden. Until then, unlisted nodes
+        would count as missing.
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known
@@ -113,8 +113,8 @@ class Snapshotter:
     ) -> LaunchFacts:
         """Return what a namespace offers now.
 
-        `found` are its ResourceQuotas if the caller knows newer ones than the cache, and `reserved`
-        is what was reserved when they were read.
+        `found` are its ResourceQuotas if the caller has newer ones than the cache; `reserved` is
+        what was reserved when they were read.
         """
         snapshot = self.current()
         limits = self._cluster_state.bounds(namespace)
@@ -140,7 +140,7 @@ class Snapshotter:
     def policy_of(self, namespace: str) -> Policy:
         """Return the policy with what a namespace adds: shared data, queue, priority and digests.
 
-        It also settles the gang scheduling that the policy leaves to the cluster.
+        It also resolves `auto` gang scheduling for this cluster.
         """
         policy, marks = self.policy, self._cluster_state.tenant_annotations(namespace)
         return replace(
@@ -164,8 +164,8 @@ class Snapshotter:
         return known[1]
 
     def admit(self, key: Key, uid: str) -> None:
-        """Reserve what a run requests, until its record says that it was admitted. The last
-        snapshot is updated in place: 50 users who launch at once need no 50 new ones.
+        """Reserve a run's requests until its record says that it was admitted. The last snapshot is
+        updated in place, so that 50 launches at once do not need 50 snapshots.
         """
         with self._lock:
             self.admitted.add(uid)
@@ -251,7 +251,7 @@ class Snapshotter:
         return any(owner_uid(job) == head["uid"] for job in jobs)
 
     def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
-        """Return what a run still needs; `on_nodes` says whether room on nodes is reserved."""
+        """Return what a run still needs; `on_nodes` is whether to reserve resources of nodes."""
         spec = self._spec(found)
         if spec is None:
             return None
@@ -297,7 +297,7 @@ class Snapshotter:
             try:
                 self._specs[uid] = replace(custom_resource.read(found).spec, program=None)
             except InvalidRequest:
-                self._specs[uid] = None  # the controller refuses it
+                self._specs[uid] = None  # the controller refuses this run
         return self._specs[uid]
 
     def _nodes(self) -> tuple[NodeCapacity, ...] | None:
@@ -308,14 +308,15 @@ class Snapshotter:
         for found in self._caches.nodes.every():
             uid = found["metadata"]["uid"]
             read = known.get(uid)
-            if read is None or read[0] is not found:  # the cache has another object of each change
+            # each change puts another object into the cache
+            if read is None or read[0] is not found:
                 read = found, read_task_node(found, self.policy)
             self._task_nodes[uid] = read
         nodes = [node for _found, node in self._task_nodes.values() if node is not None]
         return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
-        """Return what pods of runs take of nodes; the requests of a pod are read only once."""
+        """Return what pods of runs take of nodes; a pod's requests are read only once."""
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():
@@ -327,7 +328,7 @@ class Snapshotter:
         return taken
 
 
-# Reservations: what admitted runs still need, and what that leaves to others. Pure.
+# Reservations: what admitted runs still need, and what is left for others. Pure.
 
 
 @dataclass(frozen=True)
@@ -341,19 +342,19 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """Return what a quota will count and does not count yet."""
+        """Return what a quota will count but does not count yet."""
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 
     @property
     def held(self) -> Amounts:
-        """The requests of its unfinished tasks."""
+        """The requests of the run's unfinished tasks."""
         return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
 
 
 def without_reserved(
     found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
 ) -> tuple[NodeCapacity, ...] | None:
-    """Return the nodes without what admitted runs have not taken yet."""
+    """Return the nodes without the resources that admitted runs have not taken yet."""
     groups = [
         EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})
         for every in reservations.values()

@@ -1,8 +1,8 @@
 """Gang scheduling with Volcano: the PodGroups of runs, and Volcano's messages.
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
-is created again. It never requires tasks that are done and gone, so that a healed task is bound
-alone. Volcano's decisions show in pods: nothing here admits a run.
+is created again. It does not require finished tasks, so that a restarted task is bound alone.
+Volcano's decisions show in pods: nothing here admits a run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """
@@ -78,9 +78,9 @@ class PodGroups(InformerGroup):
     def waits_for(
         self, run: ObservedRun, why: Sequence[WaitingReason], told: PodGroupEvents
     ) -> Message:
-        """Return what the tasks of a run that Volcano binds together wait for."""
+        """Return what the tasks of a run wait for, if Volcano binds them together."""
         others = [each.text for each in why if each.reason != UNSCHEDULABLE]
-        if others:  # no pods, or refused ones: Volcano cannot know why
+        if others:  # without pods, or with refused ones, Volcano cannot know why
             return Message("TasksLack", {"why": others[0]})
         if not self.available:
             return Message("VolcanoGone")
@@ -101,7 +101,7 @@ class PodGroups(InformerGroup):
         pods: Sequence[Object],
         seen: Observation,
     ) -> None:
-        """Keep the PodGroup such that Volcano can bind the pods that wait for it.
+        """Change the PodGroup so that Volcano can bind the pods that wait for it.
 
         Raises:
             ApiError: the API refuses.
@@ -133,7 +133,7 @@ class PodGroups(InformerGroup):
             self._api.merge(where, {"spec": {"minMember": least}})
 
     def discard(self, key: Key, uid: str) -> None:
-        """Delete the PodGroup of an ended run, which would keep room in its queue.
+        """Delete the PodGroup of an ended run, because it would take room in its queue.
 
         Raises:
             ApiError: the API refuses or does not answer.
@@ -145,7 +145,7 @@ class PodGroups(InformerGroup):
 
 
 def pod_group_message(group: Object, events: Sequence[Object]) -> str:
-    """Return Volcano's newest message of why a PodGroup waits; empty if there is none yet.
+    """Return Volcano's newest message about why a PodGroup waits; empty if there is none yet.
 
     If the queue has no room, the condition only counts tasks and an event has the reason.
     """
@@ -168,7 +168,9 @@ def _event_message(event: Object) -> str:
 
 
 def queue_refusal(words: str) -> Message | None:
-    """Explain why a PodGroup is refused; None if the words are not Volcano's."""
+    """Return a message that explains why a PodGroup is refused; None if the words are not
+    Volcano's.
+    """
     found = _QUEUE.search(words)
     if found is None:
         return None

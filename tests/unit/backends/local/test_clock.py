@@ -136,7 +136,7 @@ def test_forbid_and_replace_with_real_runs(scheduler: ClusterManager) -> None:
     scheduler.schedules.create("nightly", "sleep.py", cron=YEARLY, workers=1, grace=1)
     scheduler.schedules.run_now("nightly")
     wait_until(lambda: last(scheduler, "nightly").state is OccurrenceState.RUNNING)
-    with pytest.raises(Conflict, match="nightly-1 was not over"):
+    with pytest.raises(Conflict, match="nightly-1 had not ended"):
         scheduler.schedules.run_now("nightly")
     scheduler.schedules.update("nightly", overlap="replace")
     scheduler.schedules.run_now("nightly")

@@ -74,7 +74,7 @@ def test_devices_are_held_until_the_run_is_over(
     launch(SLEEP, worker=1, resources=Resources(gpu=1))
     assert backend.options().gpu.free == 1
     with pytest.raises(
-        PreflightRefused, match=r"1 worker of 1 GPU fits, 2 were asked: .*--workers 1"
+        PreflightRefused, match=r"1 worker of 1 GPU fits, but 2 were requested: .*--workers 1"
     ):
         launch(SLEEP, name="other", worker=2, resources=Resources(gpu=1))
     launch(TELL_ENVIRONMENT, name="other", worker=1, resources=Resources(gpu=1))

@@ -246,7 +246,7 @@ def test_what_a_newer_version_wrote_is_read_as_far_as_it_is_known() -> None:
 def test_every_problem_of_a_spec_is_told() -> None:
     """A spec that no schema checked is refused with all its problems, each with its field."""
     wrong = applied(spec={"mode": "in-graph", "program": CELL, "replicas": {"chief": {"count": 2}}})
-    with pytest.raises(InvalidRequest, match="the TFCluster digits-2 is wrong") as refused:
+    with pytest.raises(InvalidRequest, match="the TFCluster digits-2 is invalid") as refused:
         custom_resource.read(wrong)
     fields = {p.field for p in refused.value.problems}
     assert fields == {"spec.program", "spec.replicas.chief.count"}

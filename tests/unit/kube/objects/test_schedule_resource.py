@@ -153,3 +153,34 @@ def test_a_cached_schedule_decides_as_the_whole_one() -> None:
     wrong = schedule_resource.whole(schedule_resource.trim(found, None))
     assert "spec.template" in schedule_resource.read(wrong, NOW).status.problem
     assert msgspec.json.encode(schedule_resource.read(wrong, NOW))
+
+
+def test_a_copy_of_a_manifest_repeats_nothing() -> None:
+    """What was asked for before an object was created is not run by it; what is asked for then is,
+    also by somebody whose clock is behind, and beside the numbers that are taken.
+    """
+    old = stored(SCHEDULE)
+    before = schedule_resource.read(old, NOW)
+    manual = Occurrence(due=NOW, kind=OccurrenceKind.MANUAL, changed_at=NOW)
+    past = Backfill(number=1, start=NOW - 9e6, end=NOW - 8e6, total=12, created_at=NOW)
+    asked = replace(before.status, occurrences=(manual,), backfills=(past,))
+    (_version, change) = schedule_resource.write_change(old, before, replace(before, status=asked))
+    old["spec"] = change["value"]
+    taken = schedule_resource.read(old, NOW + 1).status
+    assert [each.due for each in taken.occurrences] == [NOW]
+    assert [each.number for each in taken.backfills] == [1]
+    copied = {**old, "metadata": {**old["metadata"], "uid": "v"}}
+    copied["metadata"]["creationTimestamp"] = "2026-05-28T20:30:00Z"
+    copy = schedule_resource.read(copied, NOW + 900)
+    assert copy.status == ScheduleStatus(cursor=copy.created_at)
+    late = replace(past, created_at=copy.created_at - 7)
+    asked = replace(
+        copy.status,
+        occurrences=(replace(manual, due=copy.created_at - 7),),
+        backfills=(late,),
+    )
+    (_version, change) = schedule_resource.write_change(copied, copy, replace(copy, status=asked))
+    copied["spec"] = change["value"]
+    status = schedule_resource.read(copied, NOW + 901).status
+    assert [each.due for each in status.occurrences] == [copy.created_at]
+    assert [each.number for each in status.backfills] == [2]

@@ -33,8 +33,8 @@ SENTENCES = {
     "smaller tasks.",
     "quota-unstated": "worker-0 waits: the quota small requires every task to state limits.memory, "
     "requests.cpu: use --worker-cpu 1 --worker-memory 1Gi.",
-    "limit-range": "worker-0 waits: a task may use at most 1 CPU in this namespace, and 2 CPU is "
-    "asked for; a task may use at most 32Mi in this namespace, and 64Mi is asked for: "
+    "limit-range": "worker-0 waits: a task may use at most 1 CPU in this namespace, but 2 CPU is "
+    "requested; a task may use at most 32Mi in this namespace, but 64Mi is requested: "
     "use --worker-cpu 1 --worker-memory 32Mi.",
     "image-missing": "worker-0 and worker-1 wait: there is no image registry:5000/nothing:1: "
     "check its name and tag.",

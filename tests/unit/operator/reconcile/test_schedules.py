@@ -5,114 +5,15 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from support.kube_server import Object, Refusal
-from support.operator_world import RUNS, World
+from support.kube_server import Refusal
+from support.operator_world import RUNS
 from support.polling import wait_until
+from support.scheduled_operator import SCHEDULES, START, ScheduledWorld
 
-from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource, schedule_resource
-from tfcluster_magic.kube.objects.schedule_resource import KIND
-from tfcluster_magic.operator.reconcile.controller import Controller
-from tfcluster_magic.operator.reconcile.schedules import ScheduleClock
-
-SCHEDULES = path("tfclusterschedules", "a")
-START = 1_780_000_000.0 - 1_780_000_000.0 % 60
-"""A full minute."""
-
-
-class Clock(ScheduleClock):
-    """A clock that the test sets; who waits for a time is woken by setting it."""
-
-    def __init__(self) -> None:
-        self.at = START
-        self.speed = 0.0
-        self.began = time.time()
-
-    def now(self) -> float:
-        return self.at + self.speed * (time.time() - self.began)
-
-    def seconds_until(self, at: float) -> float:
-        return (at - self.now()) / self.speed if self.speed else 0.02 if at <= self.at else 3600.0
-
-
-class ScheduledWorld(World):
-    """A server, operators, and a kubelet that ends runs as the test says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clock = Clock()
-        self.others: list[Controller] = []
-
-    def operate(self) -> None:
-        """Start an operator, in place of the last one."""
-        self.rest()
-        self.controller = self.another()
-
-    def another(self) -> Controller:
-        """Start an operator beside those that there are."""
-        made = Controller(
-            self.server.api(), "", "a", lambda: self.leads, self.policy, lambda: 0.0, self.clock
-        )
-        made.context.admission = self.admission
-        made.scheduler.begin = lambda: None  # type: ignore[method-assign]
-        made.follow()
-        wait_until(lambda: made.caches.synced and made.schedules.cache.synced.is_set())
-        made.begin()
-        return made
-
-    def create(self, name: str = "nightly", **spec: Any) -> None:
-        """POST a schedule, as kubectl does by hand."""
-        program = {"inline": "print('hello')", "arguments": ["--day", "{scheduled_for:%H:%M}"]}
-        template = {"spec": {"program": program, "env": {"AT": "{previous_success:%H:%M}"}}}
-        content = {"cron": "* * * * *", "template": template, **spec}
-        body = {"apiVersion": "tfcluster.dev/v1beta1", "kind": KIND, "spec": content}
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock.now()))
-        self.server.put(f"{SCHEDULES}/{name}", {**body, "metadata": {"creationTimestamp": at}})
-        self.wait_for(name, lambda status: status.get("conditions"))
-
-    def schedule(self, name: str = "nightly") -> Object:
-        """Return the current schedule."""
-        return self.server.objects[f"{SCHEDULES}/{name}"]
-
-    def change(self, name: str = "nightly", **spec: Any) -> None:
-        """Change a spec, as its owner does."""
-        with self.server.changed:
-            found = copy.deepcopy(self.schedule(name))
-            found["spec"] |= spec
-            self.server.put(f"{SCHEDULES}/{name}", found)
-
-    def wait_for(self, name: str, condition: Callable[[Object], object]) -> Object:
-        """Wait until a condition holds for a schedule's status."""
-        wait_until(lambda: condition(self.schedule(name).get("status") or {}))
-        return copy.deepcopy(self.schedule(name)["status"])
-
-    def pass_to(self, at: float) -> None:
-        """Set the clock, and wake who waits for it."""
-        self.clock.at = at
-        for each in (self.controller, *self.others):
-            if each is not None:
-                for found in each.schedules.cache.every():
-                    head = found["metadata"]
-                    each.schedules.turns.work.add((head["namespace"], head["name"]))
-
-    def runs(self) -> list[str]:
-        """Return the names of all runs."""
-        return self.server.names("tfclusters")
-
-    def end(self, name: str, phase: str = "Succeeded") -> None:
-        """End a run."""
-        times = dict.fromkeys(("startedAt", "finishedAt", "releasedAt"), time.time())
-        words = {"reason": "Completed", "message": "it ended", "messages": []}
-        self.say(name, phase=phase, **words, **times)
-
-    def states(self, name: str = "nightly") -> list[str]:
-        """Return the states of the due times."""
-        status = self.schedule(name).get("status") or {}
-        return [each["state"] for each in status.get("occurrences") or ()]
 
 
 @pytest.fixture
@@ -235,41 +136,63 @@ def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
     assert world.runs() == ["nightly-1"]
 
 
-@pytest.mark.parametrize("minutes", [40, pytest.param(300, marks=pytest.mark.long)])
-def test_two_operators_and_kills_launch_each_due_time_once(
-    world: ScheduledWorld, minutes: int
+def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWorld) -> None:
+    """Its user deletes it before the status says that it was created, and changes the schedule
+    meanwhile; and once more, where also the answer was lost.
+    """
+    posts: list[str] = []
+
+    def loses(method: str, where: str) -> bool:
+        if (method, where) != ("POST", RUNS):
+            return False
+        name = world.runs()[-1]
+        posts.append(name)
+        runs = world.controller.caches.runs if world.controller else None
+        assert runs is not None
+        wait_until(lambda: runs.get("a", name), "the watch has it")
+        world.change(description=name)
+        world.server.remove(f"{RUNS}/{name}")
+        return len(posts) > 1
+
+    world.server.loses = loses
+    world.create()
+    for number, states in ((1, ["Stopped"]), (2, ["Stopped", "Stopped"])):
+        world.pass_to(START + 60 * number)
+        world.wait_for("nightly", lambda s, states=states: world.states() == states)
+    assert posts == ["nightly-1", "nightly-2"] and not world.runs()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
+    world: ScheduledWorld, phase: str
 ) -> None:
-    """Two that both believe to lead, one of them replaced all the time, on a fast clock."""
-    world.others.append(world.another())
-    world.create(overlap="Allow", catchUp="All")
-    world.clock.began, world.clock.speed = time.time(), 300.0  # a due time each 0.2 s
-    enough = threading.Event()
+    """An operator that sees a run end and be deleted notes its end; one that was away says that it
+    does not know it.
+    """
+    world.create()
+    world.pass_to(START + 60)
+    world.wait_for("nightly", lambda s: world.states() == ["Running"])
+    held = threading.Event()
 
-    def kubelet() -> None:
-        while not enough.wait(0.05):
-            for name in world.runs():
-                with world.server.changed:
-                    if world.status(name).get("phase") != "Succeeded":
-                        world.end(name)
+    def refuses(method: str, where: str) -> Refusal | None:
+        is_ours = method == "PATCH" and where.startswith(SCHEDULES)
+        return None if held.is_set() or not is_ours else Refusal(500, "InternalError")
 
-    thread = threading.Thread(target=kubelet)
-    thread.start()
-    try:
-        until = START + minutes * 60
-        while world.clock.now() < until:
-            time.sleep(0.5)  # a fast clock: what it is waited for is the time itself
-            world.operate()
-        world.change(suspend=True)
-        world.wait_for("nightly", lambda s: s.get("state") == "Paused")
-        wait_until(lambda: set(world.states()) == {"Succeeded"}, "all have ended", 60)
-    finally:
-        enough.set()
-        thread.join()
-    runs = [custom_resource.read(world.run(name)).metadata.scheduled for name in world.runs()]
-    dues = sorted(run.due for run in runs if run is not None)
-    assert len(dues) == len(runs) and len(set(dues)) == len(dues), "a due time ran twice"
-    assert len(dues) >= minutes - 1
-    assert dues == [dues[0] + 60 * number for number in range(len(dues))], "a due time is lost"
+    world.server.refuses = refuses
+    world.end("nightly-1", phase)
+    world.server.remove(f"{RUNS}/nightly-1")
+    runs = world.controller.caches.runs if world.controller else None
+    assert runs is not None
+    wait_until(lambda: not runs.get("a", "nightly-1"))
+    held.set()
+    world.wait_for("nightly", lambda s: world.states() == [phase])
+    world.pass_to(START + 120)
+    world.wait_for("nightly", lambda s: world.states() == [phase, "Running"])
+    world.rest()
+    world.end("nightly-2", phase)
+    world.server.remove(f"{RUNS}/nightly-2")
+    world.operate()
+    world.wait_for("nightly", lambda s: world.states() == [phase, "Unknown"])
 
 
 def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
@@ -322,11 +245,11 @@ def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
 def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWorld) -> None:
     """`runTimes` and `backfills` in the spec; an operator that restarts takes none again."""
     world.create(cron="0 0 1 1 *", overlap="Allow")
-    asked = "2026-05-28T20:26:00Z"
+    asked = "2026-05-28T20:27:00Z"
     world.change(runTimes=[asked])
     wait_until(lambda: world.states() == ["Running"])
     span = {"startTime": "2020-01-01T00:00:00Z", "endTime": "2023-01-01T00:00:00Z"}
-    world.change(backfills=[{"number": 1, "parallel": 2, **span}])
+    world.change(backfills=[{"number": 1, "requestTime": asked, "parallel": 2, **span}])
     wait_until(lambda: len(world.runs()) == 3)
     world.operate()
     for name in ("nightly-1", "nightly-2", "nightly-3"):

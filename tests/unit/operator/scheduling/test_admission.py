@@ -136,7 +136,7 @@ def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
     assert there.decide("alice", "full-1") == Admitted()
     refused = there.decide("alice", "large-1")
     assert isinstance(refused, Refused)
-    assert "2 workers of 3 CPU, 1Gi fit, 4 were asked" in str(refused.problems[0])
+    assert "2 workers of 3 CPU, 1Gi fit, but 4 were requested" in str(refused.problems[0])
     blind = there.decide("bob", "named-1")
     assert isinstance(blind, Refused)
     assert "may not see which secrets" in str(blind.problems[0])

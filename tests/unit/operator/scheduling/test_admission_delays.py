@@ -46,7 +46,7 @@ def test_a_queued_run_outlasts_a_node_that_starts_again(
     restart_node(there, 2)
     told = there.decide("bob", "digits-1")
     assert isinstance(told, Waiting)
-    assert "no node has so much; the largest has 2 CPU" in str(told.sentence)
+    assert "no node has that much; the largest has 2 CPU" in str(told.sentence)
     with language("zh_CN"):
         assert "最大的节点有 2 CPU" in str(told.sentence)
     restart_node(there, 4)
