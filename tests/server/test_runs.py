@@ -203,6 +203,15 @@ WRONG: list[tuple[bytes, int, list[str]]] = [
 ]
 
 
+async def test_tasks_of_too_many_runs_are_refused(api: Api) -> None:
+    """One request lists the tasks of at most 50 runs, because each is a call of the backend."""
+    names = [f"run=nothing-{number}" for number in range(51)]
+    assert (await api("GET", f"tasks?{'&'.join(names[1:])}")).json == {"runs": {}}
+    assert (await api("GET", f"tasks?{'&'.join(names[1:] * 2)}")).json == {"runs": {}}
+    refused = await api("GET", f"tasks?{'&'.join(names)}")
+    assert_problem(refused, 422, "run", "51", "name at most 50 runs")
+
+
 async def test_a_body_that_is_wrong(api: Api, ended: Launch) -> None:
     """A body that is not a JSON object, or has unknown fields or wrong types, is refused with what
     is allowed, and changes nothing.

@@ -583,7 +583,8 @@ class ClusterManager(LoggingConfigurable):
         ]
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Remove a run's record, `with_logs` its output too; one with tasks is stopped first.
+        """Remove a run's record, `with_logs` its output and the TensorBoards on it too; one with
+        tasks is stopped first.
 
         Raises:
             Conflict: it cannot be removed. If that was known before, it was not stopped either.
@@ -595,6 +596,8 @@ class ClusterManager(LoggingConfigurable):
             self.wait(name, until=Until.RELEASED)
             self._let_waiting_know(name)
         self.backend.delete(name, with_logs=with_logs)
+        if with_logs and (output := cluster.status.paths.get("output")):
+            self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
         """Let those that wait for a run see its end before its record goes."""
@@ -765,7 +768,8 @@ class ClusterManager(LoggingConfigurable):
         from ..progress.run_progress import note_lines
         from ..usage.summary import usage_lines
 
-        notes = list(note_lines(self.progress(cluster), self.beside(cluster)))
+        done = cluster.status.phase is Phase.SUCCEEDED
+        notes = list(note_lines(self.progress(cluster), self.beside(cluster), succeeded=done))
         folder = cluster.status.paths.get("output")
         if cluster.status.phase.is_final and folder and self.backend.unseen(folder) is None:
             notes += usage_lines(self.usage(cluster))

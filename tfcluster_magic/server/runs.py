@@ -153,6 +153,12 @@ class VerbHandler(TFClusterHandler):
         self.reply(self.service.view(cluster))
 
 
+MOST_LISTED = 50
+"""Runs whose tasks one request lists: each is a call of the backend."""
+COMPARE_WITHIN = 15.0
+"""Timeout in seconds of a comparison, which reads up to 50 runs one after the other."""
+
+
 class TasksHandler(TFClusterHandler):
     """`/tasks`."""
 
@@ -162,7 +168,11 @@ class TasksHandler(TFClusterHandler):
         Missing runs are left out, because browsers log each 404 in their console.
         """
         found = {}
-        for name in dict.fromkeys(self.get_query_arguments("run")):
+        names = [*dict.fromkeys(self.get_query_arguments("run"))]
+        if len(names) > MOST_LISTED:
+            allowed = _("name at most {most} runs").format(most=MOST_LISTED)
+            raise InvalidRequest([Problem("run", str(len(names)), allowed)])
+        for name in names:
             with contextlib.suppress(NotFound):
                 manager = self.service.manager
                 cluster, seen = await self.call(manager.tasks, name, counts=_is_telling)
@@ -197,7 +207,8 @@ class ComparisonHandler(TFClusterHandler):
         """Answer with a comparison of runs, including their progress."""
         names = self.get_query_arguments("run")
         manager, progress = self.service.manager, self.service.progress
-        self.reply(msgspec.to_builtins(await self.call(manager.compare, names, progress)))
+        compared = await self.call(manager.compare, names, progress, within=COMPARE_WITHIN)
+        self.reply(msgspec.to_builtins(compared))
 
 
 class OutputsHandler(TFClusterHandler):
