@@ -168,7 +168,7 @@ async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> Non
         ({"name": "Not valid"}, "name", "lower-case"),
         ({"options": {}}, "cron", "say when"),
         ({"options": {"cron": "every night"}}, "cron", "write minute, hour"),
-        ({"options": {"cron": "0 0 30 2 *"}}, "cron", "no date ever fits"),
+        ({"options": {"cron": "0 0 30 2 *"}}, "cron", "it never matches a date"),
         ({"options": {"cron": "@daily", "time_zone": "Mars/Olympus"}}, "time_zone", "IANA name"),
         ({"options": {"cron": "@daily", "overlap": "perhaps"}}, "overlap", "allow, forbid"),
         ({"options": {"cron": "@daily", "retries": "many"}}, "retries", "0 … 20"),

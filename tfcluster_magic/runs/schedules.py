@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ..backends.base import Backend, ClockService
-from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem, one_line
+from ..backends.base import Backend, ClockService, Schedules
+from ..errors import Conflict, InvalidRequest, NotAllowed, PreflightRefused, Problem, one_line
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..launch.options import split_schedule
 from ..quota.preflight import Preflight
 from ..schedules import (
     MOST_BACKFILL,
@@ -39,9 +40,9 @@ from ..schedules import (
     placeholders,
 )
 from ..schedules.cron import CronTimes, machine_zone
-from ..schedules.due import due
+from ..schedules.due import circle_of, due, paused, resumed
 from ..schedules.options import RULE_OPTIONS, ScheduleKind
-from ..spec import Mode, Spec, names
+from ..spec import AwaitedOutcome, Mode, Spec, names
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 MOST_SCHEDULES = 1000
 """Schedules of one user."""
-RULES = tuple(RULE_OPTIONS)
+RULES = (*RULE_OPTIONS, "after")
 """The keys of what `create` and `update` take of a schedule's rules."""
 NEXT_PLANNED = 5
 """Due times that a plan names."""
@@ -124,6 +125,7 @@ class ScheduleVerbs:
         if len(store.list()) >= MOST_SCHEDULES:
             raise Conflict(_too_many())
         checked = read_rules({"time_zone": machine_zone(), **_given_rules(words)})
+        _check_awaited(name, checked, store)
         asked = LaunchWords(
             program=program,
             arguments=tuple(map(str, arguments)),
@@ -172,6 +174,10 @@ class ScheduleVerbs:
             problems.append(Problem("name", name, _too_many()))
         rules, wrong = _judge_rules({"time_zone": machine_zone(), **_given_rules(words)})
         problems += wrong
+        try:
+            _check_awaited(name or "", rules or ScheduleRules(cron="@daily"), store)
+        except InvalidRequest as error:
+            problems += error.problems
         if track and (unable := store.track_problem()):
             problems.append(unable)
         launch = self._dry_run(program, arguments, name=name, **words)
@@ -208,19 +214,21 @@ class ScheduleVerbs:
         """Let a schedule launch nothing until `resume`; runs go on. Paused, it stays as it is."""
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)
-        return self._change(
-            name, lambda status: status if status.paused else replace(status, paused=pause)
-        )
+        return self._change(name, lambda status: paused(status, pause))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on. Due times of the pause are not caught up."""
+        """Let a paused schedule go on. Due times of the pause are not caught up.
+
+        Raises:
+            NotAllowed: an administrator paused it, and only an administrator resumes it.
+        """
         now = time.time()
 
         def go_on(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is None:
-                return status
-            cursor = max(status.cursor, now) if status.cursor < now else now
-            return replace(status, paused=None, failures=0, cursor=cursor)
+            pause = status.paused
+            if pause is not None and pause.locked:
+                raise _locked(name, pause)
+            return resumed(status, now)
 
         return self._change(name, go_on)
 
@@ -234,9 +242,7 @@ class ScheduleVerbs:
 
         def ask(schedule: Schedule) -> Schedule:
             status = schedule.status
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             manual = Occurrence(due=now, kind=OccurrenceKind.MANUAL, changed_at=now)
             status = replace(status, occurrences=(*status.occurrences, manual))
             turn = due(schedule.rules, status, now)
@@ -276,6 +282,8 @@ class ScheduleVerbs:
         old = store.get(name)
         kept = {"time_zone": old.rules.time_zone} if whole else _rule_values(old.rules)
         rules = read_rules({**kept, **_given_rules(words)})
+        if rules.after != old.rules.after:
+            _check_awaited(name, rules, store)
         before = old.launch.words
         fresh = program is not None or cell is not None or file is not None
         asked = replace(
@@ -394,9 +402,7 @@ class ScheduleVerbs:
         asked = self.plan_backfill(name, start, end, parallel)
 
         def add(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             if any(each.finished_at is None for each in status.backfills):
                 text = _("a backfill of {name} has not ended; `tfcluster schedule show {name}`")
                 raise Conflict(text.format(name=name))
@@ -452,7 +458,7 @@ def _launch_problems(spec: Spec) -> list[Problem]:
         problems.append(Problem("--mode", spec.mode.value, allowed))
     if spec.after:
         after = " ".join(each.run for each in spec.after)
-        allowed = _("a run of a schedule cannot wait for another run: leave it out")
+        allowed = _("a run of a schedule waits only for another schedule's: write schedule:NAME")
         problems.append(Problem("--after", after, allowed))
     taken = spec.program.arguments if spec.program else ()
     return [*problems, *placeholders.problems(taken, spec.env)]
@@ -484,6 +490,16 @@ def read_rules(given: Mapping[str, Any]) -> ScheduleRules:
 def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[Problem]]:
     problems, values = list[Problem](), dict[str, Any]()
     for key, value in given.items():
+        if key == "after":
+            try:
+                values[key] = msgspec.convert(
+                    {"cron": "@daily", key: _read_after(value)}, ScheduleRules
+                ).after
+            except InvalidRequest as error:
+                problems += error.problems
+            except msgspec.ValidationError as error:
+                problems.append(Problem("--after", value, str(error)))
+            continue
         option = RULE_OPTIONS[key]
         try:
             values[option.field] = read = option.read(value)
@@ -498,7 +514,10 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
             CronTimes(str(cron), str(zone))
         except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
             problems += error.problems
-    return None if problems else msgspec.convert(values, ScheduleRules), problems
+    if problems:
+        return None, problems
+    after = values.pop("after", ())
+    return replace(msgspec.convert(values, ScheduleRules), after=after), []
 
 
 def _given_rules(words: dict[str, Any]) -> dict[str, Any]:
@@ -516,6 +535,61 @@ def _rule_values(rules: ScheduleRules) -> dict[str, Any]:
 def _too_many() -> str:
     text = _("you have {most} schedules, the maximum: delete one first")
     return text.format(most=MOST_SCHEDULES)
+
+
+def _read_after(values: object) -> list[object]:
+    """Return the schedules that `--after` names. Raises InvalidRequest for a run."""
+    found: list[object] = []
+    for each in values if isinstance(values, (list, tuple)) else [values]:
+        if not isinstance(each, str):
+            found.append(each)
+            continue
+        of, rest = split_schedule(each)
+        name, colon, until = rest.partition(":")
+        if not each:  # `update --after ""` waits for none any more
+            continue
+        if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
+            allowed = _(
+                "a run of a schedule waits only for another schedule's: write schedule:NAME or "
+                "schedule:NAME:end"
+            )
+            raise _refused([Problem("--after", each, allowed)])
+        found.append({"schedule": name, **({"until": until} if until else {})})
+    return found
+
+
+def _check_awaited(name: str, rules: ScheduleRules, store: Schedules) -> None:
+    """Raise InvalidRequest if an awaited schedule does not exist, or waits for this one."""
+    if not rules.after:
+        return
+    there = {each.name: each for each in store.list()}
+    problems = [
+        Problem("--after", each.words, _("there is no schedule {name}").format(name=each.schedule))
+        for each in rules.after
+        if each.schedule not in there and each.schedule != name
+    ]
+    if loop := circle_of(name, rules, there.get):
+        allowed = _("these schedules would wait for each other: {names}")
+        told = allowed.format(names=" → ".join(loop))
+        problems.append(Problem("--after", f"schedule:{loop[1]}", told))
+    if problems:
+        raise _refused(problems)
+
+
+def _check_not_paused(name: str, pause: Pause | None) -> None:
+    """Raise Conflict for a paused schedule, or NotAllowed if its owner cannot resume it."""
+    if pause is None:
+        return
+    if pause.locked:
+        raise _locked(name, pause)
+    text = _("{name} is paused: `tfcluster schedule resume {name}` first")
+    raise Conflict(text.format(name=name))
+
+
+def _locked(name: str, pause: Pause) -> NotAllowed:
+    text = _("{name} was paused by {by}, and only an administrator resumes it: {why}")
+    words = {"by": pause.by, "why": pause.reason or _("no reason was given")}
+    return NotAllowed(text.format(name=name, **words))
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:

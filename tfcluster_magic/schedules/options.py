@@ -158,7 +158,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
     ),
     ScheduleOption(
         "--retries",
-        mark("Retries"),
+        mark("Retries in a new run"),
         ScheduleKind.WHOLE,
         mark("further runs when a run fails [0]"),
     ),

@@ -152,8 +152,7 @@ class SchedulesHandler(ScheduleRoute):
             body.name,
             track=body.track,
             within=LAUNCH_WITHIN,
-            **_rules(body.rules),
-            **words,
+            **(_rules(body.rules) | words),
         )
         self.reply(schedule_view(made), 201)
 
@@ -221,6 +220,9 @@ class ScheduleFormHandler(FormHandler):
             )
             raise Conflict(text.format(name=name, file=words.file))
         kernel = await self.kernel_of(schedule.launch.spec.interpreter)
+        options = _as_typed(words.options, () if kernel is None else ("python",))
+        if after := schedule.rules.after:
+            options["after"] = [each.words for each in after]
         launch = LaunchBody(
             program=self._browsed(words, words.program),
             cell=words.cell,
@@ -230,7 +232,7 @@ class ScheduleFormHandler(FormHandler):
             sha256=words.sha256,
             kernelspec=kernel,
             config=words.config,
-            options=_as_typed(words.options, () if kernel is None else ("python",)),
+            options=options,
         )
         self.reply(
             {

@@ -219,7 +219,13 @@ export interface IScheduleView {
     readonly status: {
       /** Oldest first. */
       readonly occurrences?: ReadonlyArray<IOccurrence>;
-      readonly paused?: { readonly reason?: Message | string } | null;
+      readonly paused?: {
+        readonly reason?: Message | string;
+        /** Who paused it; empty: its owner. */
+        readonly by?: string;
+        /** Whether only an administrator may resume it. */
+        readonly locked?: boolean;
+      } | null;
       readonly problem?: string;
     };
   };

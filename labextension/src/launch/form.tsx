@@ -41,7 +41,8 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
     if (state.launching) {
       return;
     }
-    if (state.launchOptions && state.plan && !state.away && !marks.size) {
+    const against = marksOf({ ...state, tried: true }, trans);
+    if (state.launchOptions && state.plan && !state.away && !against.size) {
       if (state.draft.repeat) {
         props.save();
       } else {
@@ -54,7 +55,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       return;
     }
     model.tried();
-    focusFirst(form.current, option => marks.has(option));
+    focusFirst(form.current, option => against.has(option));
   };
   React.useEffect(() => {
     const { current: draft } = pressed;

@@ -5,7 +5,7 @@ import { fieldsOf, kernelOf } from './draft';
 import type { ILaunchState } from './draft';
 import { splitArguments } from './commandLine';
 
-/** A sentence at an input. A missing value is not an error until a launch was tried. */
+/** A sentence at an input. */
 export interface IMark {
   readonly text: string;
   readonly wrong: boolean;
@@ -32,11 +32,14 @@ export function marksOf(
   const shown = shownInputs(state);
   for (const problem of state.plan?.problems ?? []) {
     const { allowed, fits } = problem;
+    if (isMissing(problem) && !state.tried) {
+      continue; // beside the button it says what comes first; an error follows when one launches
+    }
     const option = inputOf(problem, state);
     const isKnown = option !== null && shown.has(option);
     add(isKnown ? option : '', {
       text: isKnown || isOfHours(problem) ? allowed : problem.message,
-      wrong: state.tried || !isMissing(problem),
+      wrong: true,
       fits
     });
   }
@@ -115,11 +118,11 @@ export function hindrance(
     return null;
   }
   const marks = [...marksOf(state, trans).values()].flat();
+  if (!state.tried && (state.plan.problems ?? []).some(isMissing)) {
+    return trans.__('Choose a program first.');
+  }
   if (!marks.length) {
     return state.current ? null : trans.__('Checking whether it fits…');
-  }
-  if (marks.every(mark => !mark.wrong)) {
-    return trans.__('Choose a program first.');
   }
   return trans._n(
     'One thing has to be changed first.',

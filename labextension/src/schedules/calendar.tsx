@@ -26,8 +26,10 @@ import { IconButton, Sentence } from '../run/parts';
 import { duration } from '../run/quantities';
 import { CommandIDs } from '../tokens';
 import * as months from './month';
-import { Mark, occurrenceWord, standing, told } from './occurrences';
+import { isBehind, Mark, occurrenceWord, standing, told } from './occurrences';
 
+/** Milliseconds after which an ended run is looked for in the history again. */
+const LATER = 2000;
 /** Due times of a day that are shown each; more are counted by state. */
 const MOST_MARKS = 6;
 /** Due times of a day that are shown with the time that they took. */
@@ -106,6 +108,11 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
   const problem = found instanceof ServerProblem ? found : null;
   const loaded = found instanceof ServerProblem ? null : found;
   const isCurrent = loaded?.month === month;
+  React.useEffect(() => {
+    const late = isBehind(loaded?.occurrences ?? [], runs);
+    const timer = late ? setTimeout(note, LATER) : undefined;
+    return () => clearTimeout(timer);
+  }, [loaded, runs]);
   const days = React.useMemo(
     () => months.byDay(isCurrent ? loaded.occurrences : [], zone),
     [loaded, isCurrent, zone]

@@ -1,7 +1,8 @@
 /** One due time of a schedule as a mark, a word and a sentence. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { IOccurrence, IScheduleView } from '../api/types';
+import { isActive, nameOf } from '../api/runs';
+import type { IOccurrence, IRun, IScheduleView } from '../api/types';
 import { shown } from '../run/messages';
 import { moment } from '../run/quantities';
 import { phaseWord } from '../run/words';
@@ -59,6 +60,17 @@ export function told(
       : '';
 }
 
+/** Return whether a run has ended, and the schedule does not say so yet. */
+export const isBehind = (
+  occurrences: ReadonlyArray<IOccurrence>,
+  runs: ReadonlyArray<IRun>
+): boolean =>
+  occurrences.some(
+    ({ state, run }) =>
+      (state === 'Launching' || state === 'Running') &&
+      runs.some(each => nameOf(each) === run && !isActive(each))
+  );
+
 /** Say when a schedule is due next, or why it is not. */
 export function standing(
   { schedule: { rules, status }, next }: IScheduleView,
@@ -69,6 +81,12 @@ export function standing(
   }
   if (status.paused) {
     const why = told(status.paused.reason, trans);
+    const by = status.paused.by;
+    if (by) {
+      return why
+        ? trans.__('paused by %1: %2', by, why)
+        : trans.__('paused by %1', by);
+    }
     return why ? trans.__('paused: %1', why) : trans.__('paused');
   }
   return next.length > 0

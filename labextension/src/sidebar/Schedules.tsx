@@ -19,7 +19,12 @@ import type { IOccurrence, IRun, IScheduleView } from '../api/types';
 import { pauseIcon } from '../icons';
 import { useServerList } from '../run/hooks';
 import { IconButton } from '../run/parts';
-import { Mark, occurrenceWord, standing } from '../schedules/occurrences';
+import {
+  isBehind,
+  Mark,
+  occurrenceWord,
+  standing
+} from '../schedules/occurrences';
 import { CommandIDs } from '../tokens';
 import { Section } from './Section';
 
@@ -66,6 +71,13 @@ export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
     const timer = setTimeout(act, Math.min(wait, LONGEST));
     return () => clearTimeout(timer);
   }, [next]);
+  React.useEffect(() => {
+    const all = (list?.schedules ?? []).flatMap(
+      ({ schedule }) => schedule.status.occurrences ?? []
+    );
+    const timer = isBehind(all, runs) ? setTimeout(act, LATER) : undefined;
+    return () => clearTimeout(timer);
+  }, [list, runs]);
   if (!list) {
     return null;
   }
@@ -130,6 +142,7 @@ function Row(props: IRowProps): React.JSX.Element {
     }
   };
   const isPaused = Boolean(status.paused);
+  const isLocked = Boolean(status.paused?.locked);
   return (
     <li className="tfc-Schedule" data-schedule={name}>
       <div className="tfc-Schedule-head">
@@ -154,10 +167,13 @@ function Row(props: IRowProps): React.JSX.Element {
           <IconButton
             icon={isPaused ? runIcon : pauseIcon}
             label={
-              isPaused
-                ? trans.__('Resume %1', name)
-                : trans.__('Pause %1', name)
+              isLocked
+                ? trans.__('Only an administrator resumes %1', name)
+                : isPaused
+                  ? trans.__('Resume %1', name)
+                  : trans.__('Pause %1', name)
             }
+            disabled={isLocked}
             onClick={() => verb(isPaused ? 'resume' : 'pause')}
           />
           <IconButton

@@ -134,10 +134,14 @@ class LocalSchedules(Schedules):
 
     def get(self, name: str) -> Schedule:
         """See `Schedules.get`."""
-        found = self.folder(name).load() if names.is_valid(name) else None
+        found = self.find(name)
         if found is None:
             raise self._unknown(name)
         return found
+
+    def find(self, name: str) -> Schedule | None:
+        """Return a schedule, None if there is none."""
+        return self.folder(name).load() if names.is_valid(name) else None
 
     def create(self, schedule: Schedule) -> Schedule:
         """See `Schedules.create`."""
@@ -231,13 +235,10 @@ def keep_time(state_dir: Path) -> None:
     Raises:
         BackendUnavailable: it cannot be started.
     """
-    schedules = LocalSchedules(state_dir, knocks=False)
-    rules = has_rules(state_dir)
-    if not rules and not any(folder.record_file.exists() for folder in schedules.folders()):
+    if not needs_clock(state_dir):
         _knock(state_dir)  # it ends when there is none left
         return
-    if rules:
-        paths.private(schedules.path)
+    paths.private(state_dir / "schedules")
     try:
         fd = take_clock_lock(state_dir)
     except OSError:
@@ -248,6 +249,24 @@ def keep_time(state_dir: Path) -> None:
     os.close(fd)
     if os.environ.get(NO_CLOCK) != "1":
         _start(state_dir)
+
+
+def needs_clock(state_dir: Path) -> bool:
+    """Return whether there is a schedule, or a rule of notifications."""
+    folders = LocalSchedules(state_dir, knocks=False).folders()
+    return has_rules(state_dir) or any(folder.record_file.exists() for folder in folders)
+
+
+def clock_pid(state_dir: Path) -> int | None:
+    """Return the pid of the clock process, None if none runs. Leaves its lock alone, which one that
+    starts needs.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((state_dir / "schedules" / "clock.lock").read_text())
+        words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        if os.fsencode(str(state_dir)) in words:
+            return pid
+    return None
 
 
 def _knock(state_dir: Path) -> None:
