@@ -220,6 +220,7 @@ describe('what stands against a launch', () => {
     launching: false,
     refusal: null,
     launched: null,
+    saved: null,
     openSections: new Set<string>(),
     tried: false,
     ...change

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from .. import paths, state_files
-from ..errors import Conflict, NameTaken, NotFound
+from ..errors import Conflict, NameTaken, NotFound, Problem
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..notifications import (
@@ -174,6 +174,19 @@ class Schedules(abc.ABC):
     @abc.abstractmethod
     def delete(self, name: str) -> None:
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
+
+    def track_problem(self) -> Problem | None:
+        """Return why programs cannot be read anew at each due time here; None if they can."""
+        return None
+
+    @staticmethod
+    def taken(name: str) -> NameTaken:
+        """Return the error for a name that another schedule has."""
+        text = _(
+            "there is a schedule {name}: choose another name, or change it with "
+            "`tfcluster schedule update {name}`"
+        )
+        return NameTaken(text.format(name=name))
 
 
 class Notifications(abc.ABC):

@@ -257,13 +257,16 @@ class ClusterManager(LoggingConfigurable):
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
         """Return a plan for a form that is being filled in, with its problems instead of errors."""
+        return self._dry_run(*words, **options).placed(self.backend)
+
+    def _dry_run(self, *words: Any, **options: Any) -> DryRun:
+        """Return the same without what prevents it now on this backend."""
         from ..launch.planning import dry_run
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
             said = {"beside_bytes": self._beside_bytes, "runs": self.backend.list, **options}
-            made = dry_run(folder, *words, **said)
-            return made.placed(self.backend)
+            return dry_run(folder, *words, **said)
 
     def launch(
         self,
@@ -651,7 +654,7 @@ class ClusterManager(LoggingConfigurable):
         """The verbs of schedules: `create`, `list`, `show`, `pause` and so on."""
         from .schedules import ScheduleVerbs
 
-        return ScheduleVerbs(self.backend, self.requested)
+        return ScheduleVerbs(self.backend, self.requested, self._dry_run)
 
     def tensorboard(self, *refs: str) -> Board:
         """Open TensorBoard on these runs side by side, or on all. Raises the errors of

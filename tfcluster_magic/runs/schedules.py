@@ -6,39 +6,32 @@ manager.schedules.pause("nightly", "the data is being repaired")
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from ..backends.base import Backend, ClockService, Schedules
-from ..errors import (
-    Conflict,
-    InvalidRequest,
-    NotAllowed,
-    PreflightRefused,
-    Problem,
-    SetupRefused,
-    one_line,
-)
+from ..errors import Conflict, InvalidRequest, NotAllowed, PreflightRefused, Problem, one_line
 from ..i18n import _
 from ..launch import LaunchRequest
 from ..launch.options import split_schedule
+from ..quota.preflight import Preflight
 from ..schedules import (
     MOST_BACKFILL,
     MOST_OCCURRENCES,
     Backfill,
-    CatchUp,
     LaunchWords,
     Occurrence,
     OccurrenceKind,
-    Overlap,
     Pause,
     Schedule,
     ScheduledLaunch,
@@ -48,19 +41,32 @@ from ..schedules import (
 )
 from ..schedules.cron import CronTimes, machine_zone
 from ..schedules.due import circle_of, due, paused, resumed
-from ..spec import AwaitedOutcome, Mode, names
-from ..spec.quantities import DURATION_RULE, parse_duration
+from ..schedules.options import RULE_OPTIONS, ScheduleKind
+from ..spec import AwaitedOutcome, Mode, Spec, names
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
+
+if TYPE_CHECKING:
+    from ..launch.planning import DryRun  # for annotations: with all that plans launches
 
 MOST_SCHEDULES = 1000
 """Schedules of one user."""
-_FLAGS = {
-    "retry_delays": "--retry-delay",
-    **{f.name: f"--{f.name.replace('_', '-')}" for f in msgspec.structs.fields(ScheduleRules)
-       if f.name != "retry_delays"},
-}  # fmt: skip
-RULES = tuple(_FLAGS)
+RULES = (*RULE_OPTIONS, "after")
 """The keys of what `create` and `update` take of a schedule's rules."""
+NEXT_PLANNED = 5
+"""Due times that a plan names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SchedulePlan:
+    """A schedule that is being filled in. Nothing was created.
+
+    `rules` is None and `coming` (its next due times) empty while a rule is wrong. `launch` has the
+    problems and warnings of the schedule, too.
+    """
+
+    rules: ScheduleRules | None
+    coming: tuple[float, ...]
+    launch: DryRun
 
 
 class ScheduleVerbs:
@@ -69,12 +75,16 @@ class ScheduleVerbs:
     Args:
         backend: where their runs are.
         requested: makes the request of a launch, as `ClusterManager.requested`.
+        dry_run: judges a launch that is being filled in.
     """
 
     def __init__(
-        self, backend: Backend, requested: Callable[..., AbstractContextManager[LaunchRequest]]
+        self,
+        backend: Backend,
+        requested: Callable[..., AbstractContextManager[LaunchRequest]],
+        dry_run: Callable[..., DryRun],
     ) -> None:
-        self._backend, self._requested = backend, requested
+        self._backend, self._requested, self._dry_run = backend, requested, dry_run
 
     def create(
         self,
@@ -113,12 +123,8 @@ class ScheduleVerbs:
             raise _refused([Problem("name", name, names.NAME_RULE)])
         store = self._backend.schedules()
         if len(store.list()) >= MOST_SCHEDULES:
-            text = _("you have {most} schedules, the maximum: delete one first")
-            raise Conflict(text.format(most=MOST_SCHEDULES))
-        rules = {key: words.pop(key) for key in RULES if key in words}
-        rules = {key: value for key, value in rules.items() if value is not None}
-        rules.setdefault("time_zone", machine_zone())
-        checked = read_rules(rules)
+            raise Conflict(_too_many())
+        checked = read_rules({"time_zone": machine_zone(), **_given_rules(words)})
         _check_awaited(name, checked, store)
         asked = LaunchWords(
             program=program,
@@ -142,6 +148,59 @@ class ScheduleVerbs:
                     status=ScheduleStatus(cursor=now),
                 )
             )
+
+    def plan(
+        self,
+        name: str | None,
+        program: str | None = None,
+        arguments: Sequence[str] = (),
+        *,
+        track: bool = False,
+        updates: bool = False,
+        **words: Any,
+    ) -> SchedulePlan:
+        """Return what `create` with the same arguments would make, with every problem instead of
+        an error; with `updates`, what `update` with `whole` would. Creates and downloads nothing.
+        """
+        store, problems = self._backend.schedules(), list[Problem]()
+        known = [each.name for each in store.list()]
+        if not name or not names.is_valid(name):
+            problems.append(Problem("name", name, names.NAME_RULE))
+        elif updates and name not in known:
+            store.get(name)  # says which there are
+        elif not updates and name in known:
+            problems.append(Problem("name", name, str(store.taken(name))))
+        elif not updates and len(known) >= MOST_SCHEDULES:
+            problems.append(Problem("name", name, _too_many()))
+        rules, wrong = _judge_rules({"time_zone": machine_zone(), **_given_rules(words)})
+        problems += wrong
+        try:
+            _check_awaited(name or "", rules or ScheduleRules(cron="@daily"), store)
+        except InvalidRequest as error:
+            problems += error.problems
+        if track and (unable := store.track_problem()):
+            problems.append(unable)
+        launch = self._dry_run(program, arguments, name=name, **words)
+        problems += [each for each in launch.problems if each.field not in ("name", "--name")]
+        warnings, verdict = list(launch.warnings), Preflight()
+        if launch.spec is not None:
+            problems += _launch_problems(launch.spec)
+            verdict = self._backend.preflight(launch.spec)
+            refused, passing = _judged(verdict)
+            problems += refused
+            warnings += [*passing, *verdict.warnings]
+        times = rules and CronTimes(rules.cron, rules.time_zone)
+        return SchedulePlan(
+            rules=rules,
+            coming=tuple(islice(times.after(time.time()), NEXT_PLANNED)) if times else (),
+            launch=dataclasses.replace(
+                launch,
+                problems=tuple(problems),
+                warnings=tuple(warnings),
+                told=verdict.told,
+                cautions=(*launch.cautions, *verdict.cautions),
+            ),
+        )
 
     def list(self) -> list[Schedule]:
         """Return all schedules, by name."""
@@ -207,11 +266,13 @@ class ScheduleVerbs:
         file: str | None = None,
         folder: Path | None = None,
         config: str | None = None,
+        whole: bool = False,
         **words: Any,
     ) -> Schedule:
         """Change a schedule's rules or launch, and take a new snapshot of its program.
 
-        What is not given stays. Arguments are those of `create`. Runs that go on are not touched.
+        What is not given stays; with `whole`, rules and options that are not given have their
+        defaults again. Arguments are those of `create`. Runs that go on are not touched.
 
         Raises:
             InvalidRequest: a rule or the launch is wrong, or its files are no program any more.
@@ -219,9 +280,8 @@ class ScheduleVerbs:
         """
         store = self._backend.schedules()
         old = store.get(name)
-        given = {key: words.pop(key) for key in RULES if key in words}
-        given = {key: value for key, value in given.items() if value is not None}
-        rules = read_rules({**_rule_values(old.rules), **given})
+        kept = {"time_zone": old.rules.time_zone} if whole else _rule_values(old.rules)
+        rules = read_rules({**kept, **_given_rules(words)})
         if rules.after != old.rules.after:
             _check_awaited(name, rules, store)
         before = old.launch.words
@@ -232,10 +292,10 @@ class ScheduleVerbs:
             cell=cell if fresh else before.cell,
             file=file if fresh else before.file,
             sha256=sha256 if fresh or sha256 else before.sha256,
-            config=config if fresh or config else before.config,
+            config=config if fresh or config or whole else before.config,
             arguments=before.arguments if arguments is None else tuple(map(str, arguments)),
             folder=str(folder or (Path.cwd() if fresh else before.folder)),
-            options={**before.options, **words},
+            options=words if whole else {**before.options, **words},
         )
         tracks = old.launch.track if track is None else track
         moved = (rules.cron, rules.time_zone) != (old.rules.cron, old.rules.time_zone)
@@ -270,9 +330,18 @@ class ScheduleVerbs:
         """
         return self._backend.install_clock(remove)
 
-    def history(self, name: str, most: int = MOST_OCCURRENCES) -> tuple[Occurrence, ...]:
-        """Return the occurrences of a schedule, newest first. Raises NotFound."""
-        found = self.show(name).status.occurrences
+    def history(
+        self,
+        name: str,
+        most: int = MOST_OCCURRENCES,
+        *,
+        start: float = float("-inf"),
+        end: float = float("inf"),
+    ) -> tuple[Occurrence, ...]:
+        """Return the occurrences that were due from `start` until before `end`, newest first, at
+        most `most`. Raises NotFound.
+        """
+        found = [o for o in self.show(name).status.occurrences if start <= o.due < end]
         return tuple(sorted(found, key=lambda each: each.due, reverse=True))[:most]
 
     def plan_backfill(
@@ -357,25 +426,13 @@ class ScheduleVerbs:
         program, arguments = asked.pop("program"), asked.pop("arguments")
         with self._requested(program, arguments, **asked) as request:
             spec = request.spec
-            if spec.mode is Mode.IN_GRAPH:
-                allowed = _("a schedule runs a program: in-graph, a notebook is the client")
-                raise _refused([Problem("--mode", spec.mode.value, allowed)])
-            if spec.after:
-                after = " ".join(each.run for each in spec.after)
-                allowed = _(
-                    "a run of a schedule waits only for another schedule's: write schedule:NAME"
-                )
-                raise _refused([Problem("--after", after, allowed)])
-            taken = spec.program.arguments if spec.program else ()
-            if wrong := placeholders.problems(taken, spec.env):
+            if wrong := _launch_problems(spec):
                 raise _refused(wrong)
             verdict, warnings = backend.preflight(spec), list(request.warnings)
-            try:
+            refused, passing = _judged(verdict)
+            if refused:
                 verdict.check()
-            except SetupRefused:
-                raise
-            except PreflightRefused as error:  # there may be room when it is due
-                warnings.append(str(error))
+            warnings += passing
             here = backend.options()
             if spec.interpreter is None and here.interpreter:
                 spec = replace(spec, interpreter=here.interpreter)
@@ -393,64 +450,97 @@ class ScheduleVerbs:
             )
 
 
+def _launch_problems(spec: Spec) -> list[Problem]:
+    """Return why no schedule launches this, wherever it would run."""
+    problems = []
+    if spec.mode is Mode.IN_GRAPH:
+        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        problems.append(Problem("--mode", spec.mode.value, allowed))
+    if spec.after:
+        after = " ".join(each.run for each in spec.after)
+        allowed = _("a run of a schedule waits only for another schedule's: write schedule:NAME")
+        problems.append(Problem("--after", after, allowed))
+    taken = spec.program.arguments if spec.program else ()
+    return [*problems, *placeholders.problems(taken, spec.env)]
+
+
+def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
+    """Return what refuses a schedule, and as warnings what only refuses a launch now: there may be
+    room when it is due.
+    """
+    if verdict.unsupported:
+        return verdict.unsupported, []
+    if verdict.setup or not verdict.problems:
+        return (verdict.problems if verdict.setup else ()), []
+    return (), [str(PreflightRefused(verdict.problems))]
+
+
 def read_rules(given: Mapping[str, Any]) -> ScheduleRules:
     """Return the rules of these values, as they are typed or as they are.
 
     Raises:
         InvalidRequest: with every problem, by its option.
     """
+    rules, problems = _judge_rules(given)
+    if rules is None:
+        raise _refused(problems)
+    return rules
+
+
+def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[Problem]]:
     problems, values = list[Problem](), dict[str, Any]()
     for key, value in given.items():
+        if key == "after":
+            try:
+                values[key] = msgspec.convert(
+                    {"cron": "@daily", key: _read_after(value)}, ScheduleRules
+                ).after
+            except InvalidRequest as error:
+                problems += error.problems
+            except msgspec.ValidationError as error:
+                problems.append(Problem("--after", value, str(error)))
+            continue
+        option = RULE_OPTIONS[key]
         try:
-            values[key] = _READ.get(key, lambda each: each)(value)
-        except ValueError:  # noqa: PERF203 - each has its own problem
-            problems.append(Problem(_FLAGS[key], value, DURATION_RULE))
+            values[option.field] = read = option.read(value)
+            if option.kind not in (ScheduleKind.CRON, ScheduleKind.ZONE):
+                msgspec.convert({"cron": "@daily", option.field: read}, ScheduleRules)
+        except ValueError:  # also msgspec's
+            problems.append(Problem(option.flag, value, option.allowed))
     if "cron" not in given:
         problems.append(Problem("--cron", None, _("say when, such as `0 2 * * *`")))
-    else:
-        for cron, zone in ((str(given["cron"]), "UTC"), ("@daily", str(given["time_zone"]))):
-            try:
-                CronTimes(cron, zone)
-            except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
-                problems += error.problems
-    for key, value in values.items():
-        if key in ("cron", "time_zone") or any(p.field == _FLAGS[key] for p in problems):
-            continue
+    for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
-            msgspec.convert({"cron": "@daily", _CAMEL[key]: value}, ScheduleRules)
-        except msgspec.ValidationError as error:
-            text = _("use {words}").format(words=_RULES_IN_WORDS.get(key, str(error)))
-            problems.append(Problem(_FLAGS[key], value, text))
+            CronTimes(str(cron), str(zone))
+        except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
+            problems += error.problems
     if problems:
-        raise _refused(problems)
-    return msgspec.convert({_CAMEL[key]: value for key, value in values.items()}, ScheduleRules)
+        return None, problems
+    after = values.pop("after", ())
+    return replace(msgspec.convert(values, ScheduleRules), after=after), []
+
+
+def _given_rules(words: dict[str, Any]) -> dict[str, Any]:
+    """Take the rules out of what was said."""
+    given = {key: words.pop(key) for key in RULES if key in words}
+    return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 def _rule_values(rules: ScheduleRules) -> dict[str, Any]:
-    """Return the rules by key, as JSON has them."""
-    return {key: msgspec.to_builtins(value) for key, value in asdict(rules).items()}
+    """Return the rules by key, as JSON has them; without those that are absent."""
+    values = {key: msgspec.to_builtins(value) for key, value in asdict(rules).items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
-_CAMEL = {f.name: f.encode_name for f in msgspec.structs.fields(ScheduleRules)}
-
-
-_RULES_IN_WORDS = {
-    "overlap": ", ".join(each.value for each in Overlap),
-    "catch_up": ", ".join(each.value for each in CatchUp),
-    "max_parallel": "1 … 100",
-    "retries": "0 … 20",
-    "pause_after": "1 … 1000",
-}
-
-
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+def _too_many() -> str:
+    text = _("you have {most} schedules, the maximum: delete one first")
+    return text.format(most=MOST_SCHEDULES)
 
 
 def _read_after(values: object) -> list[object]:
     """Return the schedules that `--after` names. Raises InvalidRequest for a run."""
     found: list[object] = []
-    for each in [values] if isinstance(values, str) else list(values):  # type: ignore[call-overload]
+    for each in values if isinstance(values, (list, tuple)) else [values]:
         if not isinstance(each, str):
             found.append(each)
             continue
@@ -484,15 +574,6 @@ def _check_awaited(name: str, rules: ScheduleRules, store: Schedules) -> None:
         problems.append(Problem("--after", f"schedule:{loop[1]}", told))
     if problems:
         raise _refused(problems)
-
-
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "after": _read_after,
-    "deadline": _seconds,
-    "retry_delays": lambda values: [
-        _seconds(each) for each in ([values] if isinstance(values, (str, float, int)) else values)
-    ],
-}
 
 
 def _check_not_paused(name: str, pause: Pause | None) -> None:

@@ -138,6 +138,15 @@ export const countIn = (
 ): number =>
   fields.reduce((sum, { key }) => sum + (marks.get(key)?.length ?? 0), 0);
 
+/** Return why the form cannot be made a schedule; null if it can. */
+export const whyNoRepeat = (
+  { draft }: ILaunchState,
+  trans: TranslationBundle
+): string | null =>
+  draft.mode === 'in-graph'
+    ? trans.__('A schedule runs a program; here a notebook is the client.')
+    : null;
+
 function shownInputs({
   launchOptions,
   draft
@@ -147,5 +156,9 @@ function shownInputs({
     : [];
   const beside =
     draft.mode === 'in-graph' ? ['name', 'kernelspec'] : [...BESIDE];
-  return new Set([...fields, ...beside]);
+  const ofSchedule =
+    draft.repeat === null
+      ? []
+      : (launchOptions?.schedule ?? []).map(({ key }) => key);
+  return new Set([...fields, ...beside, ...ofSchedule]);
 }

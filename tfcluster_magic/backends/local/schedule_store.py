@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ... import paths, state_files
-from ...errors import BackendUnavailable, NameTaken, NotFound, TFClusterError
+from ...errors import BackendUnavailable, NotFound, TFClusterError
 from ...i18n import _
 from ...schedules import Schedule, ScheduledLaunch, ScheduleRules, ScheduleStatus
 from ...spec import Model, names, to_json
@@ -150,11 +150,7 @@ class LocalSchedules(Schedules):
         try:
             with state_files.locked(folder.status_file):
                 if folder.load() is not None:
-                    text = _(
-                        "there is a schedule {name}: choose another name, or change it with "
-                        "`tfcluster schedule update {name}`"
-                    )
-                    raise NameTaken(text.format(name=schedule.name))
+                    raise self.taken(schedule.name)
                 folder.write(schedule, None)
         except OSError as error:
             raise self._unwritable(error) from None
