@@ -17,8 +17,11 @@ import os
 import re
 import shutil
 import stat
+import threading
+import time
 from _thread import get_native_id
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -119,6 +122,54 @@ def read_tail(path: Path, most: int, *, owned: bool = True) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+_AT_ONCE = 16
+READ_WITHIN = 1.5
+"""Seconds after which the files that have not been read are left out: a volume may hang."""
+_hanging: dict[Path, threading.Thread] = {}
+"""By file: who still waits for it. Nobody else asks for it, nor for more than so many in a folder:
+whoever asks again and again would fill the process with threads.
+"""
+
+
+def read_together(files: Mapping[str, Path], read: Callable[[str], T | None]) -> dict[str, T]:
+    """Return what `read` finds for each of `files`, several at once. A file for which it returns
+    None, and one that could not be read in time, is left out.
+    """
+    for path, reader in list(_hanging.items()):
+        if not reader.is_alive():
+            _hanging.pop(path, None)
+    hanging, folders = list(_hanging), {path.parent for path in files.values()}
+    room = _AT_ONCE - sum(path.parent in folders for path in hanging)
+    left = deque((key, path) for key, path in files.items() if path not in hanging)
+    found: dict[str, T] = {}
+    reading: dict[threading.Thread, Path] = {}
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                key, path = left.popleft()
+                reading[threading.current_thread()] = path
+                content = read(key)
+                if content is not None:
+                    found[key] = content
+
+    # Daemons, unlike those of a pool: what hangs keeps nobody from ending.
+    readers = [
+        threading.Thread(target=work, name="tfcluster-reader", daemon=True)
+        for _reader in range(min(room, len(left)))
+    ]
+    for reader in readers:
+        reader.start()
+    until = time.monotonic() + READ_WITHIN
+    for reader in readers:
+        reader.join(max(0.0, until - time.monotonic()))
+    left.clear()
+    _hanging.update(
+        {reading[each]: each for each in readers if each in reading and each.is_alive()}
+    )
+    return found.copy()
 
 
 def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:

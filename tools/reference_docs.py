@@ -287,10 +287,12 @@ def policy_rows(policy: msgspec.Struct, prefix: str = "") -> Iterator[Sequence[s
             _policy_default(field, value),
             texts[field.name],
         )
-        item = getattr(field.type, "item_type", None)
-        if isinstance(item, msgspec.inspect.StructType):
-            required = {each.name: None for each in item.fields if each.required}
-            yield from policy_rows(item.cls(**required), f"{name}[].")
+        lists = [(getattr(field.type, "item_type", None), "[].")]
+        optional = [(each, ".") for each in getattr(field.type, "types", ())]
+        for item, mark in (*lists, *optional):
+            if isinstance(item, msgspec.inspect.StructType):
+                required = {each.name: None for each in item.fields if each.required}
+                yield from policy_rows(item.cls(**required), f"{name}{mark}")
 
 
 def _policy_type(of: Any) -> str:

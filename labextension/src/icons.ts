@@ -55,6 +55,12 @@ export const boardIcon = icon(
   '<path d="M3 3h2v16h16v2H3zm4 12 4-6 4 3 4.5-7 1.7 1.1-5.6 8.7-4-3-2.9 4.4z"/>'
 );
 
+/** A month with a day in it. */
+export const calendarIcon = icon(
+  'calendar',
+  '<path d="M7 2h2v2h6V2h2v2h4v18H3V4h4zm-2 8v10h14V10zm2 2h4v4H7z"/>'
+);
+
 /** Two columns; the second differs. */
 export const compareIcon = icon(
   'compare',

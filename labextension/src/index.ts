@@ -6,6 +6,7 @@ import { comparePlugin } from './compare/plugin';
 import { launchPlugin } from './launch/plugin';
 import { logsPlugin } from './logs/plugin';
 import { outputPlugin } from './output/plugin';
+import { schedulesPlugin } from './schedules/plugin';
 import { sidebarPlugin } from './sidebar/plugin';
 import { statusPlugin } from './status/plugin';
 import { tensorboardPlugin } from './tensorboard/plugin';
@@ -20,5 +21,6 @@ export default [
   sidebarPlugin,
   statusPlugin,
   tensorboardPlugin,
-  comparePlugin
+  comparePlugin,
+  schedulesPlugin
 ];

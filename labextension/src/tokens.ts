@@ -26,6 +26,7 @@ export const DOMAIN = 'tfcluster';
 export namespace CommandIDs {
   export const openSidebar = 'tfcluster:open-sidebar';
   export const launch = 'tfcluster:launch';
+  export const scheduleHistory = 'tfcluster:schedule-history';
   export const note = 'tfcluster:note';
   export const rename = 'tfcluster:rename';
   export const tag = 'tfcluster:tag';

@@ -6,3 +6,4 @@ import './tensorboard.css';
 import './compare.css';
 import './launch.css';
 import './output.css';
+import './schedules.css';

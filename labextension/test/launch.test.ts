@@ -220,6 +220,7 @@ describe('what stands against a launch', () => {
     launching: false,
     refusal: null,
     launched: null,
+    saved: null,
     openSections: new Set<string>(),
     tried: false,
     ...change
@@ -243,7 +244,7 @@ describe('what stands against a launch', () => {
 
   it('is no mistake while a program is only missing', () => {
     const missing = state([problem('program', null)]);
-    expect(marksOf(missing, trans).get('program')?.[0].wrong).toBe(false);
+    expect(marksOf(missing, trans).get('program')).toBeUndefined();
     expect(hindrance(missing, trans)).toBe('Choose a program first.');
     const tried = { ...missing, tried: true };
     expect(marksOf(tried, trans).get('program')?.[0].wrong).toBe(true);

@@ -53,6 +53,17 @@ export const LAUNCH_OPTIONS: ILaunchOptions = {
       default: { 'in-graph': '1h' }
     })
   ],
+  schedule: [
+    field('cron', 'cron', 'cron', { section: 'schedule' }),
+    field('time_zone', 'zone', 'timeZone', { section: 'schedule' }),
+    field('overlap', 'word', 'overlap', {
+      section: 'schedule',
+      words: ['allow', 'forbid'],
+      default: { 'between-graph': 'forbid' }
+    }),
+    field('retry_delays', 'durations', 'retryDelays', { section: 'schedule' }),
+    field('track', 'switch', 'track', { section: 'schedule' })
+  ],
   kernelspecs: [{ name: 'py', title: 'Py', python: '/p', why: null }],
   defaults: { kernelspec: 'py' }
 };

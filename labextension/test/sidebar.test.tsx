@@ -44,6 +44,7 @@ it('opens the row of a run that comes after the answer to its launch, and offers
   const changed = new Signal<IClusters, IClustersState>(model);
   Object.assign(model, {
     changed,
+    scheduleSaved: new Signal<IClusters, string>(model),
     transitioned: new Signal<IClusters, ITransition>(model),
     failed: new Signal<IClusters, IFailure>(model)
   });
@@ -210,7 +211,7 @@ it('lists schedules with their last due times, and pauses, resumes and runs them
   const server = new FakeServer();
   const host = document.body.appendChild(document.createElement('div'));
   const root = createRoot(host);
-  const onReveal = vi.fn();
+  const commands = { execute: vi.fn() };
   const due = Date.UTC(2026, 0, 2, 2) / 1000;
   const occurrence = {
     due,
@@ -255,14 +256,18 @@ it('lists schedules with their last due times, and pauses, resumes and runs them
         <Schedules
           model={server.model}
           runs={[]}
+          commands={commands as unknown as CommandRegistry}
           trans={trans}
           refreshed={refreshed}
-          onReveal={onReveal}
         />
       )
     );
   draw(0);
-  await shows('%tfcluster schedule create nightly');
+  await shows('A schedule launches');
+  press('New schedule…');
+  expect(commands.execute).toHaveBeenLastCalledWith('tfcluster:launch', {
+    repeat: true
+  });
 
   lists(null);
   draw(1);
@@ -271,13 +276,15 @@ it('lists schedules with their last due times, and pauses, resumes and runs them
   expect(host.querySelector('[role="img"]')?.getAttribute('aria-label')).toBe(
     'Last due times: Failed'
   );
-  server.answers['GET /schedules/nightly/history'] = {
-    occurrences: [occurrence]
-  };
   press('nightly');
-  await shows('no program');
-  press('nightly-1');
-  expect(onReveal).toHaveBeenCalledWith('nightly-1');
+  expect(commands.execute).toHaveBeenLastCalledWith(
+    'tfcluster:schedule-history',
+    { name: 'nightly' }
+  );
+  press('Edit nightly…');
+  expect(commands.execute).toHaveBeenLastCalledWith('tfcluster:launch', {
+    schedule: 'nightly'
+  });
 
   server.answers['POST /schedules/nightly/pause'] = {};
   lists({ reason: 'the data is repaired' });

@@ -85,6 +85,16 @@ describe('words for a run', () => {
     );
   });
 
+  it('do not count a success as unfinished', () => {
+    expect(words.describeProgress(PROGRESS, false, trans, true)).toBe(
+      'last reported step 400/800 · loss 0.123'
+    );
+    const all = { ...PROGRESS, step: 800 };
+    expect(words.describeProgress(all, false, trans, true)).toBe(
+      'step 800/800 · loss 0.123'
+    );
+  });
+
   it('say that a loss has diverged', () => {
     const diverged = { ...PROGRESS, loss: null };
     expect(words.describeProgress(diverged, false, trans)).toContain(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from msgspec.structs import replace
 from playwright.sync_api import Page, Route, expect
 from support.hostile_requests import Attack, all_wrong, huge_bodies, unclear_lengths
 from support.hub.console_clients import (
@@ -30,9 +31,12 @@ from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 from support.hub.markup import HTML
 from support.hub.pages import accessible
 
+from tfcluster_magic.backends.local.schedule_store import LocalSchedules, with_status
 from tfcluster_magic.hub.console.routes import ROUTES
+from tfcluster_magic.schedules import Occurrence, OccurrenceState, Schedule
 
 __all__ = ["page"]  # a fixture used by the tests below
+PLANS = (("nightly", "0 2 * * *", "Asia/Shanghai"), ("hourly", "@hourly", "UTC"))
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +116,79 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
 
     told = shell(hub, "status", "digits").stdout
     assert f"Stopped by admin {OWNER}: {HTML}" in told
+
+
+def test_an_administrator_pauses_a_schedule_and_its_owner_cannot_resume_it(
+    hub: Hub, admin: Visitor, page: Page, shots: Path
+) -> None:
+    """The page lists schedules with their last due times; a pause asks for a reason, which the
+    owner reads; a command resumes it, and the audit log has both.
+    """
+    sign_in_to(page, hub, "schedules")
+    expect(page.get_by_text("There are no schedules yet.")).to_be_visible(timeout=90_000)
+    accessible(page)
+    page.screenshot(path=shots.with_name(f"{shots.name}-none.png"))
+    (hub.root / "nightly.py").write_text("print('trained')")
+    for name, cron, zone in PLANS:
+        words = ("--cron", cron, "--time-zone", zone, "--workers", "1")
+        program = str(hub.root / "nightly.py")
+        made = shell(hub, "schedule", "create", name, *words, program, TFCLUSTER_NO_CLOCK="1")
+        assert made.returncode == 0, made.stderr
+    store = LocalSchedules(hub.state, knocks=False)
+    store.change("nightly", with_history)
+    shell(hub, "schedule", "pause", "hourly", "--reason", "data repair", TFCLUSTER_NO_CLOCK="1")
+    page.reload()
+    row = page.get_by_role("row", name="nightly")
+    expect(row).to_contain_text("Asia/Shanghai", timeout=90_000)
+    expect(page.get_by_role("row", name="hourly")).to_contain_text("data repair")
+    looked_at(page, shots, row)
+
+    row.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Pause 1…").click()
+    asking = page.get_by_role("dialog")
+    expect(asking).to_contain_text(f"nightly of {OWNER}")
+    asking.get_by_role("button", name="Pause", exact=True).click()
+    expect(asking).to_contain_text("Give a reason")
+    asking.get_by_label("Reason").fill(HTML)
+    accessible(page, "#ask")
+    page.screenshot(path=shots.with_name(f"{shots.name}-pause.png"))
+    asking.get_by_role("button", name="Pause", exact=True).click()
+    expect(row).to_contain_text(f"Paused by admin {OWNER}", timeout=90_000)
+    expect(row).to_contain_text(HTML)
+    looked_at(page, shots.with_name(f"{shots.name}-paused"))
+    page.get_by_role("button", name="Active").click()
+    expect(page.get_by_text("No schedule matches.")).to_be_visible()
+    expect(row).to_have_count(0)
+
+    shown = shell(hub, "schedule", "show", "nightly").stdout
+    assert f"nightly is paused by admin {OWNER}: {HTML}" in shown
+    refused_to_owner = shell(hub, "schedule", "resume", "nightly")
+    assert refused_to_owner.returncode == 5
+    assert "only an administrator resumes it" in refused_to_owner.stderr
+    listed = shell(hub, "admin", "schedules", "--state", "Paused")
+    assert f"paused by admin {OWNER}" in listed.stdout and "data repair" in listed.stdout
+    others = shell(hub, "admin", "resume", f"{OWNER}/hourly")
+    assert others.returncode == 1 and "not paused by an administrator" in others.stderr
+    again = shell(hub, "admin", "pause", f"{OWNER}/nightly", "--reason", "again", "--yes")
+    assert again.returncode == 1 and f"already paused by admin {OWNER}" in again.stderr
+    resumed = shell(hub, "admin", "resume", f"{OWNER}/nightly", "--reason", "repaired")
+    assert f"{OWNER}/nightly is resumed" in resumed.stdout, resumed.stderr
+    assert "due next" in shell(hub, "schedule", "show", "nightly").stdout
+    audit = shell(hub, "admin", "audit").stdout
+    assert "pause schedule" in audit and "resume schedule" in audit and "repaired" in audit
+    for name, _cron, _zone in PLANS:
+        shell(hub, "schedule", "delete", name, "--yes")
+
+
+def with_history(schedule: Schedule) -> Schedule:
+    """Return the schedule with past due times that ended in different ways."""
+    now = time.time()
+    states = [OccurrenceState.SUCCEEDED, OccurrenceState.FAILED, OccurrenceState.SKIPPED]
+    past = [
+        Occurrence(due=now - 86400 * (12 - at), state=states[at % 4 % 3], run=f"nightly-{at}")
+        for at in range(12)
+    ]
+    return with_status(schedule, replace(schedule.status, occurrences=tuple(past)))
 
 
 def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: Page) -> None:

@@ -36,12 +36,14 @@ def signed_up(hub: Hub) -> None:
 
 
 @pytest.fixture
-def page(context: object, shots: Path) -> Iterator[Page]:
-    """A page whose last screenshot is kept."""
+def page(context: object, hub: Hub, shots: Path) -> Iterator[Page]:
+    """A page whose last screenshot is kept, beside the hub's log with its notebooks."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
     made.emulate_media(reduced_motion="reduce")
     yield made
     made.screenshot(path=shots.with_name(f"{shots.name}-end.png"))
+    log = hub.state / "hub" / "hub.log"
+    shots.with_name(f"{shots.name}-hub.log").write_bytes(log.read_bytes())
 
 
 def sign_in(page: Page, at: str) -> None:

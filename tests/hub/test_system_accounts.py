@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 from support.hub.make_run import OWNER, PASSWORD, Hub
@@ -38,6 +39,18 @@ pathlib.Path("train.py").write_text("import time; time.sleep(3600)")
 print(ClusterManager().launch("train.py", name="adas", workers=1, grace=1.0).metadata.name)
 os.symlink({runs!r}, pathlib.Path.home() / ".local/state/tfcluster/runs/linked")
 """
+SCHEDULE = """
+import os, time
+os.environ["TFCLUSTER_NO_CLOCK"] = "1"
+from msgspec.structs import replace
+from tfcluster_magic import ClusterManager
+manager = ClusterManager()
+made = manager.schedules.create("nightly", cell="print('hello')", cron="0 0 * * *", workers=1)
+def due(schedule):
+    return replace(schedule, status=replace(schedule.status, cursor=time.time() - 200000))
+manager._backend.schedules().change("nightly", due)
+print("made", made.name)
+"""
 NEVER = """
 import asyncio
 async def wait(spawner):
@@ -58,7 +71,7 @@ def of_root(machine: Path) -> Iterator[Hub]:
     """A hub started like `make run` as root, on a machine with the accounts ada and bob."""
     (folder := machine / "root").mkdir(mode=0o700)
     (around := machine / "around-root").mkdir()
-    hub = Hub(folder, environment={"OF_ROOT": "hidden"})
+    hub = Hub(folder, environment={"OF_ROOT": "hidden", "TFCLUSTER_HUB_CLOCKS": "1"})
     hub.prefix = entered(around, [folder])
     hub.start()
     yield hub
@@ -135,6 +148,54 @@ def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) ->
         assert tar.getmember("runs/linked").issym()
         assert tar.getmember("workspace/train.py").isreg()
         assert not any("roots" in name for name in tar.getnames())
+
+
+def test_as_root_schedules_run_while_their_owner_is_away(of_root: Hub) -> None:
+    """The hub starts the clock of who has schedules, under their account, and again when it dies;
+    the console pauses a schedule there, and who is removed from the hub has no clock any more.
+    """
+    owner = of_root.owner_signs_in()
+    bob = arrived(of_root, "bob")
+    said = bob.run(bob.spawn(), SCHEDULE)
+    assert "made nightly" in said, said
+    assert owner.api("DELETE", "users/bob/server").status_code in (202, 204)
+    of_root.until(lambda: len(clocks()) == 1, "a clock")
+    (first,) = clocks()
+    assert first.uids().real == first.uids().saved == UIDS["bob"]
+    assert first.environ()["TFCLUSTER_LIMITS"]
+    assert not any(key.startswith("JUPYTERHUB") for key in first.environ())
+    made = owner.api("POST", f"users/{OWNER}/tokens", {"scopes": ["access:services!service=admin"]})
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {made.json()['token']}"
+    schedules = f"{of_root.url}/services/admin/api/schedules"
+
+    def marks() -> list[tuple[str, str]]:
+        (row,) = session.get(schedules, timeout=120).json()["items"] or [{"marks": []}]
+        return [(each["run"], each["state"]) for each in row["marks"]]
+
+    of_root.until(lambda: marks() == [("nightly-1", "Succeeded")], "what was due")
+    body = {"schedules": [{"owner": "bob", "name": "nightly"}], "reason": "an exam"}
+    told = session.post(f"{schedules}/pause", json=body, timeout=120).json()
+    assert told["results"][0]["ok"], told
+    (row,) = session.get(schedules, timeout=120).json()["items"]
+    assert (row["state"], row["by"], row["reason"]) == ("Paused", f"admin {OWNER}", "an exam")
+    state = Path(f"/proc/{first.pid}/root/home/bob/.local/state/tfcluster/schedules/nightly")
+    assert {one.stat().st_uid for one in state.iterdir()} == {UIDS["bob"]}
+
+    first.kill()
+    of_root.until(lambda: clocks() and clocks() != [first], "another clock")
+    assert owner.api("DELETE", "users/bob").status_code == 204
+    of_root.until(lambda: not clocks(), "no clock of a removed user")
+
+
+def clocks() -> list[psutil.Process]:
+    """Return the clock processes of the accounts of this file."""
+    found = []
+    for one in psutil.process_iter(["cmdline", "uids"]):
+        words, uids = one.info["cmdline"] or (), one.info["uids"]
+        if uids and uids.real in UIDS.values() and any("local.clock" in word for word in words):
+            found.append(one)
+    return found
 
 
 def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:

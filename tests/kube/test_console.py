@@ -106,6 +106,38 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
     assert {one["who"] for one in ours} == {console.visitor.name}
 
 
+def test_an_administrator_pauses_a_schedule_and_resumes_it(
+    console: Console, tenants: tuple[Furnished, Furnished]
+) -> None:
+    """The console's account suspends a schedule with its lock and lifts that; the owner cannot, and
+    the console changes nothing else of a schedule.
+    """
+    ada, _bob = tenants
+    program = {"inline": "print('hello')"}
+    spec = {"cron": "0 0 1 1 *", "template": {"spec": {"program": program}}}
+    kind = {"apiVersion": "tfcluster.dev/v1beta1", "kind": "TFClusterSchedule"}
+    ada.kubectl.apply({**kind, "metadata": {"name": "nightly"}, "spec": spec})
+    chosen = {"schedules": [{"owner": ada.user, "name": "nightly"}], "reason": REASON}
+
+    def row() -> Object:
+        found = console.ask("GET", f"schedules?owner={ada.user}").json()["items"]
+        return found[0] if found else {}
+
+    wait_until(lambda: row().get("state") == "Active", "Active", seconds=60)
+    told = console.ask("POST", "schedules/pause", json=chosen).json()
+    assert told["results"][0]["ok"], told
+    wait_until(lambda: row().get("state") == "Paused", "Paused", seconds=60)
+    assert (row()["by"], row()["reason"]) == (f"admin {console.visitor.name}", REASON)
+    resume = json.dumps({"spec": {"suspend": False, "suspension": None}})
+    owner = as_(f"system:serviceaccount:{ada.name}:notebook")
+    with pytest.raises(NodeError, match="only an administrator resumes it"):
+        ada.kubectl("patch", "tfcs", "nightly", "--type=merge", "-p", resume, owner)
+    told = console.ask("POST", "schedules/resume", json=chosen).json()
+    assert told["results"][0]["ok"], told
+    wait_until(lambda: row().get("state") == "Active", "Active", seconds=60)
+    ada.kubectl("delete", "tfcs", "nightly")
+
+
 def test_what_belongs_to_nobody_is_found_and_removed(
     hub: Hub, console: Console, tenants: tuple[Furnished, Furnished]
 ) -> None:

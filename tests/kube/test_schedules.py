@@ -106,7 +106,7 @@ def test_a_project_is_replaced_and_ended_at_its_longest_duration(
 
     def says(*words: str) -> str:
         cli.run(["schedule", *words], terminal)
-        return str(capsys.readouterr().out)
+        return "".join(capsys.readouterr())
 
     create = ("create", "digits", "--cron", "0 2 * * *", "--overlap", "replace", str(project))
     assert "digits" in says(*create)
@@ -180,6 +180,58 @@ def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
     text = NIGHTLY % {"name": "sneaky", "cron": "* * * * *", "overlap": "Allow", "seconds": 0}
     with pytest.raises(NodeError, match="where you may create and patch TFClusters"):
         kubectl("create", "-f", "-", f"--as={user}", stdin=text)
+
+
+def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None:
+    """The owner may change and delete a schedule with a locked suspension, but neither lift, change
+    nor make one; who has the right `lock` may.
+    """
+    kubectl, user = home.kubectl, "owner-of-schedules"
+    group = "rbac.authorization.k8s.io"
+    rule = {
+        "apiGroups": ["tfcluster.dev"],
+        "resources": ["tfclusters", "tfclusterschedules"],
+        "verbs": ["get", "create", "patch", "delete"],
+    }
+    kubectl.apply(
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": user}, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        },
+    )
+    apply(kubectl, "locked", cron="0 0 1 1 *")
+
+    def patch(spec: dict[str, object], *words: str) -> str:
+        merge = ("--type=merge", "-p", json.dumps({"spec": spec}))
+        return kubectl("patch", "tfcs", "locked", *merge, *words)
+
+    by_owner = f"--as={user}"
+    lock = {"by": "admin eve", "reason": "an exam", "locked": True}
+    with pytest.raises(NodeError, match="only an administrator resumes it"):
+        patch({"suspend": True, "suspension": lock}, by_owner)
+    patch({"suspend": True, "suspension": {"by": "", "reason": "mine"}}, by_owner)
+    patch({"suspend": True, "suspension": lock})
+    kubectl("wait", "tfcs/locked", "--for=condition=Paused", "--timeout=20s")
+    for lifted in (
+        {"suspend": False, "suspension": None},
+        {"suspend": None, "suspension": None},
+        {"suspension": {"locked": False}},
+        {"suspension": {"reason": "another"}},
+        {"suspension": None},
+    ):
+        with pytest.raises(NodeError, match="only an administrator resumes it"):
+            patch(lifted, by_owner)
+    with pytest.raises(NodeError, match="leave it out of a schedule that is not suspended"):
+        patch({"suspend": False})
+    patch({"cron": "0 0 2 1 *"}, by_owner)
+    assert kubectl.get("tfclusterschedule", "locked")["status"]["state"] == "Paused"
+    patch({"suspend": None, "suspension": None})
+    kubectl("wait", "tfcs/locked", "--for=condition=Paused=False", "--timeout=20s")
+    kubectl("delete", "tfcs", "locked", by_owner)
 
 
 def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(

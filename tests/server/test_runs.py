@@ -203,6 +203,15 @@ WRONG: list[tuple[bytes, int, list[str]]] = [
 ]
 
 
+async def test_tasks_of_too_many_runs_are_refused(api: Api) -> None:
+    """One request lists the tasks of at most 50 runs, because each is a call of the backend."""
+    names = [f"run=nothing-{number}" for number in range(51)]
+    assert (await api("GET", f"tasks?{'&'.join(names[1:])}")).json == {"runs": {}}
+    assert (await api("GET", f"tasks?{'&'.join(names[1:] * 2)}")).json == {"runs": {}}
+    refused = await api("GET", f"tasks?{'&'.join(names)}")
+    assert_problem(refused, 422, "run", "51", "name at most 50 runs")
+
+
 async def test_a_body_that_is_wrong(api: Api, ended: Launch) -> None:
     """A body that is not a JSON object, or has unknown fields or wrong types, is refused with what
     is allowed, and changes nothing.
@@ -392,3 +401,21 @@ async def test_what_can_be_asked_for(api: Api) -> None:
     assert offered["options"]["backend"] == "local"
     assert 0 < offered["options"]["memory"]["free"] <= offered["options"]["memory"]["total"]
     assert {"form", "kernelspecs", "defaults"} < offered.keys()
+
+
+async def test_usage(api: Api, ended: Launch) -> None:
+    """What tasks used stands beside what was requested, and a task that is named has its samples;
+    one that does not exist is refused with the existing ones.
+    """
+    await ended("import time\nwhile time.process_time() < 0.5: pass", workers=1, worker_cpu=2)
+    told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
+    (task,) = told["usage"]["tasks"]
+    assert (task["name"], task["cpuRequested"], task["current"]) == ("worker-0", 2.0, None)
+    assert task["cpuSeconds"] >= 0.45
+    assert told["series"].keys() == {"worker-0"}
+    columns = told["series"]["worker-0"]
+    assert {len(column) for column in columns.values()} == {len(columns["at"])}
+    assert (await api("GET", "clusters/digits/usage")).json["series"] == {}
+    refused = await api("GET", "clusters/digits/usage?task=ps-0")
+    assert_problem(refused, 404, "ps-0", "it has worker-0")
+    assert_problem(await api("GET", "clusters/none/usage"), 404, "there is no run")

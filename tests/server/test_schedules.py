@@ -105,3 +105,174 @@ async def test_nonsense_is_refused(
     assert refused.status == 422
     assert field in refused.text
     assert (await api("GET", "schedules")).json == {"schedules": []}
+
+
+CLUSTER_FILE = """\
+apiVersion: tfcluster.dev/v1beta1
+kind: TFCluster
+spec: {program: {source: quick.sh}, replicas: {worker: {count: 1}}}
+"""
+LAUNCH = {"program": "quick.sh", "arguments": ["{scheduled_for}"], "options": {"workers": "1"}}
+
+
+async def plan(api: Api, **changes: Any) -> dict[str, Any]:
+    """Return the plan of a schedule that is complete but for the changes."""
+    options = {"cron": "0 2 * * *", "time_zone": "Asia/Shanghai"}
+    body = {"name": "nightly", "options": options, "launch": LAUNCH} | changes
+    answer = await api("POST", "schedules/plan", body)
+    assert answer.status == 200, answer.text
+    schema = {"$ref": "#/components/schemas/Plan", **components()}
+    Draft202012Validator(schema).validate(answer.json)
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def components() -> dict[str, Any]:
+    """Return the described schemas, beside which one of them can be checked."""
+    return {"components": app.openapi_document()["components"]}
+
+
+async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> None:
+    """A plan has the next five due times in the zone, the rules and the line for a notebook; it
+    makes nothing, and what `POST /schedules` makes of it is the same.
+    """
+    options = {
+        "cron": "0 2 * * *",
+        "time_zone": "Asia/Shanghai",
+        "retries": "2",
+        "retry_delays": ["1m", "10m"],
+        "after_success": True,
+    }
+    told = await plan(api, options=options)
+    assert told["problems"] == []
+    assert told["line"] == (
+        '%tfcluster schedule create nightly --cron "0 2 * * *" --time-zone Asia/Shanghai '
+        "--retries 2 --retry-delay 1m --retry-delay 10m --after-success --workers 1 quick.sh "
+        "-- {{scheduled_for}}"
+    ).replace('"', "'").replace("{{scheduled_for}}", "'{{scheduled_for}}'")
+    coming = told["schedule"]["next"]
+    assert len(coming) == 5
+    assert {(each / 3600 + 8) % 24 for each in coming} == {2.0}
+    assert (await api("GET", "schedules")).json == {"schedules": []}
+    rules = told["schedule"]["rules"]
+    body = {"name": "nightly", "rules": rules, "launch": LAUNCH}
+    made = await api("POST", "schedules", body)
+    assert made.json["next"][:5] == coming
+    assert made.json["schedule"]["rules"] == rules
+
+
+@pytest.mark.parametrize(
+    ("changes", "option", "words"),
+    [
+        ({"name": ""}, "name", "lower-case"),
+        ({"name": "Not valid"}, "name", "lower-case"),
+        ({"options": {}}, "cron", "say when"),
+        ({"options": {"cron": "every night"}}, "cron", "write minute, hour"),
+        ({"options": {"cron": "0 0 30 2 *"}}, "cron", "it never matches a date"),
+        ({"options": {"cron": "@daily", "time_zone": "Mars/Olympus"}}, "time_zone", "IANA name"),
+        ({"options": {"cron": "@daily", "overlap": "perhaps"}}, "overlap", "allow, forbid"),
+        ({"options": {"cron": "@daily", "retries": "many"}}, "retries", "0 … 20"),
+        ({"options": {"cron": "@daily", "max_parallel": "101"}}, "max_parallel", "1 … 100"),
+        ({"options": {"cron": "@daily", "deadline": "soon"}}, "deadline", "10m"),
+        ({"options": {"cron": "@daily", "retry_delays": ["1m", "x"]}}, "retry_delays", "10m"),
+        ({"launch": {"program": "gone.py"}}, "program", "no such file"),
+        ({"launch": {"options": {"mode": "in-graph"}}}, "mode", "a schedule runs a program"),
+        ({"launch": {**LAUNCH, "arguments": ["{scheduled_for:%Q}"]}}, "arguments", "%Y"),
+        ({"launch": {**LAUNCH, "options": {"workers": "-1"}}}, "workers", "whole number"),
+    ],
+)
+async def test_a_plan_names_each_problem_at_its_input(
+    api: Api, folder: Path, changes: dict[str, Any], option: str, words: str
+) -> None:
+    """What `create` would refuse is a problem of the plan, at the input that it is about."""
+    (problem,) = (await plan(api, **changes))["problems"]
+    assert problem["option"] == option
+    assert words in problem["allowed"]
+
+
+async def test_a_plan_knows_names_and_options(api: Api, folder: Path) -> None:
+    """A name that is taken is a problem, unless that schedule is changed; so is an unknown option.
+    No room now is none: there may be room when it is due.
+    """
+    await make(api)
+    (taken,) = (await plan(api))["problems"]
+    assert (taken["option"], "there is a schedule nightly" in taken["allowed"]) == ("name", True)
+    assert (await plan(api, updates=True))["problems"] == []
+    (unknown,) = (await plan(api, name="other", options={"cron": "@daily", "x": 1}))["problems"]
+    assert unknown["field"] == "x"
+    large = {**LAUNCH, "options": {"workers": "1", "worker_memory": "900Ti"}}
+    told = await plan(api, name="other", launch=large)
+    assert told["problems"] == []
+    assert any("900Ti" in warning for warning in told["warnings"])
+    assert_problem(await api("POST", "schedules/plan", {"launch": LAUNCH, "no": 1}), 422)
+
+
+async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
+    """The form of a schedule has what was asked for, as one types it; an update with `whole` gives
+    what it leaves out its default again.
+    """
+    rules = {**RULES, "maxParallel": 3, "deadline": 5400, "retries": 1, "afterSuccess": True}
+    launch = {**LAUNCH, "options": {"workers": 1, "env": ["A=1", "B=2"]}}
+    body = {"name": "nightly", "rules": rules, "launch": launch, "track": True}
+    assert (await api("POST", "schedules", body)).status == 201
+    form = (await api("GET", "schedules/nightly/form")).json
+    Draft202012Validator({"$ref": "#/components/schemas/ScheduleForm", **components()}).validate(
+        form
+    )
+    assert form["launch"]["program"] == "quick.sh"
+    assert form["launch"]["arguments"] == ["{scheduled_for}"]
+    assert form["launch"]["options"] == {"workers": "1", "env": ["A=1", "B=2"]}
+    assert (
+        form["options"].items()
+        >= {
+            "cron": RULES["cron"],
+            "time_zone": "Asia/Shanghai",
+            "max_parallel": "3",
+            "deadline": "1h30m",
+            "after_success": True,
+            "track": True,
+        }.items()
+    )
+    change = {"rules": {"cron": "@daily"}, "launch": LAUNCH, "track": False, "whole": True}
+    changed = (await api("POST", "schedules/nightly/update", change)).json["schedule"]
+    assert changed["rules"] == {"cron": "@daily", "retryDelays": [60.0]}
+    assert "env" not in changed["launch"]["spec"]
+    assert_problem(await api("GET", "schedules/other/form"), 404)
+
+
+async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
+    """A schedule made with a cluster file is not opened in a form, which would lose the file."""
+    (folder / "cluster.yaml").write_text(CLUSTER_FILE)
+    service.manager.schedules.create(
+        "filed", file=str(folder / "cluster.yaml"), folder=folder, cron="@yearly"
+    )
+    refused = await api("GET", "schedules/filed/form")
+    assert_problem(refused, 409)
+    assert "cluster.yaml" in refused.text
+
+
+async def test_a_history_has_the_runs_of_its_span(api: Api, folder: Path, page: Any) -> None:
+    """One request gives the due times of a span, with how long their runs took."""
+    events = await page()
+    await make(api)
+    span = {"start": "2026-01-01", "end": "2026-01-02"}
+    await api("POST", "schedules/nightly/backfill", span)
+    ended = await events.phase("Succeeded")
+    name = ended["run"]["cluster"]["metadata"]["name"]
+
+    async def is_done() -> bool:
+        told = (await api("GET", "schedules/nightly/history")).json
+        return [each["state"] for each in told["occurrences"]] == ["Succeeded"]
+
+    await wait_until_async(is_done)
+    told = (await api("GET", "schedules/nightly/history")).json
+    Draft202012Validator({"$ref": "#/components/schemas/ScheduleHistory", **components()}).validate(
+        told
+    )
+    due = told["occurrences"][0]["due"]
+    assert told["runs"][name]["phase"] == "Succeeded"
+    assert told["runs"][name]["finishedAt"] >= told["runs"][name]["startedAt"]
+    for query, count in ((f"from={due}", 1), (f"to={due}", 0), (f"from={due + 1}", 0)):
+        found = (await api("GET", f"schedules/nightly/history?{query}")).json
+        assert len(found["occurrences"]) == count, query
+    assert_problem(await api("GET", "schedules/nightly/history?from=yesterday"), 422)

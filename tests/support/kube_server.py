@@ -78,14 +78,14 @@ class KubeServer:
                     return
                 server.queries.append((self.command, path, query))
                 if "watch" in query:
-                    selector = query.get("labelSelector", [""])[0]
+                    selector = _selector(query)
                     server.watch(self, path, int(query["resourceVersion"][0]), selector)
                     return
                 try:
                     if "/pods/" in path and path.endswith("/log"):
                         status, content = 200, server.printed(path, query)
                     else:
-                        selector = query.get("labelSelector", [""])[0]
+                        selector = _selector(query)
                         status, answer = server.answer(self.command, path, body, selector)
                         content = json.dumps(answer).encode()
                 except Refusal as refusal:
@@ -290,6 +290,13 @@ def _is_in(collection: str, path: str) -> bool:
     )
 
 
+def _selector(query: Mapping[str, list[str]]) -> str:
+    """Return the label selector of a request, with the name if it selects one."""
+    parts = query.get("labelSelector", [""])
+    names = [each for each in query.get("fieldSelector", ()) if each.startswith("metadata.name=")]
+    return ",".join(filter(None, [*parts, *names]))
+
+
 def _is_chosen(found: Object, selector: str) -> bool:
     """Return whether an object's labels match a selector with `=` and `!=`. Labels never change
     here.
@@ -298,7 +305,9 @@ def _is_chosen(found: Object, selector: str) -> bool:
         return all(_is_chosen(found, each) for each in selector.split(","))
     key, _equals, value = selector.partition("=")
     other, key = key.endswith("!"), key.removesuffix("!")
-    return not key or ((found["metadata"].get("labels") or {}).get(key) == value) != other
+    head = found["metadata"]
+    there = head["name"] if key == "metadata.name" else (head.get("labels") or {}).get(key)
+    return not key or (there == value) != other
 
 
 def _patched(old: Object, change: Any) -> Object:

@@ -15,7 +15,7 @@ from tfcluster_magic.schedules import (
     ScheduleRules,
     ScheduleStatus,
 )
-from tfcluster_magic.schedules.due import RunOutcome, due, launched, settle
+from tfcluster_magic.schedules.due import FindSchedule, RunOutcome, due, launched, settle
 from tfcluster_magic.spec import Phase
 
 START = 1_780_000_000.0
@@ -42,6 +42,7 @@ class ScheduleWorld:
     now: float = START
     lasts: Callable[[Occurrence], float] = lambda _o: 10.0
     ends_as: Callable[[Occurrence], Phase] = lambda _o: Phase.SUCCEEDED
+    find: FindSchedule = lambda _name: None
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     worked: float = 0.0
     """Seconds that passed for the runs, whose machine may have another clock than the schedule."""
@@ -53,7 +54,7 @@ class ScheduleWorld:
         """Take one turn, and apply it."""
         outcomes = {name: RunOutcome(run.phase) for name, run in self.runs.items()}
         self.status = settle(self.rules, self.status, outcomes, self.now)
-        turn = due(self.rules, self.status, self.now)
+        turn = due(self.rules, self.status, self.now, self.find)
         self.status = turn.status
         for name in turn.stop:
             self.runs[name].stopped = True

@@ -59,6 +59,27 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     assert not found.all, "\n".join(found.all)
 
 
+def test_a_pressed_button_is_told_apart_where_the_system_chooses_all_colours(
+    lab: LabPage,
+) -> None:
+    """In forced colours (high contrast), a pressed button has the system's colours of a
+    selection, and its icon can be seen on it.
+    """
+    lab.page.emulate_media(forced_colors="active")
+    older = lab.sidebar.get_by_role("button", name="Older runs")
+    expect(older).to_have_attribute("aria-pressed", "false")
+    colours = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color]"
+    before = older.evaluate(colours)
+    older.click()
+    expect(older).to_have_attribute("aria-pressed", "true")
+    lab.screenshot("pressed", lab.sidebar)
+    background, text = older.evaluate(colours)
+    assert background not in (before[0], text)
+    icon = older.locator("svg [fill]").first.evaluate("node => getComputedStyle(node).fill")
+    assert icon == text
+    lab.page.emulate_media(forced_colors="none")
+
+
 def row(lab: LabPage, run: str) -> Locator:
     """Return a run's row in the sidebar."""
     return lab.sidebar.get_by_role("row", name=run)

@@ -50,6 +50,25 @@ def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
     assert not found.all, "\n".join(found.all)
 
 
+def test_compared_and_running_runs_are_shown_in_chinese(chinese: LabPage) -> None:
+    """The table of compared runs and the panel of what runs are Chinese; axe finds nothing serious
+    in either theme.
+    """
+    found = Findings(chinese)
+    for name in ("one", "two"):
+        chinese.server.launch("sleep.py", name=name, workers=1, ps=0)
+    chinese.execute("running:show-panel")
+    running = chinese.page.locator("#jp-running-sessions")
+    expect(running).to_contain_text("one-1")
+    found.look(".jp-RunningSessions-item", "running")
+    chinese.execute("tfcluster:compare", refs=["one-1", "two-1"], curves=False)
+    table = chinese.page.locator(".tfc-Comparison table")
+    expect(table).to_contain_text("two-1")
+    found.look(".tfc-Comparison", "compared")
+    assert english(table) == []
+    assert not found.all, "\n".join(found.all)
+
+
 def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPage) -> None:
     """The fields of the launch form are Chinese, and so is the reason for a refusal."""
     chinese.execute("tfcluster:launch")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from playwright.sync_api import Locator, expect
+from support.ui.accessibility import Findings
 from support.ui.flows import launch_sleeping, row
-from support.ui.page import THEMES, LabPage
+from support.ui.page import LabPage
 
 from tfcluster_magic.spec import Phase
 
@@ -39,9 +40,9 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     lab.server.launch("sleep.py", workers=1, ps=0, name="second")
     expect(item(lab, r"^second-1 · 1 of 1 running")).to_be_visible()
     assert requests == []  # the run was pushed
-    for theme in THEMES:
-        lab.theme(theme)
-        lab.screenshot(f"runs-{theme}")
+    found = Findings(lab)
+    found.look(".jp-RunningSessions-item", "runs")
+    assert not found.all, "\n".join(found.all)
 
     mnist.locator(".jp-RunningSessions-itemLabel").click()
     expect(row(lab, "mnist-1")).to_have_attribute("aria-expanded", "true")

@@ -90,40 +90,6 @@ def test_a_project_is_launched_from_the_sidebar(lab: LabPage) -> None:
     assert not found.all, "\n".join(found.all)
 
 
-def test_a_schedule_is_run_paused_and_deleted_in_the_sidebar(lab: LabPage) -> None:
-    """The sidebar says how to make a schedule, shows its last due times and its history, and
-    applies its verbs.
-    """
-    schedules = lab.sidebar.locator(".tfc-Fold", has_text="Schedules")
-    schedules.locator("summary").click()
-    expect(schedules).to_contain_text("%tfcluster schedule create nightly")
-    found = Findings(lab)
-    found.look("#tfcluster-sidebar", "schedules-empty")
-    verbs = lab.server.manager.schedules
-    hello = str(lab.server.root / "hello.py")
-    verbs.create("nightly", hello, cron="0 2 1 1 *", time_zone="Asia/Shanghai", workers=1)
-    lab.sidebar.get_by_role("button", name="Refresh").click()
-    expect(schedules).to_contain_text("Asia/Shanghai")
-    schedules.get_by_role("button", name="Run nightly now").click()
-    dots = schedules.get_by_role("img")
-    expect(dots).to_have_attribute("aria-label", "Last due times: Succeeded", timeout=60_000)
-    schedules.get_by_role("button", name="nightly", exact=True).click()
-    expect(schedules.get_by_role("button", name="nightly-1")).to_be_visible()
-    found.look("#tfcluster-sidebar", "schedules")
-    schedules.get_by_role("button", name="Pause nightly").click()
-    expect(schedules).to_contain_text("paused")
-    assert verbs.show("nightly").status.paused is not None
-    schedules.get_by_role("button", name="Resume nightly").click()
-    expect(schedules).to_contain_text("next")
-    schedules.get_by_role("button", name="nightly-1").click()
-    expect(row(lab, "nightly-1")).to_have_attribute("aria-expanded", "true")
-    schedules.get_by_role("button", name="Delete nightly").click()
-    lab.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(schedules).to_contain_text("%tfcluster schedule create nightly")
-    assert verbs.list() == []
-    assert not found.all, "\n".join(found.all)
-
-
 @pytest.mark.same_page
 def test_a_cell_and_a_shell_see_what_the_sidebar_reruns(lab: LabPage) -> None:
     """A run that the sidebar reruns is listed in a shell within a second."""

@@ -9,6 +9,7 @@ raise only `TFClusterError`s.
 from __future__ import annotations
 
 import abc
+import difflib
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,10 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from .. import paths, state_files
-from ..errors import Conflict
+from ..errors import Conflict, NameTaken, NotFound, Problem
 from ..i18n import _
 from ..launch import LaunchRequest
-from ..notifications import Delivery, NotificationPolicy, NotificationRule
+from ..notifications import (
+    MOST_RULES,
+    Delivery,
+    NotificationPolicy,
+    NotificationRule,
+    TestRequest,
+)
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..schedules import Schedule
@@ -168,38 +175,92 @@ class Schedules(abc.ABC):
     def delete(self, name: str) -> None:
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
+    def track_problem(self) -> Problem | None:
+        """Return why programs cannot be read anew at each due time here; None if they can."""
+        return None
+
+    @staticmethod
+    def taken(name: str) -> NameTaken:
+        """Return the error for a name that another schedule has."""
+        text = _(
+            "there is a schedule {name}: choose another name, or change it with "
+            "`tfcluster schedule update {name}`"
+        )
+        return NameTaken(text.format(name=name))
+
 
 class Notifications(abc.ABC):
-    """The rules of one user's notifications, and what became of messages."""
+    """The notification rules of one user, and their deliveries."""
 
     @abc.abstractmethod
     def rules(self) -> list[NotificationRule]:
-        """Return all rules, by age, with their secrets."""
+        """Return all rules with their secrets, the oldest first."""
 
     @abc.abstractmethod
-    def get(self, name: str) -> NotificationRule:
-        """Return a rule. Raises NotFound, which suggests similar names."""
-
-    @abc.abstractmethod
-    def add(self, rule: NotificationRule) -> None:
-        """Store a rule; from now on it is followed.
-
-        Raises:
-            NameTaken: there is one of this name.
-            Conflict: there are as many as there may be.
+    def change(self, change: Callable[[list[NotificationRule]], list[NotificationRule]]) -> None:
+        """Replace the rules by what `change` returns. Concurrent changes are not lost, and what
+        `change` raises is raised.
         """
 
     @abc.abstractmethod
-    def remove(self, name: str) -> None:
-        """Remove a rule; what it has not sent is never sent. Raises NotFound."""
-
-    @abc.abstractmethod
     def policy(self) -> NotificationPolicy:
-        """Return where messages may go. Raises TFClusterError if that cannot be read."""
+        """Return the allowed receivers. Raises TFClusterError if they cannot be read."""
 
     @abc.abstractmethod
-    def history(self, run: str | None = None) -> list[Delivery]:
-        """Return the messages that were seen to be due, newest first; of one run if it is given."""
+    def deliveries(self) -> Sequence[Delivery]:
+        """Return the deliveries that are kept."""
+
+    @abc.abstractmethod
+    def test(self, rule: NotificationRule, request: TestRequest) -> None:
+        """Send a test message once, and wait for the answer. Raises NotDelivered."""
+
+    def get(self, name: str) -> NotificationRule:
+        """Return a rule. Raises NotFound, which suggests a similar name."""
+        return _rule_of(name, self.rules())
+
+    def add(self, rule: NotificationRule) -> None:
+        """Store a rule, which applies from now on.
+
+        Raises:
+            NameTaken: there is a rule of this name.
+            Conflict: the user has as many rules as are allowed.
+        """
+
+        def more(before: list[NotificationRule]) -> list[NotificationRule]:
+            if any(each.name == rule.name for each in before):
+                text = _("there is a rule {name}: choose another name, or remove it first")
+                raise NameTaken(text.format(name=rule.name))
+            if len(before) >= MOST_RULES:
+                text = _("you have {most} rules, the maximum: remove one first")
+                raise Conflict(text.format(most=MOST_RULES))
+            return [*before, rule]
+
+        self.change(more)
+
+    def remove(self, name: str) -> None:
+        """Remove a rule; its pending messages are given up. Raises NotFound."""
+
+        def fewer(before: list[NotificationRule]) -> list[NotificationRule]:
+            gone = _rule_of(name, before)
+            return [each for each in before if each is not gone]
+
+        self.change(fewer)
+
+    def history(self, about: str | None = None) -> list[Delivery]:
+        """Return the deliveries, newest first; only those about one run if it is given."""
+        found = [each for each in self.deliveries() if about in (None, each.about)]
+        return sorted(found, key=lambda each: (each.noted_at, each.about), reverse=True)
+
+
+def _rule_of(name: str, there: Sequence[NotificationRule]) -> NotificationRule:
+    for rule in there:
+        if rule.name == name:
+            return rule
+    if close := difflib.get_close_matches(name, [each.name for each in there], 1):
+        text = _("there is no rule {name}; did you mean {close}?")
+        raise NotFound(text.format(name=name, close=close[0]))
+    text = _("there is no rule {name}; `tfcluster notify list` shows all rules")
+    raise NotFound(text.format(name=name))
 
 
 @dataclass(frozen=True)
@@ -268,18 +329,9 @@ class Backend(abc.ABC):
             )
         )
 
+    @abc.abstractmethod
     def notifications(self) -> Notifications:
-        """Return the notifications of the user.
-
-        Raises:
-            Conflict: this backend has none.
-        """
-        raise Conflict(
-            _(
-                "notifications are sent on one machine only, and clusters are on Kubernetes here: "
-                "use `--backend local`"
-            )
-        )
+        """Return the notifications of the user."""
 
     @abc.abstractmethod
     def options(self) -> Options:

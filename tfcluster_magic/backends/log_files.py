@@ -11,11 +11,8 @@ from __future__ import annotations
 import os
 import stat
 import struct
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -244,13 +241,6 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
 
 _LAST_BYTES = 16 * 1024
 """Bytes at the end of a log in which its last line is looked for."""
-_AT_ONCE = 16
-_LAST_WITHIN = 1.5
-"""Seconds after which the logs that have not been read are left out: a volume may hang."""
-_hanging: dict[Path, threading.Thread] = {}
-"""By log: who still waits for it. Nobody else asks for it, nor for more than so many in a folder:
-whoever asks again and again would fill the process with threads.
-"""
 
 
 def last_lines(
@@ -259,39 +249,8 @@ def last_lines(
     """Return the last line of each task by its name: the last one that counts if there is one. A
     task is left out if it printed nothing, or if its log could not be read in time.
     """
-    for log, reader in list(_hanging.items()):
-        if not reader.is_alive():
-            _hanging.pop(log, None)
-    hanging, folders = list(_hanging), {of[0].parent for of in places.values()}
-    room = _AT_ONCE - sum(log.parent in folders for log in hanging)
-    left = deque((task, of) for task, of in places.items() if of[0] not in hanging)
-    found: dict[str, LogLine] = {}
-    reading: dict[threading.Thread, Path] = {}
-
-    def read() -> None:
-        with suppress(IndexError):
-            while True:
-                task, of = left.popleft()
-                reading[threading.current_thread()] = of[0]
-                line = _last_line(task, of, counts)
-                if line is not None:
-                    found[task] = line
-
-    # Daemons, unlike those of a pool: what hangs keeps nobody from ending.
-    readers = [
-        threading.Thread(target=read, name="tfcluster-last-lines", daemon=True)
-        for _reader in range(min(room, len(left)))
-    ]
-    for reader in readers:
-        reader.start()
-    until = time.monotonic() + _LAST_WITHIN
-    for reader in readers:
-        reader.join(max(0.0, until - time.monotonic()))
-    left.clear()
-    _hanging.update(
-        {reading[each]: each for each in readers if each in reading and each.is_alive()}
-    )
-    return found.copy()
+    first = {task: of[0] for task, of in places.items()}
+    return state_files.read_together(first, lambda task: _last_line(task, places[task], counts))
 
 
 def _last_line(task: str, places: Sequence[Path], counts: Counts) -> LogLine | None:

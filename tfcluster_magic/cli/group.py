@@ -166,6 +166,14 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "compare": ("tfcluster_magic.cli.runs", mark("compare runs side by side")),
     "logs": ("tfcluster_magic.cli.logs", mark("show the output of the tasks")),
+    "top": (
+        "tfcluster_magic.cli.runs",
+        mark("show the CPU, memory, network and GPU use of each task"),
+    ),
+    "stack": (
+        "tfcluster_magic.cli.logs",
+        mark("show the Python stacks of running tasks, such as one that hangs"),
+    ),
     "note": ("tfcluster_magic.cli.runs", mark("show or change the note on a run")),
     "tag": ("tfcluster_magic.cli.runs", mark("show, add or remove the tags of a run")),
     "rename": ("tfcluster_magic.cli.runs", mark("show or change the display name of a run")),

@@ -1,4 +1,4 @@
-"""The command `logs`: prints the output of all tasks as one stream."""
+"""The commands `logs`, which prints the output of all tasks as one stream, and `stack`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from contextlib import nullcontext
 
 import click
 
-from ..errors import TFClusterError, WaitTimeout
+from ..errors import TFClusterError, WaitTimeout, is_tensorflow_log
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.text import PLAIN, Prefixer, is_tensorflow_log, printed_at, task_names
+from ..output.documents import document
+from ..output.text import PLAIN, Prefixer, printed_at, task_names
 from ..spec import TFCluster
+from ..usage.stacks import stack_text
 from . import grammar
 from .group import Command
 from .terminal import Terminal
@@ -131,3 +133,24 @@ def follow_output(
             hidden,
         ).format(count=hidden, name=name)
         terminal.note(terminal.words(told))
+
+
+@click.command("stack", cls=Command)
+@grammar.ref_argument()
+@click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
+@grammar.output_option(("table", "json", "yaml"))
+@grammar.backend_option
+@click.pass_obj
+def stack_command(terminal: Terminal, ref: str, tasks: tuple[str, ...], form: str) -> None:
+    """Show the Python stack of every thread of REF's tasks: of all, or of the named ones.
+
+    The program goes on. Each process of a task is asked by a signal that TFCluster's hook handles;
+    one that is no Python, or has replaced the handler, is named. An answer takes a few seconds.
+
+    \b
+    Example:
+      tfcluster stack digits worker-1
+    """  # noqa: D301 - click reads \b
+    with terminal.detaching(ref):
+        found = terminal.manager.stack(ref, tasks)
+    terminal.emit(stack_text(found) if form == "table" else document(found, form))

@@ -1,4 +1,4 @@
-"""`notify`: mail and webhooks about runs. Each command calls one method of
+"""`notify`: messages about runs by mail and webhooks. Each command calls one method of
 `manager.notifications`.
 """
 
@@ -32,8 +32,8 @@ rule_argument = click.argument("name", metavar="NAME", shell_complete=complete_r
 def notify_command() -> None:
     """Get a message by webhook or mail when a run fails, ends or waits.
 
-    The clock process sends messages, also when every shell and notebook is closed. It tries each
-    one for a day.
+    Messages are also sent while every shell and notebook is closed: on this machine by the clock
+    process, on Kubernetes by the notifier. Each one is tried for a day.
     """
 
 
@@ -43,7 +43,7 @@ def notify_command() -> None:
     "--on",
     multiple=True,
     type=click.Choice([each.value for each in Occasion]),
-    help="of what to tell; repeatable [failed]",
+    help="the occasion of a message; repeatable [failed]",
 )
 @click.option("--webhook", metavar="URL", help="URL to post to; @FILE or - reads it from there")
 @click.option("--mail", metavar="ADDRESS", help="address to write to, by the policy's mail server")
@@ -55,14 +55,14 @@ def notify_command() -> None:
 )
 @click.option("--secret", metavar="SECRET", help="signs messages; @FILE or - reads it from there")
 @click.option("--only", "clusters", multiple=True, metavar="NAME", help="only runs of this name")
-@click.option("--queued-longer-than", metavar="TIME", help="tell of runs queued for so long")
+@click.option("--queued-longer-than", metavar="TIME", help="also report runs queued for so long")
 @click.option("--lab", metavar="URL", help="address of JupyterLab, for links [the hub's]")
 @click.option("--output/--no-output", "output", default=True, help="send the last printed lines")
 @click.option("-o", "form", type=click.Choice(FORMS), default="table", help="output format [table]")
 @grammar.backend_option
 @click.pass_obj
 def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any) -> None:
-    """Add the rule NAME: of what to tell, and where.
+    """Add the rule NAME: the occasions of messages, and their receiver.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
 
 
 def _secret(terminal: Terminal, option: str, said: str | None) -> str | None:
-    """Return a secret: as it was said, from the first line of a file, or asked for without echo."""
+    """Return a secret: the given text, the first line of a file, or a hidden answer."""
     if said is None or not (said == "-" or said.startswith("@")):
         return said
     if said != "-":
@@ -133,7 +133,7 @@ def list_command(terminal: Terminal, form: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def remove_command(terminal: Terminal, name: str) -> None:
-    """Remove the rule NAME; what it has not sent is never sent."""
+    """Remove the rule NAME; its pending messages are given up."""
     terminal.manager.notifications.remove(name)
     terminal.say(_("The rule {name} is removed.").format(name=name))
 
@@ -143,7 +143,7 @@ def remove_command(terminal: Terminal, name: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def test_command(terminal: Terminal, name: str) -> None:
-    """Send a message to the receiver of NAME now, and say whether it was taken."""
+    """Send a message to the receiver of NAME now, and print whether it was accepted."""
     rule = terminal.manager.notifications.test(name)
     terminal.say(_("{receiver} took the message.").format(receiver=report.receiver(rule)))
 
@@ -154,7 +154,7 @@ def test_command(terminal: Terminal, name: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def history_command(terminal: Terminal, ref: str | None, form: str) -> None:
-    """List messages and what became of them, newest first; of one run if REF is given."""
+    """List messages and their states, newest first; those about one run if REF is given."""
     found = terminal.manager.notifications.history(ref)
     if form != "table":
         terminal.emit(document(found, form))

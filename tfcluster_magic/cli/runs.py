@@ -13,6 +13,7 @@ import msgspec
 from ..errors import UsageError
 from ..i18n import _, ngettext
 from ..output import documents, report
+from ..output import usage as usage_output
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
 from ..quota import budgets, ledger
@@ -204,6 +205,60 @@ def compare_command(
         terminal.emit(comparison.comparison_csv(found))
     else:
         terminal.emit(document(found, form))
+
+
+TOP_REFRESH = 2.0
+"""Seconds between two tables; a task is sampled as often."""
+
+
+@click.command("top", cls=Command)
+@grammar.ref_argument(required=False)
+@click.option(
+    "--sort",
+    type=click.Choice(usage_output.ORDERS),
+    default="cpu",
+    help="what stands first: the largest use of it, or the tasks in their order [cpu]",
+)
+@click.option("--once", is_flag=True, help="print one table, also in a terminal")
+@grammar.output_option(("table", "json", "yaml"))
+@grammar.backend_option
+@click.pass_obj
+def top_command(
+    terminal: Terminal, ref: str | None, sort: usage_output.Order, once: bool, form: str
+) -> None:
+    """Show what each task of REF uses: CPU, memory, network, disk, GPU, steps a second.
+
+    A terminal shows it live until the run has ended; a pipe and a cell get one table. Of a run that
+    has ended, averages and peaks are shown. Without REF, the newest run.
+
+    \b
+    Examples:
+      tfcluster top digits
+      tfcluster top --sort memory -o json digits-2
+    """  # noqa: D301 - click reads \b
+    cluster = terminal.manager.status(ref)
+    if form != "table":
+        terminal.emit(document(terminal.manager.usage(cluster), form))
+        return
+
+    def text() -> str:
+        found = terminal.manager.usage(cluster)
+        table = usage_output.usage_table(found, sort, terminal.paint, terminal.columns)
+        return f"{report.headline(cluster, terminal.paint)}\n\n{table}"
+
+    if once or terminal.columns is None or not cluster.active:
+        terminal.say(text())
+        return
+    refresh = 0.0
+    with terminal.detaching(cluster.metadata.name):
+        for change in terminal.manager.follow(cluster.metadata.name):
+            cluster = change or cluster
+            if not cluster.active:
+                break
+            if time.monotonic() >= refresh:
+                terminal.live(cluster, text())
+                refresh = time.monotonic() + TOP_REFRESH
+    terminal.live(cluster, text())
 
 
 @click.command("note", cls=Command)

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from ..i18n import _
+from ..launch.form_fields import bounds
 from ..output import schedules as report
 from ..output.documents import document
-from ..schedules import ASK_ABOVE, CatchUp, Overlap, Schedule
+from ..schedules import ASK_ABOVE, Schedule, ScheduleRules
+from ..schedules.options import SCHEDULE_OPTIONS, ScheduleKind
 from . import grammar
 from .group import Command, VerbGroup
 from .runs import yes_option
@@ -22,58 +24,21 @@ FORMS = ("table", "json", "yaml")
 name_argument = click.argument("name", metavar="NAME", shell_complete=grammar.complete_schedules)
 
 
-def rule_options(command: grammar.F) -> grammar.F:
-    """The options of a schedule's rules."""
-    whole = click.IntRange(min=1)
-    for names, settings in reversed(
-        (
-            ("--cron", {"help": "when: minute, hour, day of month, month, day of week"}),
-            (
-                "--time-zone",
-                {"help": "zone of --cron, such as Asia/Shanghai [this machine's]"},
-            ),
-            (
-                "--overlap",
-                {
-                    "type": click.Choice([each.value for each in Overlap]),
-                    "help": "when a run goes on: run beside it, skip, or stop it first [forbid]",
-                },
-            ),
-            ("--max-parallel", {"type": whole, "help": "runs at once; further ones wait"}),
-            (
-                "--catch-up",
-                {
-                    "type": click.Choice([each.value for each in CatchUp]),
-                    "help": "which due times run that were missed [last]",
-                },
-            ),
-            (
-                "--deadline",
-                {
-                    "metavar": "TIME",
-                    "help": "how long after its due time a missed launch is given up [never]",
-                },
-            ),
-            (
-                "--retries",
-                {"type": click.IntRange(min=0), "help": "further runs when a run fails [0]"},
-            ),
-            (
-                "--retry-delay",
-                {
-                    "metavar": "TIME",
-                    "multiple": True,
-                    "help": "wait before each retry; repeatable, the last one repeats [1m]",
-                },
-            ),
-            (
-                "--after-success/--no-after-success",
-                {"default": None, "help": "run only if the run of the previous due time succeeded"},
-            ),
-            ("--pause-after", {"type": whole, "help": "pause after so many failures in a row"}),
-        )
-    ):
-        command = click.option(names, **settings)(command)
+def schedule_options(command: grammar.F) -> grammar.F:
+    """Add every option of `schedules.options`. Values are checked by the manager."""
+    for option in reversed(SCHEDULE_OPTIONS):
+        names, settings = option.flag, dict[str, Any](help=option.help)
+        if option.kind is ScheduleKind.SWITCH:
+            names, settings["default"] = f"{option.flag}/--no-{option.flag[2:]}", None
+        elif option.words:
+            settings["type"] = click.Choice(option.words)
+        elif option.kind is ScheduleKind.WHOLE:
+            limits = bounds((option.field,), ScheduleRules)
+            settings["type"] = click.IntRange(min=limits["minimum"])
+        elif option.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
+            settings["metavar"] = "TIME"
+            settings["multiple"] = option.kind is ScheduleKind.DURATIONS
+        command = click.option(names, option.key, **settings)(command)
     return command
 
 
@@ -86,12 +51,7 @@ def launch_words(command: grammar.F) -> grammar.F:
             "-f", "--file", type=click.Path(), help="cluster file in YAML; options override it"
         ),
         grammar.config_option,
-        click.option(
-            "--track/--no-track",
-            default=None,
-            help="read the program anew at each due time, without a snapshot",
-        ),
-        rule_options,
+        schedule_options,
     ):
         command = option(command)
     return command
@@ -101,8 +61,6 @@ def _asked(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
     """What was said, in the words of the manager."""
     terminal: Terminal = ctx.obj
     said = {key: value for key, value in words.items() if value not in (None, ())}
-    if "retry_delay" in said:
-        said["retry_delays"] = said.pop("retry_delay")
     if (arguments := grammar.program_arguments(ctx)) is not None:
         said["arguments"] = arguments
     if terminal.cell is not None:

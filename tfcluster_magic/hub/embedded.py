@@ -19,7 +19,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..paths import home_dir, private, state_dir
-from . import idle_culler, shared_settings, user_limits
+from . import clocks, idle_culler, shared_settings, user_limits
 from .auth import sign_in
 from .auth.system_accounts import owner
 from .console import service as console
@@ -93,6 +93,7 @@ def configure(c: Config) -> None:
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)
+    clocks.configure(c, owner=owner(), state=settings.state, environ=os.environ)
     console.configure(c, port=settings.console_port, owner=owner(), state=settings.state)
     c.JupyterHub.template_vars.update({"own_machine": True})
     c.JupyterHub.ip = "127.0.0.1"  # bind_url would apply base_url twice

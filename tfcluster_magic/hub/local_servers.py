@@ -25,7 +25,7 @@ from traitlets import Integer, Unicode
 from ..i18n import _, ngettext
 from ..quota.limits import LIMITS_VARIABLE as LIMITS
 from . import user_limits
-from .auth.system_accounts import NoServer, Person, account, readable
+from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
 """Limit of notebooks that start at once; the others wait in order of arrival."""
@@ -89,8 +89,6 @@ def _queue_message(before: int) -> str:
 
 PYTHON = os.path.realpath(sys.executable)
 """The real path of this environment's Python, which may be outside the environment."""
-HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
-"""Prefixes of environment variables that only the hub may see."""
 
 
 class LocalServer(QueuedSpawner):

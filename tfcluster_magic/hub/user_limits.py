@@ -145,7 +145,8 @@ class Allowances:
         account that reads the file, if that account is not the hub's.
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
-        text = msgspec.json.encode(limits_of(self.of(user, groups)))
+        limits = limits_of(self.of(user, groups), self.policy.policy.notifications)
+        text = msgspec.json.encode(limits)
         try:
             told: bytes | None = state_files.read_bytes(file)
         except (FileNotFoundError, state_files.Unreadable):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, get_args
 
 from msgspec import Meta
@@ -105,12 +106,18 @@ _BESIDE = {
 }
 
 
-def form_problems(problems: Sequence[Problem], said: Mapping[str, object]) -> list[dict[str, Any]]:
-    """Return problems for a form: each with its input, and with the number that fits, if any."""
+def form_problems(
+    problems: Sequence[Problem],
+    said: Mapping[str, object],
+    inputs: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Return problems for a form: each with its input, and with the number that fits, if any.
+    `inputs` are those that the form has besides those of a launch, by the field of a problem.
+    """
     return [
         {
             "field": str(problem.field),
-            "option": option_for(str(problem.field), said),
+            "option": inputs.get(str(problem.field)) or option_for(str(problem.field), said),
             "value": _json_value(problem.value),
             "allowed": str(problem.allowed),
             "message": str(problem),
@@ -166,14 +173,14 @@ def _default(option: Option, mode: Mode) -> str | None:
     return None if value is None else value_text(option.kind, value)
 
 
-def bounds(path: Sequence[str]) -> dict[str, Any]:
-    """Return the models' bounds of a field, by the names of JSON Schema."""
-    kind: Any = Spec
+def bounds(path: Sequence[str], model: type[Model] = Spec) -> dict[str, Any]:
+    """Return the bounds of a field of a model, by the names of JSON Schema."""
+    kind: Any = model
     for part in path:
-        model = _model_in(kind)
-        if model is None:
+        inner = _model_in(kind)
+        if inner is None:
             return {}  # a pair of `env`
-        kind = {f.encode_name: f for f in fields_of(model)}[part].type
+        kind = {f.encode_name: f for f in fields_of(inner)}[part].type
     found: dict[str, Any] = {}
     for meta in _metas(kind):
         for name, called in _BOUNDS.items():

@@ -266,7 +266,7 @@ OPTIONS: tuple[Option, ...] = (
         ("after",),
         Kind.RUNS,
         "wait until this run has succeeded, or with :end until it has ended in any way; a name "
-        "means its newest run; repeatable",
+        "means its newest run, schedule:NAME the newest one of a schedule; repeatable",
     ),
     _limit(
         "--queue-timeout",
@@ -414,10 +414,30 @@ def _read_claim(value: object) -> object:
 def _read_dependency(item: object) -> object:
     if isinstance(item, Mapping):
         return item
-    run, colon, until = str(item).partition(":")
+    schedule, text = split_schedule(str(item))
+    run, colon, until = text.partition(":")
     if not run or (colon and until not in _enum_values(AwaitedOutcome)):
-        raise ValueError(_("write RUN, RUN:success or RUN:end, such as prepare-3:end"))
-    return {"run": run, "until": until} if until else {"run": run}
+        raise ValueError(
+            _(
+                "write RUN, RUN:success or RUN:end, such as prepare-3:end, or schedule:NAME for "
+                "the newest run of a schedule"
+            )
+        )
+    return {"run": f"{schedule}{run}", **({"until": until} if until else {})}
+
+
+OF_SCHEDULE = "schedule:"
+"""Before the name of a schedule in `--after`."""
+
+
+def split_schedule(text: str) -> tuple[str, str]:
+    """Split `schedule:` from what `--after` names: `schedule:nightly:end` gives `nightly:end`.
+    `schedule:end` is a run called schedule.
+    """
+    rest = text.removeprefix(OF_SCHEDULE)
+    if rest == text or rest in _enum_values(AwaitedOutcome):
+        return "", text
+    return OF_SCHEDULE, rest
 
 
 def _dependency_text(dependency: Mapping[str, Any]) -> str:

@@ -44,7 +44,13 @@ from ..spec import (
 )
 from ..spec.record_size import payload_sizes
 from . import PROJECT_FILE, LaunchRequest, ProjectUse, cluster_file, validation
-from .options import OptionValues, count_path, fill_in_defaults, read_options
+from .options import (
+    OptionValues,
+    count_path,
+    fill_in_defaults,
+    read_options,
+    split_schedule,
+)
 from .project import project_folder, read_project
 
 IN_GRAPH_NAME = "in-graph"
@@ -319,12 +325,20 @@ def _resolve_after(draft: LaunchDraft) -> list[Message]:
 
 
 def _run_of(ref: str, known: Sequence[TFCluster]) -> TFCluster | None:
-    """Return the run `ref`, or the newest run of that name."""
-    of_name = [run for run in known if ref in (run.metadata.name, run.metadata.cluster)]
+    """Return the run `ref`, or the newest run of that name, or of that schedule."""
+    of, schedule = split_schedule(ref)
+    if of:
+        of_name = [run for run in known if (s := run.metadata.scheduled) and s.schedule == schedule]
+    else:
+        of_name = [run for run in known if ref in (run.metadata.name, run.metadata.cluster)]
     return max(of_name, key=lambda run: run.metadata.run, default=None)
 
 
 def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
+    of, schedule = split_schedule(ref)
+    if of:
+        text = _("no run of a schedule {name} is there; `tfcluster schedule list` shows schedules")
+        return text.format(name=schedule)
     there = dict.fromkeys(name for run in known for name in (run.metadata.name,))
     if close := difflib.get_close_matches(ref, there, 3):
         text = _("there is no run {ref}; did you mean {close}?")

@@ -11,6 +11,7 @@ import shlex
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
@@ -19,6 +20,7 @@ from ..errors import TFClusterError
 from ..i18n import _
 from ..launch.launch_as_command import launch_argv, magic_line
 from ..launch.options import OPTIONS, Kind, Option
+from ..launch.project import complete_configs
 from ..lifecycle.messages import sentences
 from ..runs.manager import ClusterManager
 from ..spec import Message, Mode
@@ -106,6 +108,13 @@ class LaunchForm:
             layout=_WIDE,
             style=_LABELS,
         )
+        self.config = widgets.Dropdown(
+            options=[("", "")],
+            description=_("Configuration"),
+            tooltip=_("configuration of a project: of a folder with tfcluster.yaml"),
+            layout=widgets.Layout(width="544px", max_width="100%", display="none"),
+            style=_LABELS,
+        )
         self.name = widgets.Text(
             description=_("Name"), placeholder=_("from the program"), layout=_WIDE, style=_LABELS
         )
@@ -120,7 +129,8 @@ class LaunchForm:
             description=_("Launch"), icon="play", button_style="primary", disabled=True
         )
         background.on(self.launch, self._launch, self._launch_is_over)
-        for field in (self.mode, self.program, self.arguments, self.name, *self.fields.values()):
+        said = (self.mode, self.program, self.config, self.arguments, self.name)
+        for field in (*said, *self.fields.values()):
             field.observe(lambda _change: self._typed(), "value")
         self.widget = widgets.VBox(self._laid_out())
         self._background = background
@@ -134,7 +144,8 @@ class LaunchForm:
         self._latest += 1
 
     def launch_request(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return program, arguments and name, and the options, for `ClusterManager.launch`.
+        """Return program, arguments, name and configuration, and the options, for
+        `ClusterManager.launch`.
 
         Raises:
             TFClusterError: the arguments cannot be split into words.
@@ -150,6 +161,7 @@ class LaunchForm:
             "program": (self.program.value.strip() or None) if runs_program else None,
             "arguments": arguments,
             "name": self.name.value.strip() or None,
+            "config": (self.config.value or None) if runs_program else None,
         }
         options = {key: said for key, f in self.fields.items() if (said := _field_value(f))}
         if not runs_program:
@@ -165,13 +177,24 @@ class LaunchForm:
         )
         more.selected_index = None
         self._for_programs = (self.program, self.arguments)
-        rows = [self.mode, *self._for_programs, self.name, first, more]
+        program, arguments = self._for_programs
+        rows = [self.mode, program, self.config, arguments, self.name, first, more]
         return [*rows, self.verdict, self.line, self.launch]
 
     def _show_program(self) -> None:
         shown = "" if self.mode.value == Mode.BETWEEN_GRAPH.value else "none"
         for field in self._for_programs:
             field.layout.display = shown
+
+    def _show_configurations(self, program: str | None) -> None:
+        """Offer the configurations of the project that the program is; without any, no field."""
+        names = [*complete_configs(program, Path.cwd())] if program else []
+        chosen, options = self.config.value, [("", ""), *((name, name) for name in names)]
+        if list(self.config.options) != options:
+            with self.config.hold_trait_notifications():
+                self.config.options = options
+                self.config.value = chosen if chosen in names else ""
+        self.config.layout.display = "" if names else "none"
 
     def _typed(self) -> None:
         self._touched = True
@@ -190,6 +213,9 @@ class LaunchForm:
         can, lines, line = False, [], ""
         told: tuple[str, ...] = ()
         try:
+            if number == self._latest:
+                runs_program = self.mode.value == Mode.BETWEEN_GRAPH.value
+                self._show_configurations(self.program.value.strip() if runs_program else None)
             what, options = self.launch_request()
             line = magic_line(launch_argv(**what, options=options))
             made = self._manager.sketch(**what, **options)

@@ -26,7 +26,7 @@ from ..output.text import PLAIN, Prefixer, clock, task_names
 from ..progress.run_progress import note_lines
 from ..runs.manager import ClusterManager, newest
 from ..runs.watcher import PROGRESS_INTERVAL, RunWatcher, WatchedRun
-from ..spec import TFCluster
+from ..spec import Phase, TFCluster
 from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
@@ -72,7 +72,8 @@ class RunRow:
         if known == self._known:
             return
         before, self._known = self._known, known
-        html = run_card(known.cluster, note_lines(known.progress, known.notes))
+        done = known.cluster.status.phase is Phase.SUCCEEDED
+        html = run_card(known.cluster, note_lines(known.progress, known.notes, succeeded=done))
         if html != self._card.value:
             self._card.value = html
         if before is None or before.cluster.active != known.cluster.active:

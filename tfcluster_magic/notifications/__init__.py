@@ -1,28 +1,33 @@
-"""The shapes of notifications: rules of users, the policy, and what became of each message.
+"""The data of notifications: rules, the administrator's policy, and deliveries.
 
-A rule says of which occasions a user is told, and where. `occasions` decides what is to be said,
-`wording` writes the message, `delivery` sends it. A record of a delivery never holds a secret.
+A rule names the occasions and the receiver of a user's messages. `occasions` finds what to report
+and schedules the attempts, `wording` writes the message, and `delivery` sends it. A delivery never
+contains a secret.
 """
 
 from __future__ import annotations
 
 import enum
 import urllib.parse
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
 from ..spec import NAME_PATTERN, Model, PositiveSeconds
 
 MOST_RULES = 20
-"""Rules of one user."""
+"""The most rules of one user."""
 MOST_KEPT = 200
-"""Deliveries that are kept of one run, and of everything else together; the newest ones."""
-TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH = 200, 2000, 300
+"""The most deliveries that are kept for one user."""
+MOST_BYTES_KEPT = 384 * 1024
+"""The most bytes of these deliveries as JSON: a Secret of Kubernetes takes 1 MiB in base64."""
+TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
+MOST_CLUSTERS = 50
+"""The most names of runs in one rule."""
 
 
 class Occasion(str, enum.Enum):
-    """What a user may be told of."""
+    """Reasons to send a message."""
 
     FAILED = "failed"
     """A run failed."""
@@ -37,11 +42,11 @@ class Occasion(str, enum.Enum):
     SCHEDULE_PAUSED = "schedule-paused"
     """A schedule paused by itself, or somebody else paused it."""
     BUDGET = "budget"
-    """Of a budget of hours, 80 % are used."""
+    """80 % of a budget of hours are used."""
 
 
 class WebhookFormat(str, enum.Enum):
-    """What a receiver of webhooks expects as JSON."""
+    """The JSON that a receiver of webhooks expects."""
 
     JSON = "json"
     SLACK = "slack"
@@ -51,7 +56,7 @@ class WebhookFormat(str, enum.Enum):
 
 
 SIGNED_FORMATS = (WebhookFormat.FEISHU, WebhookFormat.DINGTALK)
-"""Formats that may be signed with a secret."""
+"""Formats that can be signed with a secret."""
 KNOWN_HOSTS = {
     "hooks.slack.com": WebhookFormat.SLACK,
     "open.feishu.cn": WebhookFormat.FEISHU,
@@ -59,11 +64,11 @@ KNOWN_HOSTS = {
     "oapi.dingtalk.com": WebhookFormat.DINGTALK,
     "qyapi.weixin.qq.com": WebhookFormat.WECOM,
 }
-"""Hosts whose format is known."""
+"""The formats of known hosts."""
 
 
 class Webhook(Model, frozen=True, kw_only=True):
-    """A URL that takes messages. Both fields are secret; its text shows neither."""
+    """A URL that takes messages. URL and secret are never shown, not even by `repr`."""
 
     url: Annotated[str, Meta(max_length=2000)]
     format: WebhookFormat = WebhookFormat.JSON
@@ -76,14 +81,14 @@ class Webhook(Model, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """The URL as far as it may be shown: without path and token."""
+        """The URL without its path and query, which hold the token."""
         parts = urllib.parse.urlsplit(self.url)
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{self.host}{port}/…"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Every text that must not be shown, the longest first."""
+        """All texts that must not be shown, the longest first."""
         parts = urllib.parse.urlsplit(self.url)
         words = {self.url, parts.path, parts.query, self.secret, *parts.path.split("/")[1:]}
         words |= {value for _key, value in urllib.parse.parse_qsl(parts.query)}
@@ -98,20 +103,24 @@ class Webhook(Model, frozen=True, kw_only=True):
 
 
 class NotificationRule(Model, frozen=True, kw_only=True):
-    """Of which occasions a user is told, and where: by a webhook or by mail."""
+    """The occasions that a user wants to know about, and the receiver: a webhook or an address."""
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
     uid: str
     created_at: float
     on: tuple[Occasion, ...]
     clusters: Annotated[
-        tuple[str, ...], Meta(description="only of runs of these names; empty: of all")
+        tuple[str, ...],
+        Meta(max_length=MOST_CLUSTERS, description="only runs of these names; empty: all"),
     ] = ()
     queued_longer_than: PositiveSeconds = 3600.0
     webhook: Webhook | None = None
     mail_to: Annotated[str, Meta(max_length=254)] = ""
     language: str = "en"
-    lab: Annotated[str, Meta(description="address of JupyterLab, for links; empty: no link")] = ""
+    lab: Annotated[
+        str,
+        Meta(max_length=LAB_LENGTH, description="address of JupyterLab, for links; empty: none"),
+    ] = ""
     output: Annotated[bool, Meta(description="whether messages have the last printed lines")] = True
 
     @property
@@ -138,7 +147,7 @@ class NotificationRule(Model, frozen=True, kw_only=True):
 
 
 class PublicRule(Model, frozen=True, kw_only=True, omit_defaults=False):
-    """A rule without its secrets, as `notify list -o json` shows it."""
+    """A rule without its secrets, as `notify list -o json` prints it."""
 
     name: str
     created_at: float
@@ -159,7 +168,7 @@ class NotificationRules(Model, frozen=True):
     rules: Annotated[tuple[NotificationRule, ...], Meta(max_length=MOST_RULES)] = ()
 
 
-# What administrators allow.
+# The administrator's policy.
 
 
 class SmtpServer(Model, frozen=True, kw_only=True):
@@ -178,21 +187,22 @@ class SmtpServer(Model, frozen=True, kw_only=True):
     username: str = ""
     """The account on the server. Empty: none."""
     password_file: str = ""
-    """A file with the account's password on its first line."""
+    """A file with the account's password on its first line. On Kubernetes
+    `/etc/tfcluster-smtp/password`, from the Secret `tfcluster-smtp` of `tfcluster-system`."""
     recipients: tuple[str, ...] = ()
     """Domains to which mail may go, such as `example.com`. Empty: any."""
 
 
 class NotificationPolicy(Model, frozen=True, kw_only=True):
-    """Where notifications may go."""
+    """The receivers that an administrator allows."""
 
     hosts: tuple[str, ...] = ("*",)
-    """Hosts of webhooks: names such as `hooks.slack.com` or `*.example.com`; `*`: any."""
+    """Hosts of webhooks, such as `hooks.slack.com` or `*.example.com`. `*` allows any."""
     private_networks: tuple[str, ...] = ()
-    """Networks that are not public and may be reached, such as `10.1.2.0/24`; there also by plain
-    http."""
+    """Private networks that webhooks may reach, such as `10.1.2.0/24`; plain http is allowed
+    there."""
     smtp: SmtpServer | None = None
-    """The mail server. Without it there is no mail."""
+    """The mail server. Without one, no mail is sent."""
 
     def allows_host(self, host: str) -> bool:
         """Return whether a webhook may go to this host, whatever its address is."""
@@ -210,11 +220,11 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
         return not self.smtp.recipients or domain in map(str.lower, self.smtp.recipients)
 
 
-# What became of messages.
+# Deliveries.
 
 
 class DeliveryState(str, enum.Enum):
-    """What became of a message."""
+    """The state of a delivery."""
 
     PENDING = "Pending"
     SENT = "Sent"
@@ -222,15 +232,22 @@ class DeliveryState(str, enum.Enum):
 
 
 class Delivery(Model, frozen=True, kw_only=True):
-    """One message of one rule: what it says, and what became of it."""
+    """One message of one rule: its content and its state.
+
+    The content is complete, so that it can be sent after its run was deleted. The printed lines are
+    dropped once the delivery is settled.
+    """
 
     rule: Annotated[str, Meta(description="the rule's name")]
     rule_uid: Annotated[str, Meta(description="the rule's uid")]
-    event: Annotated[str, Meta(description="what happened; the same event is sent once")]
+    event: Annotated[str, Meta(description="what happened; it is reported once for each uid")]
+    uid: Annotated[str, Meta(description="the uid of the run; empty: it is about no run")] = ""
     about: Annotated[str, Meta(description="the run, the schedule, or the kind of hours")]
     occasion: Occasion
     title: str
     sentence: str
+    task: Annotated[str, Meta(description="the task that printed the lines")] = ""
+    lines: Annotated[tuple[str, ...], Meta(description="the last printed lines")] = ()
     at: Annotated[float, Meta(description="when it happened")]
     noted_at: Annotated[float, Meta(description="when it was seen")]
     state: DeliveryState = DeliveryState.PENDING
@@ -240,18 +257,38 @@ class Delivery(Model, frozen=True, kw_only=True):
     problem: Annotated[str, Meta(description="why the last attempt failed")] = ""
 
     @property
-    def key(self) -> tuple[str, str]:
-        """What identifies it."""
-        return self.rule_uid, self.event
+    def key(self) -> DeliveryKey:
+        """The identity of the message."""
+        return self.rule_uid, self.uid, self.event
+
+    @property
+    def is_test(self) -> bool:
+        """Whether a user asked for it by `notify test`; it is tried once."""
+        return self.event.startswith(TEST_EVENT)
+
+
+DeliveryKey = tuple[str, str, str]
+"""The uids of the rule and the run, and the event."""
+TEST_EVENT = "test-"
+
+
+class TestRequest(Model, frozen=True, kw_only=True):
+    """The wish of a user to test a rule, where another process sends messages."""
+
+    __test__: ClassVar[bool] = False  # pytest collects nothing here
+
+    id: Annotated[str, Meta(max_length=36, description="a random id; empty: no test")] = ""
+    rule: Annotated[str, Meta(description="the rule's uid")] = ""
+    at: Annotated[float, Meta(description="when it was asked for")] = 0.0
 
 
 class Deliveries(Model, frozen=True, kw_only=True):
-    """The deliveries about one run, or about everything that is no run."""
+    """All deliveries of one user."""
 
     deliveries: tuple[Delivery, ...] = ()
     forgotten_until: Annotated[
-        float, Meta(description="events up to then are settled and not kept any more")
+        float, Meta(description="events up to this time are settled and no longer kept")
     ] = 0.0
     high: Annotated[
-        dict[str, float], Meta(description="kinds of hours of which most are used, since when")
+        dict[str, float], Meta(description="nearly used kinds of hours, and since when")
     ] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""Sending a message: one POST or one mail, to an address that the policy allows.
+"""Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
-The address is checked at which the connection really ends, so a name that resolves to something
-else a moment later does not matter. No redirect is followed, no proxy is used, nothing of an answer
-is kept but its status and the receiver's own reason. An attempt ends within `TIMEOUT`, whatever the
-receiver does. An error never has a secret in its text.
+The check covers the address of the connection itself, so a name that later resolves to another
+address does no harm. Redirects are not followed and proxies are not used. Of an answer only its
+status and the receiver's own reason are kept. An attempt ends within `TIMEOUT`, whatever the
+receiver does. The text of an error contains no secret.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from . import NotificationPolicy, NotificationRule, SmtpServer, Webhook, Webhook
 from .wording import Notification, mail, refusal, webhook_request
 
 TIMEOUT = 20.0
-"""Seconds for one attempt."""
+"""The longest duration of one attempt, in seconds."""
 _MOST_ANSWER = 64 * 1024
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
-"""Networks that no policy opens: link-local addresses with the metadata of clouds, multicast."""
+"""Networks that no policy can open: link-local ones, with the metadata of clouds, and multicast."""
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
 )
-"""Metadata of further clouds: no policy opens them, though it may name a network around them."""
+"""Metadata servers of other clouds. No policy can open them, but it may name a network around
+them."""
 _EMBEDDED = tuple(
     ipaddress.IPv6Network(each)
     for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
@@ -51,7 +52,7 @@ _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 
 
 class NotDelivered(TFClusterError):
-    """A message was not taken; the text says why, without secrets."""
+    """A message was not accepted; the text says why, without secrets."""
 
     http_status = 502
 
@@ -71,7 +72,7 @@ def network_mistake(text: str) -> str:
 
 
 def address_mistake(text: str, policy: NotificationPolicy) -> str:
-    """Return why no connection may end at this address; empty if one may."""
+    """Return why a connection to this address is not allowed; empty if it is."""
     found = ipaddress.ip_address(text.partition("%")[0])
     for address in _meant(found):
         closed = address in _METADATA or any(
@@ -85,7 +86,7 @@ def address_mistake(text: str, policy: NotificationPolicy) -> str:
 
 
 def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
-    """Return whether the policy names a network with this address."""
+    """Return whether a private network of the policy contains this address."""
     for text in policy.private_networks:
         with contextlib.suppress(ValueError):
             network = ipaddress.ip_network(text)
@@ -95,7 +96,7 @@ def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """Yield the address, and the IPv4 address that an IPv6 address stands for."""
+    """Yield the address; for an IPv6 address that stands for an IPv4 address, that one."""
     embedded = None
     if isinstance(address, ipaddress.IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour
@@ -119,7 +120,7 @@ def deliver(
     """Send a message to the receiver of a rule.
 
     Raises:
-        NotDelivered: it was not taken, or the policy does not allow the receiver.
+        NotDelivered: it was not accepted, or the policy does not allow the receiver.
     """
     if rule.webhook is not None:
         post(message, rule.webhook, policy, now, timeout)
@@ -138,7 +139,7 @@ def post(
     timeout: float = TIMEOUT,
 ) -> None:
     """Post a message to a webhook. Raises NotDelivered."""
-    with _told(webhook.shown, webhook.secrets, timeout) as deadline:
+    with _explained(webhook.shown, webhook.secrets, timeout) as deadline:
         if not policy.allows_host(webhook.host):
             raise NotDelivered(
                 _("the policy does not allow the host {host}").format(host=webhook.host)
@@ -163,7 +164,7 @@ def post(
 def _exchange(
     sock: socket.socket, parts: urllib.parse.SplitResult, body: bytes, key: str
 ) -> tuple[int, bytes]:
-    """Send one request over a connection; return the status and the begin of the answer."""
+    """Send one request over a connection; return the status and the start of the answer."""
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
     connection.sock = sock
     target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
@@ -220,7 +221,7 @@ def send_mail(
     if server is None or not policy.allows_recipient(recipient):
         raise NotDelivered(mail_mistake(recipient, policy))
     password = _password(server)
-    with _told(f"{server.host}:{server.port}", (password,), timeout) as deadline:
+    with _explained(f"{server.host}:{server.port}", (password,), timeout) as deadline:
         context = ssl.create_default_context()
         with contextlib.closing(_MailClient(server, deadline, timeout, context)) as client:
             if server.security == "starttls":
@@ -231,7 +232,7 @@ def send_mail(
                 client.login(server.username, password)
             client.send_message(mail(message, server.sender, recipient))
             with contextlib.suppress(smtplib.SMTPException, OSError):
-                client.quit()  # the mail is taken; a second one would be worse than no farewell
+                client.quit()  # the mail was accepted, so an error here must not send it again
 
 
 def mail_mistake(recipient: str, policy: NotificationPolicy) -> str:
@@ -259,7 +260,7 @@ def _password(server: SmtpServer) -> str:
 
 
 class _MailClient(smtplib.SMTP):
-    """A mail client that is connected, and whose connection ends at the deadline."""
+    """A connected mail client whose connection ends at the deadline."""
 
     def __init__(
         self, server: SmtpServer, deadline: Deadline, timeout: float, context: ssl.SSLContext
@@ -283,7 +284,7 @@ class _MailClient(smtplib.SMTP):
 
 
 def _connect(host: str, port: int, policy: NotificationPolicy, timeout: float) -> socket.socket:
-    """Connect to the first allowed address of a host. Raises NotDelivered, OSError."""
+    """Connect to the first address of a host that is allowed. Raises NotDelivered, OSError."""
     end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: Exception = NotDelivered(_("{host} has no address").format(host=host))
@@ -310,8 +311,8 @@ def _peer(sock: socket.socket) -> Address:
 
 
 @contextlib.contextmanager
-def _told(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Deadline]:
-    """Yield the deadline of an attempt, and turn what goes wrong into NotDelivered."""
+def _explained(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Deadline]:
+    """Yield the deadline of an attempt, and convert errors into NotDelivered."""
     deadline = Deadline(timeout)
     try:
         yield deadline
@@ -345,7 +346,7 @@ def _told(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Dea
 
 
 def scrubbed(text: str, secrets: Sequence[str]) -> str:
-    """Return text from elsewhere on one line and without secrets."""
+    """Return a foreign text on one line, without secrets."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "…")

@@ -1,12 +1,12 @@
-"""What is to be said: events that follow from records, and when each message is tried. Pure.
+"""Detection of events in records, and the schedule of attempts to report them. Pure.
 
-    found = run_events(cluster, rules, now)          # what the record says
-    kept = note(kept, rules, found, now)             # each event once for each rule
-    kept = begin(kept, key, now)                     # written before it is sent
+    found = run_events(cluster, rules, now)
+    kept = note(kept, rules, found, now)             # one delivery for each new event and rule
+    kept = begin(kept, key, now)                     # stored before the message is sent
     kept = sent(kept, key, now) or failed(kept, key, why, now)
 
-An event has a key that follows from the record alone. So it is found again after a crash, and is
-noted once. Only what happened after a rule was made counts for the rule.
+The key of an event follows from the record alone, so that an event that is found again, after a
+crash too, is not reported again. A rule applies to events after its creation.
 """
 
 from __future__ import annotations
@@ -19,38 +19,48 @@ from msgspec.structs import replace
 from ..i18n import _, language, mark
 from ..lifecycle.messages import sentences
 from ..quota.budgets import WARN_FROM, format_hours
-from ..schedules import Schedule
-from ..spec import Cause, Message, Phase, Reason, TFCluster
+from ..schedules import Pause, Schedule
+from ..spec import Cause, Message, Phase, Reason, TFCluster, to_json
 from . import (
+    MOST_BYTES_KEPT,
     MOST_KEPT,
     PROBLEM_LENGTH,
     SENTENCE_LENGTH,
+    TEST_EVENT,
     TITLE_LENGTH,
     Deliveries,
     Delivery,
+    DeliveryKey,
     DeliveryState,
     NotificationRule,
     Occasion,
+    TestRequest,
 )
+from .wording import printed_lines
 
 RETRY_FOR = 24 * 3600.0
-"""Seconds after which a message is given up."""
+"""Seconds after which a message that nobody accepts is given up."""
 DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds to the next attempt after each failed one; the last one repeats."""
+"""Seconds from each failed attempt to the next one; the last number repeats."""
+
+TEST_FOR = 600.0
+"""Seconds for which a request for a test is valid."""
 
 Words = Sequence[Message | str]
 
 
 @dataclass(frozen=True)
 class NotableEvent:
-    """Something that users may be told of.
+    """An event that rules may report.
 
-    `key` identifies it among the events about `about`. `title` and `words` are translated when they
-    are read. `waits` is the time for which a run had been queued, which each rule compares.
+    `key` identifies it among the events of the run `uid`, or among all that belong to no run.
+    `title` and `words` are translated when a delivery is made. `waits` is the time for which a run
+    was queued; it belongs to the rules with the same time. `lines` are what `task` printed last.
     """
 
     key: str
     about: str
+    uid: str
     cluster: str
     occasions: frozenset[Occasion]
     at: float
@@ -58,13 +68,20 @@ class NotableEvent:
     values: Mapping[str, object] = field(default_factory=dict)
     words: Words = ()
     waits: float | None = None
+    task: str = ""
+    lines: Sequence[str] = ()
+
+
+Printed = tuple[str, Sequence[str]]
+"""A task, and what it printed last."""
 
 
 def run_events(
     cluster: TFCluster, rules: Iterable[NotificationRule], now: float
 ) -> list[NotableEvent]:
-    """Return everything notable that the record of a run says."""
+    """Return the events in the record of a run."""
     status, name = cluster.status, cluster.metadata.name
+    task, lines = recorded_lines(cluster)
     found: list[NotableEvent] = []
 
     def add(
@@ -73,12 +90,15 @@ def run_events(
         event = NotableEvent(
             key=key,
             about=name,
+            uid=cluster.metadata.uid,
             cluster=cluster.metadata.cluster,
             occasions=frozenset(occasions),
             at=at,
             title=title,
             values={"name": name},
             words=words,
+            task=task,
+            lines=lines,
             **more,
         )
         found.append(event)
@@ -112,6 +132,24 @@ def run_events(
     return found
 
 
+def recorded_lines(cluster: TFCluster) -> Printed:
+    """Return the last lines in the record of a failed run, of the task that failed first."""
+    status = cluster.status
+    failures = sorted(status.failures, key=lambda failure: failure.task != status.culprit)
+    return (failures[0].task, failures[0].exit.last_lines) if failures else ("", ())
+
+
+def next_queued_event(
+    cluster: TFCluster, rules: Iterable[NotificationRule], now: float
+) -> float | None:
+    """Return when a queued run has next waited for as long as a rule says; None if it will not."""
+    since = cluster.status.queued_at
+    if cluster.status.phase is not Phase.QUEUED or since is None:
+        return None
+    times = (since + rule.queued_longer_than for rule in rules if Occasion.QUEUED in rule.on)
+    return min((at for at in times if at > now), default=None)
+
+
 _END = {
     Phase.SUCCEEDED: mark("{name} succeeded"),
     Phase.FAILED: mark("{name} failed"),
@@ -134,21 +172,29 @@ def _occasions_of_end(cluster: TFCluster) -> Iterable[Occasion]:
 
 
 def schedule_events(schedule: Schedule) -> list[NotableEvent]:
-    """Return the pause of a schedule, unless its owner asked for it."""
+    """Return the pause of a schedule as an event, unless its owner asked for it."""
     pause = schedule.status.paused
-    if pause is None or not (pause.by or isinstance(pause.reason, Message)):
+    if pause is None:
+        return []
+    return pause_events(schedule.name, schedule.uid, schedule.launch.cluster, pause)
+
+
+def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:
+    """Return the same for the pause of a schedule whose runs have the name `cluster`."""
+    if not (pause.by or isinstance(pause.reason, Message)):
         return []
     words: list[Message | str] = [pause.reason] if pause.reason else []
     event = NotableEvent(
-        key=f"schedule-{schedule.uid}-{pause.at:.0f}",
-        about=schedule.name,
-        cluster=schedule.launch.cluster,
+        key=f"schedule-{uid}-{pause.at:.0f}",
+        about=name,
+        uid="",
+        cluster=cluster,
         occasions=frozenset([Occasion.SCHEDULE_PAUSED]),
         at=pause.at,
         title=mark("the schedule {name} was paused by {by}")
         if pause.by
         else mark("the schedule {name} paused itself"),
-        values={"name": schedule.name, "by": pause.by},
+        values={"name": name, "by": pause.by},
         words=words,
     )
     return [event]
@@ -157,11 +203,11 @@ def schedule_events(schedule: Schedule) -> list[NotableEvent]:
 def budget_events(
     kept: Deliveries, used: Mapping[str, tuple[float, float]], now: float
 ) -> tuple[Deliveries, list[NotableEvent]]:
-    """Return the budgets of which most are used since a moment ago, and `kept` with those that are.
+    """Return an event for each nearly used budget, and `kept` with the time since when it is so.
 
     Args:
-        kept: what is known.
-        used: the used hours and all hours by unit (`CPU·h`), for each budget that there is.
+        kept: the deliveries so far.
+        used: used and allowed hours by unit (`CPU·h`), for each limited kind of hours.
         now: the time.
     """
     high = {
@@ -173,6 +219,7 @@ def budget_events(
         NotableEvent(
             key=f"budget-{unit}-{since:.0f}",
             about=unit,
+            uid="",
             cluster="",
             occasions=frozenset([Occasion.BUDGET]),
             at=since,
@@ -193,7 +240,7 @@ def budget_events(
 
 
 def concerns(rule: NotificationRule, event: NotableEvent) -> bool:
-    """Return whether a rule is about an event."""
+    """Return whether a rule reports an event."""
     return (
         not event.occasions.isdisjoint(rule.on)
         and event.at >= rule.created_at
@@ -207,34 +254,85 @@ def note(
     rules: Iterable[NotificationRule],
     events: Iterable[NotableEvent],
     now: float,
+    printed: Callable[[NotableEvent], Printed] = lambda event: (event.task, event.lines),
 ) -> Deliveries:
-    """Return `kept` with a delivery for each event and rule that it lacks."""
+    """Return `kept` with a delivery for each event and rule that has none yet.
+
+    `printed` returns the last lines of an event; it is called for new events only.
+    """
     known, found = {each.key for each in kept.deliveries}, list(events)
-    fresh = [
-        _delivery(rule, event, now)
-        for rule in rules
-        for event in found
-        if concerns(rule, event)
-        and (rule.uid, event.key) not in known
-        and event.at > kept.forgotten_until
-    ]
-    return _bounded(replace(kept, deliveries=(*kept.deliveries, *fresh))) if fresh else kept
+    fresh: list[Delivery] = []
+    for event in found:
+        about_it = [
+            rule
+            for rule in rules
+            if concerns(rule, event)
+            and (rule.uid, event.uid, event.key) not in known
+            and event.at > kept.forgotten_until
+        ]
+        if about_it:
+            task, lines = printed(event)
+            fresh += [_delivery(rule, event, now, task, lines) for rule in about_it]
+    if not fresh:
+        return kept
+    return bounded(replace(kept, deliveries=(*kept.deliveries, *fresh)))
 
 
-def _delivery(rule: NotificationRule, event: NotableEvent, now: float) -> Delivery:
+def make_test(rule: NotificationRule, request: TestRequest, now: float) -> Delivery:
+    """Return the delivery of a test."""
+    with language(rule.language):
+        title = _("a test of the rule {name}").format(name=rule.name)
+        sentence = _("Messages of TFCluster arrive here.")
+    return Delivery(
+        rule=rule.name,
+        rule_uid=rule.uid,
+        event=f"{TEST_EVENT}{request.id}",
+        about="",
+        occasion=rule.on[0],
+        title=title,
+        sentence=sentence,
+        at=now,
+        noted_at=now,
+        next_at=now,
+    )
+
+
+def note_test(
+    kept: Deliveries,
+    rules: Iterable[NotificationRule],
+    request: TestRequest | None,
+    now: float,
+) -> Deliveries:
+    """Return `kept` with the delivery of a requested test; an old request is ignored."""
+    rule = next((each for each in rules if request and each.uid == request.rule), None)
+    if rule is None or request is None or abs(now - request.at) > TEST_FOR:
+        return kept
+    test = make_test(rule, request, now)
+    if any(each.key == test.key for each in kept.deliveries):
+        return kept
+    return bounded(replace(kept, deliveries=(*kept.deliveries, test)))
+
+
+def _delivery(
+    rule: NotificationRule, event: NotableEvent, now: float, task: str, lines: Sequence[str]
+) -> Delivery:
     with language(rule.language):
         values = {name: _plain(value) for name, value in event.values.items()}
         title = _(event.title).format(**values)
         sentence = sentences([_rendered(each) for each in event.words if each])
     occasion = next(each for each in Occasion if each in event.occasions and each in rule.on)
+    shown = printed_lines(lines) if rule.output else ()
     return Delivery(
         rule=rule.name,
         rule_uid=rule.uid,
         event=event.key,
+        uid=event.uid,
         about=event.about,
         occasion=occasion,
         title=title[:TITLE_LENGTH],
         sentence=sentence[:SENTENCE_LENGTH],
+        task=task if shown else "",
+        lines=shown,
         at=event.at,
         noted_at=now,
         next_at=now,
@@ -252,32 +350,37 @@ def _rendered(words: Message | str) -> str:
         return words.code if isinstance(words, Message) else ""
 
 
-def _bounded(kept: Deliveries) -> Deliveries:
-    """Forget the oldest settled deliveries above `MOST_KEPT`, and note until when."""
-    above = len(kept.deliveries) - MOST_KEPT
-    if above <= 0:
+def bounded(kept: Deliveries) -> Deliveries:
+    """Return `kept` within `MOST_KEPT` and `MOST_BYTES_KEPT`.
+
+    The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
+    reported again. If too many are pending, the oldest of these are dropped, too.
+    """
+    found = list(kept.deliveries)
+    sizes = {each.key: len(to_json(each)) for each in found}
+    until, count, total = kept.forgotten_until, len(found), sum(sizes.values())
+    order = sorted(found, key=lambda e: (e.state is DeliveryState.PENDING, e.at))
+    gone: set[DeliveryKey] = set()
+    for each in order:
+        if count <= MOST_KEPT and total <= MOST_BYTES_KEPT:
+            break
+        count, total = count - 1, total - sizes[each.key]
+        until = max(until, each.at)
+        gone.add(each.key)
+    if not gone:
         return kept
-    settled = [each for each in kept.deliveries if each.state is not DeliveryState.PENDING]
-    settled.sort(key=lambda each: each.at)
-    gone = settled[:above]
-    if not gone:  # none may be lost: a receiver that is away gives them up after a day
-        return kept
-    keys = {each.key for each in gone}
-    rest = tuple(each for each in kept.deliveries if each.key not in keys)
-    until = max(kept.forgotten_until, *(each.at for each in gone))
+    rest = tuple(each for each in found if each.key not in gone)
     return replace(kept, deliveries=rest, forgotten_until=until)
 
 
 def pending(kept: Deliveries) -> list[Delivery]:
-    """Return what is not settled, in the order of events."""
+    """Return the deliveries that are not settled, in the order of their events."""
     found = [each for each in kept.deliveries if each.state is DeliveryState.PENDING]
     return sorted(found, key=lambda each: (each.at, each.event))
 
 
-def begin(kept: Deliveries, key: tuple[str, str], now: float) -> Deliveries:
-    """Return `kept` with one more attempt: the next one is due after a while, if this process dies
-    now.
-    """
+def begin(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
+    """Return `kept` with one more attempt, and the time of the next one in case this one fails."""
 
     def attempt(each: Delivery) -> Delivery:
         if each.state is not DeliveryState.PENDING:
@@ -288,40 +391,47 @@ def begin(kept: Deliveries, key: tuple[str, str], now: float) -> Deliveries:
     return _changed(kept, key, attempt)
 
 
-def sent(kept: Deliveries, key: tuple[str, str], now: float) -> Deliveries:
-    """Return `kept` with a message that was taken by its receiver."""
+def sent(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
+    """Return `kept` with a message that its receiver accepted."""
     return _changed(
-        kept,
-        key,
-        lambda each: replace(each, state=DeliveryState.SENT, settled_at=now, problem=""),
+        kept, key, lambda each: replace(_settled(each, DeliveryState.SENT, now), problem="")
     )
 
 
-def failed(kept: Deliveries, key: tuple[str, str], why: str, now: float) -> Deliveries:
-    """Return `kept` with a failed attempt; after `RETRY_FOR` the message is given up."""
+def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveries:
+    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up, and a test
+    at once.
+    """
 
     def change(each: Delivery) -> Delivery:
         each = replace(each, problem=why[:PROBLEM_LENGTH])
-        if each.next_at - each.noted_at <= RETRY_FOR:
+        if each.next_at - each.noted_at <= RETRY_FOR and not each.is_test:
             return each
-        return replace(each, state=DeliveryState.GIVEN_UP, settled_at=now)
+        return _settled(each, DeliveryState.GIVEN_UP, now)
 
     return _changed(kept, key, change)
 
 
 def drop(kept: Deliveries, uids: Iterable[str], now: float) -> Deliveries:
-    """Return `kept` without waiting for rules that are gone; `uids` are those that there are."""
+    """Return `kept` with the pending messages of removed rules given up; `uids` are the rules that
+    exist.
+    """
     known = set(uids)
-    gone = [each.key for each in pending(kept) if each.rule_uid not in known]
-    for key in gone:
-        kept = _changed(
-            kept, key, lambda each: replace(each, state=DeliveryState.GIVEN_UP, settled_at=now)
-        )
+    for each in pending(kept):
+        if each.rule_uid not in known:
+            kept = _changed(
+                kept, each.key, lambda gone: _settled(gone, DeliveryState.GIVEN_UP, now)
+            )
     return kept
 
 
+def _settled(delivery: Delivery, state: DeliveryState, now: float) -> Delivery:
+    """Return a delivery that is over, without its printed lines."""
+    return replace(delivery, state=state, settled_at=now, task="", lines=())
+
+
 def _changed(
-    kept: Deliveries, key: tuple[str, str], change: Callable[[Delivery], Delivery]
+    kept: Deliveries, key: DeliveryKey, change: Callable[[Delivery], Delivery]
 ) -> Deliveries:
     return replace(
         kept,

@@ -1,7 +1,7 @@
-"""The message of a notification: its text, and what each kind of receiver expects. Pure.
+"""The text of a message, and the request that each kind of receiver expects. Pure.
 
-Text of users and programs is data everywhere: no receiver reads it as markup, and nobody is
-mentioned by it. Sources for the shapes: docs.slack.dev (incoming webhooks), open.feishu.cn and
+Texts of users and programs are escaped: no receiver interprets them as markup, and they mention
+nobody. Sources for the shapes: docs.slack.dev (incoming webhooks), open.feishu.cn and
 open.dingtalk.com (custom bots), developer.work.weixin.qq.com (group bots).
 """
 
@@ -21,27 +21,26 @@ from typing import Any
 
 import msgspec
 
-from ..errors import last_overwrite, strip_controls
+from ..errors import is_tensorflow_log, last_overwrite, strip_controls
 from ..i18n import _, language
-from ..spec import API_VERSION, TFCluster
+from ..spec import API_VERSION
 from . import Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
 
 MOST_LINES, LINES_LENGTH = 10, 1500
-"""Last lines of output in a message, and their characters."""
+"""The most printed lines of a message, and their characters."""
 MOST_BYTES = {
     WebhookFormat.WECOM: 2048,
     WebhookFormat.SLACK: 8000,
     WebhookFormat.FEISHU: 8000,
     WebhookFormat.DINGTALK: 8000,
 }
-"""Bytes of a text that a receiver takes; WeCom refuses more, the others take 20 kB at least."""
+"""The most bytes of a text for each receiver. WeCom refuses more; the others accept 20 kB."""
 
 
 @dataclass(frozen=True)
 class Notification:
-    """A message to one receiver.
-
-    `key` is the same for each attempt; receivers may drop what they have by it.
+    """A message to one receiver. `key` is the same in each attempt, so that a receiver can drop
+    repetitions.
     """
 
     key: str
@@ -82,40 +81,33 @@ class Notification:
         return "\n".join(part for part in (self.link, self.command) if part)
 
 
-def compose(
-    delivery: Delivery,
-    rule: NotificationRule,
-    cluster: TFCluster | None = None,
-    lines: Sequence[str] = (),
-    task: str = "",
-) -> Notification:
-    """Return the message of a delivery.
-
-    Args:
-        delivery: what happened.
-        rule: whose message it is.
-        cluster: the run that it is about, if it is about one.
-        lines: the last lines that `task` printed; they are left out if the rule says so.
-        task: the task whose lines they are.
-    """
-    printed = [strip_controls(last_overwrite(line)).rstrip() for line in lines]
-    kept = [line[-300:] for line in printed if line.strip()][-MOST_LINES:] if rule.output else []
+def printed_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines of a program's output for a message, without TensorFlow's own log."""
+    shown = [strip_controls(last_overwrite(line)).rstrip() for line in lines]
+    kept = [line[-300:] for line in shown if line.strip() and not is_tensorflow_log(line)]
+    del kept[:-MOST_LINES]
     while sum(map(len, kept)) > LINES_LENGTH:
         del kept[0]
-    link = ""
-    if rule.lab and cluster is not None:
-        name = urllib.parse.quote(cluster.metadata.name)
+    return tuple(kept)
+
+
+def compose(delivery: Delivery, rule: NotificationRule) -> Notification:
+    """Return the message of a delivery."""
+    link = rule.lab
+    if rule.lab and delivery.uid:
+        name = urllib.parse.quote(delivery.about)
         link = f"{rule.lab.rstrip('/')}?tfcluster=run:{name}"
+    identity = "\0".join((*delivery.key, delivery.about))
     return Notification(
-        key=hashlib.sha256("\0".join((*delivery.key, delivery.about)).encode()).hexdigest()[:32],
+        key=hashlib.sha256(identity.encode()).hexdigest()[:32],
         occasion=delivery.occasion.value,
         about=delivery.about,
         title=delivery.title,
         sentence=delivery.sentence,
         at=delivery.at,
-        task=task if kept else "",
-        lines=tuple(kept),
-        link=link or rule.lab,
+        task=delivery.task,
+        lines=delivery.lines if rule.output else (),
+        link=link,
         command=_command(delivery),
         language=rule.language,
     )
@@ -136,7 +128,7 @@ def _command(delivery: Delivery) -> str:
 
 @dataclass(frozen=True)
 class WebhookRequest:
-    """The request for a message: the URL, which is secret, and the body."""
+    """The request of a message. The URL is secret, so `repr` hides it."""
 
     url: str
     body: bytes
@@ -146,7 +138,7 @@ class WebhookRequest:
 
 
 def webhook_request(message: Notification, webhook: Webhook, now: float) -> WebhookRequest:
-    """Return the request that posts a message; `now` is the time of signatures."""
+    """Return the request that posts a message; signatures are made for the time `now`."""
     text, url = message.text(MOST_BYTES.get(webhook.format)), webhook.url
     body: dict[str, Any]
     match webhook.format:
@@ -204,21 +196,20 @@ def _signature(key: bytes, text: bytes) -> str:
 
 
 def _for_slack(text: str) -> str:
-    """Escape what Slack reads as a link or a mention."""
+    """Escape the characters of links and mentions in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _unmentioned(text: str) -> str:
-    """Part what Feishu (`<at …>`) and WeCom (`<@…>`) read as a mention by an invisible space."""
+    """Break mentions of Feishu (`<at …>`) and WeCom (`<@…>`) by an invisible space."""
     return text.replace("<at", "<\u200bat").replace("<@", "<\u200b@")
 
 
 def refusal(answer: Mapping[str, Any], kind: WebhookFormat) -> str:
-    """Return what a receiver says in a successful answer about a message that it did not take;
-    empty if it took it.
+    """Return the reason for which a receiver refused a message; empty if it accepted it.
 
-    Feishu answers `code` and `msg`, older bots `StatusCode`; DingTalk and WeCom answer `errcode`
-    and `errmsg`: all with the HTTP status 200.
+    All of them refuse with the HTTP status 200: Feishu by `code` and `msg` (older bots by
+    `StatusCode`), DingTalk and WeCom by `errcode` and `errmsg`.
     """
     names = {
         WebhookFormat.FEISHU: (("code", "StatusCode"), ("msg", "StatusMessage")),

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..backends.base import Options, SeenTask
-from ..errors import last_overwrite, strip_controls, with_magic_commands
+from ..errors import is_tensorflow_log, last_overwrite, strip_controls, with_magic_commands
 from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
@@ -35,7 +35,6 @@ from .text import (
     clock,
     cut,
     is_failing,
-    is_tensorflow_log,
     one_line,
     pad,
     table,
@@ -430,11 +429,19 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
                 "restarts": cluster.status.restarts.get(task.name, 0),
                 "node": task.node,
                 "since": since,
-                "line": "" if task.line is None else one_line(last_overwrite(task.line.text)),
+                "line": _telling_line(task),
                 "printedAt": None if task.line is None else task.line.at,
             }
         )
     return rows
+
+
+def _telling_line(task: SeenTask) -> str:
+    """Return the last line of a task; none if TensorFlow itself logged it, as on a parameter server
+    that only waits.
+    """
+    text = "" if task.line is None else last_overwrite(task.line.text)
+    return "" if is_tensorflow_log(text) else one_line(text)
 
 
 def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
@@ -617,7 +624,7 @@ def run_bundle(
 ) -> dict[str, Any]:
     """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts."""
     now = time.time()
-    beside = note_lines(progress, notes)
+    beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
     return {
         "text/plain": _kept_text(cluster, beside, now) if text is None else text,
         "text/html": run_card(cluster, beside, now),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from ..errors import TFClusterError
@@ -65,10 +65,11 @@ def headline(schedule: Schedule, now: float, paint: Paint = PLAIN) -> str:
         text = _("{name} does not work: {why}")
         return text.format(name=schedule.name, why=one_line(status.problem))
     if status.paused is not None:
-        why = _said(status.paused.reason) or _("no reason was given")
+        pause = status.paused
+        why = _said(pause.reason) or _("no reason was given")
         text = _("{name} is {paused}: {why}")
-        word = paint(_("paused"), "yellow")
-        return text.format(name=schedule.name, paused=word, why=why)
+        word = _("paused by {by}").format(by=one_line(pause.by)) if pause.by else _("paused")
+        return text.format(name=schedule.name, paused=paint(word, "yellow"), why=why)
     text = _("{name} is due next at {time} ({zone})")
     coming = next_times(schedule, now, 1)
     when = coming[0] if coming else _("never")
@@ -86,7 +87,7 @@ def listing(
             each.rules.time_zone,
             state_word(each, now),
             _last_run(each),
-            _marks(each, paint),
+            marks([one.state for one in each.status.occurrences[-10:]], paint),
         )
         for each in schedules
     ]
@@ -109,9 +110,9 @@ _MARKS = {
 }
 
 
-def _marks(schedule: Schedule, paint: Paint) -> str:
-    last = schedule.status.occurrences[-10:]
-    return "".join(paint(_MARKS.get(each.state, "…"), _COLOURS[each.state]) for each in last)
+def marks(states: Iterable[OccurrenceState], paint: Paint = PLAIN) -> str:
+    """Return a mark for each of these states."""
+    return "".join(paint(_MARKS.get(each, "…"), _COLOURS[each]) for each in states)
 
 
 def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None = None) -> str:
@@ -158,6 +159,7 @@ def rule_words(each: Schedule) -> list[str]:
         delays = " ".join(f"--retry-delay {format_duration(each)}" for each in rules.retry_delays)
         told.append(f"--retries {rules.retries} {delays}")
     told += ["--after-success"] if rules.after_success else []
+    told += [f"--after {each.words}" for each in rules.after]
     if rules.pause_after is not None:
         told.append(f"--pause-after {rules.pause_after}")
     return told

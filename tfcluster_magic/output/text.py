@@ -153,36 +153,6 @@ def age(seconds: float) -> str:
     return f"{left // 86400}d"
 
 
-# TensorFlow's own log lines are levels I and W of its C++ code; never E or F, nor lines of a Python
-# file or of absl. A line about waiting for another task does not count, because it says why nothing
-# happens. labextension/src/logs/noise.ts is the same; a test compares them.
-
-TENSORFLOW_LOG_PATTERNS = (
-    # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
-    (
-        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(?:cc|h|cpp|cu):\d+\]"
-        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
-    ),
-    # I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] …
-    (
-        r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]"
-        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
-    ),
-    # the second line of the first pattern above
-    (
-        r"^To enable the following instructions: .* "
-        r"rebuild TensorFlow with the appropriate compiler flags\.$"
-    ),
-    r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR$",
-)
-_TENSORFLOW_LOG = re.compile("|".join(TENSORFLOW_LOG_PATTERNS))
-
-
-def is_tensorflow_log(text: str) -> bool:
-    """Return whether TensorFlow itself logged a line."""
-    return _TENSORFLOW_LOG.match(text) is not None
-
-
 # Log lines of many tasks as one stream: `worker-0 | step 300`, each task in its own colour.
 
 

@@ -416,6 +416,14 @@ class PrintedLogs:
         self._furthest = max(current, key=lambda t: (t.unit == STEP, t.count, t.at), default=None)
         return self._furthest.progress() if self._furthest else None
 
+    def rates(self) -> list[float | None]:
+        """Return the steps a second of each log as of the last reads; None if unknown, or if its
+        task has printed no step lately.
+        """
+        newest = max((log.track.at for log in self._logs), default=0.0) - _RATE_WINDOW
+        told = [log.track.progress() if log.track.at >= newest else None for log in self._logs]
+        return [each.steps_per_second if each and each.unit == STEP else None for each in told]
+
     def _turn(self) -> list[PrintedLog]:
         """Return the logs to check now: those with progress, the first ones, and a few of the
         others.
@@ -450,6 +458,15 @@ class ReportedProgress:
         newest = max((each.at for each in found), default=0.0)
         current = [each for each in found if each.at >= newest - _RATE_WINDOW]
         return max(current, key=lambda each: (each.step, each.at), default=None)
+
+    def rates(self) -> dict[str, float]:
+        """Return the steps a second of the tasks whose programs report them, by name."""
+        told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
+        return {
+            task: each.steps_per_second
+            for task, each in told.items()
+            if each and each.steps_per_second and time.time() - each.at <= _RATE_WINDOW
+        }
 
     def _names(self) -> list[str]:
         try:

@@ -91,9 +91,16 @@ class RunReader:
         counts = cluster.spec.replicas.counts
         trains = (TaskType.CHIEF, TaskType.WORKER) if program else ()
         tasks = [task_name(kind, i) for kind in trains for i in range(counts.get(kind, 0))]
+        self._tasks = tasks
         folders = dict.fromkeys(folder for folder in (logs, output) if folder)
         places = [[os.path.join(folder, f"{t}.log") for folder in folders] for t in tasks]
         self._printed = PrintedLogs(places, totals.steps, totals.epochs)
+
+    def step_rates(self) -> dict[str, float]:
+        """Return the steps a second of each task whose reports or printed lines tell them."""
+        self._printed.read()
+        printed = zip(self._tasks, self._printed.rates(), strict=True)
+        return {**{task: rate for task, rate in printed if rate}, **self._reported.rates()}
 
     def read(self) -> Progress | None:
         """Return the progress of the run; None while no source has any."""
@@ -125,6 +132,18 @@ class Observer:
 
     def progress(self, cluster: TFCluster) -> Progress | None:
         """Return the progress of the training; None if it reports none."""
+        reader = self._reader(cluster)
+        found = None if reader is None else reader.read()
+        if found is not None and cluster.status.phase.is_final:
+            return replace(found, steps_per_second=None, eta_seconds=None)
+        return found
+
+    def step_rates(self, cluster: TFCluster) -> dict[str, float]:
+        """Return the steps a second of each task that tells them; none of a run that has ended."""
+        reader = None if cluster.status.phase.is_final else self._reader(cluster)
+        return {} if reader is None else reader.step_rates()
+
+    def _reader(self, cluster: TFCluster) -> RunReader | None:
         folder = cluster.status.paths.get("output")
         if folder is None or self._unseen(folder):
             return None
@@ -132,10 +151,7 @@ class Observer:
         if reader is None:
             reader = RunReader(cluster, folder, cluster.status.paths.get("logs"))
             self._readers[cluster.metadata.uid] = reader
-        found = reader.read()
-        if found is not None and cluster.status.phase.is_final:
-            return replace(found, steps_per_second=None, eta_seconds=None)
-        return found
+        return reader
 
     def forget(self, cluster: TFCluster) -> None:
         """Delete what is kept for a run's progress; a later call reads it again."""

@@ -266,10 +266,16 @@ MOST_METRICS = 3
 """Maximum metrics, apart from the loss, in the line for users."""
 
 
-def progress_text(progress: Progress) -> str:
-    """Return one line for users: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`."""
+def progress_text(progress: Progress, *, succeeded: bool = False) -> str:
+    """Return one line for users: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`. A program
+    that succeeded may not have reported its last steps.
+    """
     total = "" if progress.total is None else f"/{progress.total}"
-    at = _("epoch {at}") if progress.unit == EPOCH else _("step {at}")
+    if succeeded and progress.total is not None and progress.step < progress.total:
+        by_epoch, by_step = _("last reported epoch {at}"), _("last reported step {at}")
+    else:
+        by_epoch, by_step = _("epoch {at}"), _("step {at}")
+    at = by_epoch if progress.unit == EPOCH else by_step
     parts = [at.format(at=f"{progress.step}{total}")]
     if progress.steps_per_second:
         parts.append(_rate_text(progress.steps_per_second, progress.unit))
@@ -301,8 +307,11 @@ def _time_text(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def note_lines(progress: Progress | None, notes: Sequence[str] = ()) -> tuple[str, ...]:
+def note_lines(
+    progress: Progress | None, notes: Sequence[str] = (), *, succeeded: bool = False
+) -> tuple[str, ...]:
     """Return the lines below a record: the progress if it is known, then `notes`."""
     if progress is None:
         return tuple(notes)
-    return (_("progress: {figures}").format(figures=progress_text(progress)), *notes)
+    figures = progress_text(progress, succeeded=succeeded)
+    return (_("progress: {figures}").format(figures=figures), *notes)

@@ -47,6 +47,7 @@ class Limits(Model, frozen=True):
     quota: Quota = Quota()
     budget: dict[str, Any] = field(default_factory=dict)
     storage: dict[str, Any] = field(default_factory=dict)
+    notifications: dict[str, Any] | None = None
     override: OverrideTerm | None = None
 
 

@@ -15,7 +15,7 @@ import enum
 import os
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, SeenTask, every_line
 from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
+from ..backends.run_names import tasks_of
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (
     ClientUnsupported,
@@ -70,6 +71,9 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from ..usage.samples import Attempt
+    from ..usage.stacks import RunStacks
+    from ..usage.summary import RunUsage, Series
     from .notifications import NotificationVerbs
     from .schedules import ScheduleVerbs
 
@@ -253,13 +257,16 @@ class ClusterManager(LoggingConfigurable):
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
         """Return a plan for a form that is being filled in, with its problems instead of errors."""
+        return self._dry_run(*words, **options).placed(self.backend)
+
+    def _dry_run(self, *words: Any, **options: Any) -> DryRun:
+        """Return the same without what prevents it now on this backend."""
         from ..launch.planning import dry_run
         from ..program import snapshots
 
         with snapshots.scratch_folder() as folder:
             said = {"beside_bytes": self._beside_bytes, "runs": self.backend.list, **options}
-            made = dry_run(folder, *words, **said)
-            return made.placed(self.backend)
+            return dry_run(folder, *words, **said)
 
     def launch(
         self,
@@ -579,7 +586,8 @@ class ClusterManager(LoggingConfigurable):
         ]
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Remove a run's record, `with_logs` its output too; one with tasks is stopped first.
+        """Remove a run's record, `with_logs` its output and the TensorBoards on it too; one with
+        tasks is stopped first.
 
         Raises:
             Conflict: it cannot be removed. If that was known before, it was not stopped either.
@@ -591,6 +599,8 @@ class ClusterManager(LoggingConfigurable):
             self.wait(name, until=Until.RELEASED)
             self._let_waiting_know(name)
         self.backend.delete(name, with_logs=with_logs)
+        if with_logs and (output := cluster.status.paths.get("output")):
+            self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
         """Let those that wait for a run see its end before its record goes."""
@@ -644,7 +654,7 @@ class ClusterManager(LoggingConfigurable):
         """The verbs of schedules: `create`, `list`, `show`, `pause` and so on."""
         from .schedules import ScheduleVerbs
 
-        return ScheduleVerbs(self.backend, self.requested)
+        return ScheduleVerbs(self.backend, self.requested, self._dry_run)
 
     def tensorboard(self, *refs: str) -> Board:
         """Open TensorBoard on these runs side by side, or on all. Raises the errors of
@@ -664,6 +674,73 @@ class ClusterManager(LoggingConfigurable):
     def progress(self, cluster: TFCluster) -> Progress | None:
         """Return the progress of a run's program; None if unknown."""
         return self._observer.progress(cluster)
+
+    def top(self, ref: str) -> RunUsage:
+        """Return what each task of a run uses now and used on average, beside what was requested.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: its output cannot be read here.
+        """
+        return self.usage(self.status(ref))
+
+    def usage(self, cluster: TFCluster) -> RunUsage:
+        """Return what the tasks of a run use; see `top`."""
+        from ..usage.summary import run_usage
+
+        samples = self._samples(cluster, tasks_of(cluster, ()))
+        return run_usage(cluster, samples, self._observer.step_rates(cluster), time.time())
+
+    def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
+        """Return the Python stacks of the running processes of these tasks (all if empty).
+
+        Raises:
+            NotFound: there is no such run, or it has no such task.
+            Conflict: it has ended or runs no program, or its output cannot be reached from here.
+        """
+        from ..usage import stacks
+
+        cluster = self.status(ref)
+        name, folder = cluster.metadata.name, cluster.status.paths.get("output")
+        wanted = tasks_of(cluster, tasks)
+        if cluster.spec.mode is Mode.IN_GRAPH:
+            raise Conflict(
+                _(
+                    "{name} is in-graph: its tasks are servers of TensorFlow and run no program; "
+                    "the program is in your notebook"
+                ).format(name=name)
+            )
+        if cluster.status.released_at is not None or folder is None:
+            raise Conflict(
+                _("{name} has no task that runs: `tfcluster logs {name}` has its output").format(
+                    name=name
+                )
+            )
+        if why := self.backend.unseen(folder):
+            raise Conflict(why)
+        return stacks.ask(name, folder, wanted)
+
+    def usage_series(self, cluster: TFCluster, tasks: Sequence[str]) -> dict[str, Series]:
+        """Return the samples over time of these tasks, of those that have any.
+
+        Raises:
+            NotFound: the run has no such task; the existing ones are named.
+            Conflict: its output cannot be read here.
+        """
+        from ..usage.summary import series
+
+        wanted = tasks_of(cluster, tasks) if tasks else []
+        return {task: series(told) for task, told in self._samples(cluster, wanted).items()}
+
+    def _samples(self, cluster: TFCluster, tasks: Sequence[str]) -> Mapping[str, Sequence[Attempt]]:
+        from ..usage.samples import read_samples
+
+        folder = cluster.status.paths.get("output")
+        if folder is None:
+            return {}
+        if why := self.backend.unseen(folder):
+            raise Conflict(why)
+        return read_samples(folder, tasks)
 
     def compare(
         self,
@@ -688,10 +765,18 @@ class ClusterManager(LoggingConfigurable):
         return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """Return the remarks beside a run's record: its progress, and `beside`."""
+        """Return the remarks beside a run's record: its progress, `beside`, and of a run that has
+        ended what it used of its request.
+        """
         from ..progress.run_progress import note_lines
+        from ..usage.summary import usage_lines
 
-        return note_lines(self.progress(cluster), self.beside(cluster))
+        done = cluster.status.phase is Phase.SUCCEEDED
+        notes = list(note_lines(self.progress(cluster), self.beside(cluster), succeeded=done))
+        folder = cluster.status.paths.get("output")
+        if cluster.status.phase.is_final and folder and self.backend.unseen(folder) is None:
+            notes += usage_lines(self.usage(cluster))
+        return notes
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
         """Return warnings about a run: an outage, silent programs, and output that will be lost."""

@@ -1,4 +1,4 @@
-"""The verbs of notifications: `manager.notifications`. A verb is a method here and a command.
+"""The verbs of notifications, `manager.notifications`. Each is a method here and a command.
 
 manager.notifications.add("team", on=["failed"], webhook="https://hooks.slack.com/services/…")
 manager.notifications.test("team")
@@ -14,16 +14,19 @@ import uuid
 from collections.abc import Sequence
 
 from ..backends.base import Backend
-from ..errors import InvalidRequest, Problem
-from ..i18n import _, current_language, language
+from ..errors import InvalidRequest, NotFound, Problem
+from ..i18n import _, current_language
 from ..notifications import (
     KNOWN_HOSTS,
+    LAB_LENGTH,
+    MOST_CLUSTERS,
     SIGNED_FORMATS,
     Delivery,
     NotificationPolicy,
     NotificationRule,
     Occasion,
     PublicRule,
+    TestRequest,
     Webhook,
     WebhookFormat,
 )
@@ -34,7 +37,7 @@ _ADDRESS = re.compile(r"[^@\s<>,;\"()]{1,64}@[^@\s<>,;\"()]{1,189}")
 
 
 class NotificationVerbs:
-    """What one can do with notifications.
+    """The verbs of notifications of one backend.
 
     Args:
         backend: where the runs are.
@@ -57,24 +60,24 @@ class NotificationVerbs:
         lab: str | None = None,
         output: bool = True,
     ) -> PublicRule:
-        """Add a rule, which is followed from now on.
+        """Add a rule, which applies from now on.
 
         Args:
             name: name of the rule.
-            on: of what to tell; see `Occasion`.
+            on: the occasions for a message; see `Occasion`.
             webhook: the URL to post to. Give this or `mail`.
             mail: the address to write to.
-            format: what the receiver expects; by default what its host is known for, else `json`.
-            secret: the secret with which Feishu or DingTalk wants messages to be signed.
+            format: the format that the receiver expects; by default that of its host, else `json`.
+            secret: the secret by which messages to Feishu or DingTalk are signed.
             clusters: names of runs; by default all.
-            queued_longer_than: seconds, or such as `30m`; with it `queued` is one of `on`.
-            lab: address of JupyterLab for links; by default the hub's, if it says its own.
+            queued_longer_than: seconds, or a text such as `30m`; it adds `queued` to `on`.
+            lab: address of JupyterLab for links; by default the hub's.
             output: whether messages have the last printed lines.
 
         Raises:
-            InvalidRequest: with every problem; none shows a secret.
+            InvalidRequest: the rule is invalid; names every problem, and no secret.
             NameTaken: there is a rule of this name.
-            Conflict: this backend has no notifications.
+            Conflict: you have as many rules as are allowed.
         """
         store, problems = self._backend.notifications(), list[Problem]()
         if not names.is_valid(name):
@@ -95,6 +98,13 @@ class NotificationVerbs:
         hook = _webhook(webhook, format, secret, policy, problems) if webhook else None
         if mail and (why := _mail_problem(mail, policy)):
             problems.append(Problem("--mail", mail, why))
+        if len(clusters) > MOST_CLUSTERS:
+            allowed = _("at most {most} names").format(most=MOST_CLUSTERS)
+            problems.append(Problem("--only", len(clusters), allowed))
+        link = _lab(lab)
+        if len(link) > LAB_LENGTH:
+            allowed = _("at most {most} characters").format(most=LAB_LENGTH)
+            problems.append(Problem("--lab", len(link), allowed))
         if problems:
             raise InvalidRequest(problems, _("the rule was refused"))
         rule = NotificationRule(
@@ -107,7 +117,7 @@ class NotificationVerbs:
             webhook=hook,
             mail_to=mail or "",
             language=current_language(),
-            lab=_lab(lab),
+            lab=link,
             output=output,
         )
         store.add(rule)
@@ -118,7 +128,7 @@ class NotificationVerbs:
         return [rule.public for rule in self._backend.notifications().rules()]
 
     def remove(self, name: str) -> None:
-        """Remove a rule; what it has not sent is never sent. Raises NotFound."""
+        """Remove a rule; its pending messages are given up. Raises NotFound."""
         self._backend.notifications().remove(name)
 
     def test(self, name: str) -> PublicRule:
@@ -126,36 +136,26 @@ class NotificationVerbs:
 
         Raises:
             NotFound: there is no such rule.
-            NotDelivered: it was not taken; the text says why.
+            NotDelivered: the receiver did not accept it; the text says why.
         """
-        from ..notifications.delivery import deliver
-        from ..notifications.wording import compose
-
         store = self._backend.notifications()
-        rule, now = store.get(name), time.time()
-        with language(rule.language):
-            title = _("a test of the rule {name}").format(name=name)
-            sentence = _("Messages of TFCluster arrive here.")
-        delivery = Delivery(
-            rule=name,
-            rule_uid=rule.uid,
-            event=f"test-{uuid.uuid4()}",
-            about="",
-            occasion=rule.on[0],
-            title=title,
-            sentence=sentence,
-            at=now,
-            noted_at=now,
-        )
-        deliver(compose(delivery, rule), rule, store.policy(), now)
+        rule = store.get(name)
+        store.test(rule, TestRequest(id=str(uuid.uuid4()), rule=rule.uid, at=time.time()))
         return rule.public
 
     def history(self, run: str | None = None) -> Sequence[Delivery]:
-        """Return what became of messages, newest first; of one run if it is given. Raises
-        NotFound.
+        """Return the deliveries, newest first; those about one run if it is given, which may have
+        been deleted. Raises NotFound.
         """
-        ref = None if run is None else self._backend.get(run).metadata.name
-        return self._backend.notifications().history(ref)
+        store = self._backend.notifications()
+        if run is None:
+            return store.history()
+        try:
+            return store.history(self._backend.get(run).metadata.name)
+        except NotFound:
+            if found := store.history(run):
+                return found
+            raise
 
 
 def _occasions(on: Sequence[str], problems: list[Problem]) -> set[Occasion]:
@@ -194,7 +194,7 @@ def _webhook(
     policy: NotificationPolicy,
     problems: list[Problem],
 ) -> Webhook | None:
-    """Return the webhook; its URL is in no problem, for it is a secret."""
+    """Return the webhook. Problems do not contain its URL, which is secret."""
     rule = _("write a URL such as https://example.com/hook, without a name, password or fragment")
     try:
         parts = urllib.parse.urlsplit(url)
@@ -231,7 +231,7 @@ def _webhook(
 
 
 def _lab(said: str | None) -> str:
-    """Return the address of JupyterLab: as it was said, or as the hub says it of this server."""
+    """Return the address of JupyterLab: the given one, else that of this server in the hub."""
     found = os.environ.get("JUPYTERHUB_PUBLIC_URL", "") if said is None else said
     if not found.startswith(("http://", "https://")):
         return ""

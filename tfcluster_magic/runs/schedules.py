@@ -6,30 +6,32 @@ manager.schedules.pause("nightly", "the data is being repaired")
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ..backends.base import Backend, ClockService
-from ..errors import Conflict, InvalidRequest, PreflightRefused, Problem, SetupRefused, one_line
+from ..backends.base import Backend, ClockService, Schedules
+from ..errors import Conflict, InvalidRequest, NotAllowed, PreflightRefused, Problem, one_line
 from ..i18n import _
 from ..launch import LaunchRequest
+from ..launch.options import split_schedule
+from ..quota.preflight import Preflight
 from ..schedules import (
     MOST_BACKFILL,
     MOST_OCCURRENCES,
     Backfill,
-    CatchUp,
     LaunchWords,
     Occurrence,
     OccurrenceKind,
-    Overlap,
     Pause,
     Schedule,
     ScheduledLaunch,
@@ -38,20 +40,33 @@ from ..schedules import (
     placeholders,
 )
 from ..schedules.cron import CronTimes, machine_zone
-from ..schedules.due import due
-from ..spec import Mode, names
-from ..spec.quantities import DURATION_RULE, parse_duration
+from ..schedules.due import circle_of, due, paused, resumed
+from ..schedules.options import RULE_OPTIONS, ScheduleKind
+from ..spec import AwaitedOutcome, Mode, Spec, names
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
+
+if TYPE_CHECKING:
+    from ..launch.planning import DryRun  # for annotations: with all that plans launches
 
 MOST_SCHEDULES = 1000
 """Schedules of one user."""
-_FLAGS = {
-    "retry_delays": "--retry-delay",
-    **{f.name: f"--{f.name.replace('_', '-')}" for f in msgspec.structs.fields(ScheduleRules)
-       if f.name != "retry_delays"},
-}  # fmt: skip
-RULES = tuple(_FLAGS)
+RULES = (*RULE_OPTIONS, "after")
 """The keys of what `create` and `update` take of a schedule's rules."""
+NEXT_PLANNED = 5
+"""Due times that a plan names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SchedulePlan:
+    """A schedule that is being filled in. Nothing was created.
+
+    `rules` is None and `coming` (its next due times) empty while a rule is wrong. `launch` has the
+    problems and warnings of the schedule, too.
+    """
+
+    rules: ScheduleRules | None
+    coming: tuple[float, ...]
+    launch: DryRun
 
 
 class ScheduleVerbs:
@@ -60,12 +75,16 @@ class ScheduleVerbs:
     Args:
         backend: where their runs are.
         requested: makes the request of a launch, as `ClusterManager.requested`.
+        dry_run: judges a launch that is being filled in.
     """
 
     def __init__(
-        self, backend: Backend, requested: Callable[..., AbstractContextManager[LaunchRequest]]
+        self,
+        backend: Backend,
+        requested: Callable[..., AbstractContextManager[LaunchRequest]],
+        dry_run: Callable[..., DryRun],
     ) -> None:
-        self._backend, self._requested = backend, requested
+        self._backend, self._requested, self._dry_run = backend, requested, dry_run
 
     def create(
         self,
@@ -104,12 +123,9 @@ class ScheduleVerbs:
             raise _refused([Problem("name", name, names.NAME_RULE)])
         store = self._backend.schedules()
         if len(store.list()) >= MOST_SCHEDULES:
-            text = _("you have {most} schedules, the maximum: delete one first")
-            raise Conflict(text.format(most=MOST_SCHEDULES))
-        rules = {key: words.pop(key) for key in RULES if key in words}
-        rules = {key: value for key, value in rules.items() if value is not None}
-        rules.setdefault("time_zone", machine_zone())
-        checked = read_rules(rules)
+            raise Conflict(_too_many())
+        checked = read_rules({"time_zone": machine_zone(), **_given_rules(words)})
+        _check_awaited(name, checked, store)
         asked = LaunchWords(
             program=program,
             arguments=tuple(map(str, arguments)),
@@ -133,6 +149,59 @@ class ScheduleVerbs:
                 )
             )
 
+    def plan(
+        self,
+        name: str | None,
+        program: str | None = None,
+        arguments: Sequence[str] = (),
+        *,
+        track: bool = False,
+        updates: bool = False,
+        **words: Any,
+    ) -> SchedulePlan:
+        """Return what `create` with the same arguments would make, with every problem instead of
+        an error; with `updates`, what `update` with `whole` would. Creates and downloads nothing.
+        """
+        store, problems = self._backend.schedules(), list[Problem]()
+        known = [each.name for each in store.list()]
+        if not name or not names.is_valid(name):
+            problems.append(Problem("name", name, names.NAME_RULE))
+        elif updates and name not in known:
+            store.get(name)  # says which there are
+        elif not updates and name in known:
+            problems.append(Problem("name", name, str(store.taken(name))))
+        elif not updates and len(known) >= MOST_SCHEDULES:
+            problems.append(Problem("name", name, _too_many()))
+        rules, wrong = _judge_rules({"time_zone": machine_zone(), **_given_rules(words)})
+        problems += wrong
+        try:
+            _check_awaited(name or "", rules or ScheduleRules(cron="@daily"), store)
+        except InvalidRequest as error:
+            problems += error.problems
+        if track and (unable := store.track_problem()):
+            problems.append(unable)
+        launch = self._dry_run(program, arguments, name=name, **words)
+        problems += [each for each in launch.problems if each.field not in ("name", "--name")]
+        warnings, verdict = list(launch.warnings), Preflight()
+        if launch.spec is not None:
+            problems += _launch_problems(launch.spec)
+            verdict = self._backend.preflight(launch.spec)
+            refused, passing = _judged(verdict)
+            problems += refused
+            warnings += [*passing, *verdict.warnings]
+        times = rules and CronTimes(rules.cron, rules.time_zone)
+        return SchedulePlan(
+            rules=rules,
+            coming=tuple(islice(times.after(time.time()), NEXT_PLANNED)) if times else (),
+            launch=dataclasses.replace(
+                launch,
+                problems=tuple(problems),
+                warnings=tuple(warnings),
+                told=verdict.told,
+                cautions=(*launch.cautions, *verdict.cautions),
+            ),
+        )
+
     def list(self) -> list[Schedule]:
         """Return all schedules, by name."""
         return self._backend.schedules().list()
@@ -145,19 +214,21 @@ class ScheduleVerbs:
         """Let a schedule launch nothing until `resume`; runs go on. Paused, it stays as it is."""
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)
-        return self._change(
-            name, lambda status: status if status.paused else replace(status, paused=pause)
-        )
+        return self._change(name, lambda status: paused(status, pause))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on. Due times of the pause are not caught up."""
+        """Let a paused schedule go on. Due times of the pause are not caught up.
+
+        Raises:
+            NotAllowed: an administrator paused it, and only an administrator resumes it.
+        """
         now = time.time()
 
         def go_on(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is None:
-                return status
-            cursor = max(status.cursor, now) if status.cursor < now else now
-            return replace(status, paused=None, failures=0, cursor=cursor)
+            pause = status.paused
+            if pause is not None and pause.locked:
+                raise _locked(name, pause)
+            return resumed(status, now)
 
         return self._change(name, go_on)
 
@@ -171,9 +242,7 @@ class ScheduleVerbs:
 
         def ask(schedule: Schedule) -> Schedule:
             status = schedule.status
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             manual = Occurrence(due=now, kind=OccurrenceKind.MANUAL, changed_at=now)
             status = replace(status, occurrences=(*status.occurrences, manual))
             turn = due(schedule.rules, status, now)
@@ -197,11 +266,13 @@ class ScheduleVerbs:
         file: str | None = None,
         folder: Path | None = None,
         config: str | None = None,
+        whole: bool = False,
         **words: Any,
     ) -> Schedule:
         """Change a schedule's rules or launch, and take a new snapshot of its program.
 
-        What is not given stays. Arguments are those of `create`. Runs that go on are not touched.
+        What is not given stays; with `whole`, rules and options that are not given have their
+        defaults again. Arguments are those of `create`. Runs that go on are not touched.
 
         Raises:
             InvalidRequest: a rule or the launch is wrong, or its files are no program any more.
@@ -209,9 +280,10 @@ class ScheduleVerbs:
         """
         store = self._backend.schedules()
         old = store.get(name)
-        given = {key: words.pop(key) for key in RULES if key in words}
-        given = {key: value for key, value in given.items() if value is not None}
-        rules = read_rules({**_rule_values(old.rules), **given})
+        kept = {"time_zone": old.rules.time_zone} if whole else _rule_values(old.rules)
+        rules = read_rules({**kept, **_given_rules(words)})
+        if rules.after != old.rules.after:
+            _check_awaited(name, rules, store)
         before = old.launch.words
         fresh = program is not None or cell is not None or file is not None
         asked = replace(
@@ -220,10 +292,10 @@ class ScheduleVerbs:
             cell=cell if fresh else before.cell,
             file=file if fresh else before.file,
             sha256=sha256 if fresh or sha256 else before.sha256,
-            config=config if fresh or config else before.config,
+            config=config if fresh or config or whole else before.config,
             arguments=before.arguments if arguments is None else tuple(map(str, arguments)),
             folder=str(folder or (Path.cwd() if fresh else before.folder)),
-            options={**before.options, **words},
+            options=words if whole else {**before.options, **words},
         )
         tracks = old.launch.track if track is None else track
         moved = (rules.cron, rules.time_zone) != (old.rules.cron, old.rules.time_zone)
@@ -258,9 +330,18 @@ class ScheduleVerbs:
         """
         return self._backend.install_clock(remove)
 
-    def history(self, name: str, most: int = MOST_OCCURRENCES) -> tuple[Occurrence, ...]:
-        """Return the occurrences of a schedule, newest first. Raises NotFound."""
-        found = self.show(name).status.occurrences
+    def history(
+        self,
+        name: str,
+        most: int = MOST_OCCURRENCES,
+        *,
+        start: float = float("-inf"),
+        end: float = float("inf"),
+    ) -> tuple[Occurrence, ...]:
+        """Return the occurrences that were due from `start` until before `end`, newest first, at
+        most `most`. Raises NotFound.
+        """
+        found = [o for o in self.show(name).status.occurrences if start <= o.due < end]
         return tuple(sorted(found, key=lambda each: each.due, reverse=True))[:most]
 
     def plan_backfill(
@@ -321,9 +402,7 @@ class ScheduleVerbs:
         asked = self.plan_backfill(name, start, end, parallel)
 
         def add(status: ScheduleStatus) -> ScheduleStatus:
-            if status.paused is not None:
-                text = _("{name} is paused: `tfcluster schedule resume {name}` first")
-                raise Conflict(text.format(name=name))
+            _check_not_paused(name, status.paused)
             if any(each.finished_at is None for each in status.backfills):
                 text = _("a backfill of {name} has not ended; `tfcluster schedule show {name}`")
                 raise Conflict(text.format(name=name))
@@ -347,23 +426,13 @@ class ScheduleVerbs:
         program, arguments = asked.pop("program"), asked.pop("arguments")
         with self._requested(program, arguments, **asked) as request:
             spec = request.spec
-            if spec.mode is Mode.IN_GRAPH:
-                allowed = _("a schedule runs a program: in-graph, a notebook is the client")
-                raise _refused([Problem("--mode", spec.mode.value, allowed)])
-            if spec.after:
-                after = " ".join(each.run for each in spec.after)
-                allowed = _("a run of a schedule cannot wait for another run: leave it out")
-                raise _refused([Problem("--after", after, allowed)])
-            taken = spec.program.arguments if spec.program else ()
-            if wrong := placeholders.problems(taken, spec.env):
+            if wrong := _launch_problems(spec):
                 raise _refused(wrong)
             verdict, warnings = backend.preflight(spec), list(request.warnings)
-            try:
+            refused, passing = _judged(verdict)
+            if refused:
                 verdict.check()
-            except SetupRefused:
-                raise
-            except PreflightRefused as error:  # there may be room when it is due
-                warnings.append(str(error))
+            warnings += passing
             here = backend.options()
             if spec.interpreter is None and here.interpreter:
                 spec = replace(spec, interpreter=here.interpreter)
@@ -381,66 +450,146 @@ class ScheduleVerbs:
             )
 
 
+def _launch_problems(spec: Spec) -> list[Problem]:
+    """Return why no schedule launches this, wherever it would run."""
+    problems = []
+    if spec.mode is Mode.IN_GRAPH:
+        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        problems.append(Problem("--mode", spec.mode.value, allowed))
+    if spec.after:
+        after = " ".join(each.run for each in spec.after)
+        allowed = _("a run of a schedule waits only for another schedule's: write schedule:NAME")
+        problems.append(Problem("--after", after, allowed))
+    taken = spec.program.arguments if spec.program else ()
+    return [*problems, *placeholders.problems(taken, spec.env)]
+
+
+def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
+    """Return what refuses a schedule, and as warnings what only refuses a launch now: there may be
+    room when it is due.
+    """
+    if verdict.unsupported:
+        return verdict.unsupported, []
+    if verdict.setup or not verdict.problems:
+        return (verdict.problems if verdict.setup else ()), []
+    return (), [str(PreflightRefused(verdict.problems))]
+
+
 def read_rules(given: Mapping[str, Any]) -> ScheduleRules:
     """Return the rules of these values, as they are typed or as they are.
 
     Raises:
         InvalidRequest: with every problem, by its option.
     """
+    rules, problems = _judge_rules(given)
+    if rules is None:
+        raise _refused(problems)
+    return rules
+
+
+def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[Problem]]:
     problems, values = list[Problem](), dict[str, Any]()
     for key, value in given.items():
+        if key == "after":
+            try:
+                values[key] = msgspec.convert(
+                    {"cron": "@daily", key: _read_after(value)}, ScheduleRules
+                ).after
+            except InvalidRequest as error:
+                problems += error.problems
+            except msgspec.ValidationError as error:
+                problems.append(Problem("--after", value, str(error)))
+            continue
+        option = RULE_OPTIONS[key]
         try:
-            values[key] = _READ.get(key, lambda each: each)(value)
-        except ValueError:  # noqa: PERF203 - each has its own problem
-            problems.append(Problem(_FLAGS[key], value, DURATION_RULE))
+            values[option.field] = read = option.read(value)
+            if option.kind not in (ScheduleKind.CRON, ScheduleKind.ZONE):
+                msgspec.convert({"cron": "@daily", option.field: read}, ScheduleRules)
+        except ValueError:  # also msgspec's
+            problems.append(Problem(option.flag, value, option.allowed))
     if "cron" not in given:
         problems.append(Problem("--cron", None, _("say when, such as `0 2 * * *`")))
-    else:
-        for cron, zone in ((str(given["cron"]), "UTC"), ("@daily", str(given["time_zone"]))):
-            try:
-                CronTimes(cron, zone)
-            except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
-                problems += error.problems
-    for key, value in values.items():
-        if key in ("cron", "time_zone") or any(p.field == _FLAGS[key] for p in problems):
-            continue
+    for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
-            msgspec.convert({"cron": "@daily", _CAMEL[key]: value}, ScheduleRules)
-        except msgspec.ValidationError as error:
-            text = _("use {words}").format(words=_RULES_IN_WORDS.get(key, str(error)))
-            problems.append(Problem(_FLAGS[key], value, text))
+            CronTimes(str(cron), str(zone))
+        except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
+            problems += error.problems
     if problems:
-        raise _refused(problems)
-    return msgspec.convert({_CAMEL[key]: value for key, value in values.items()}, ScheduleRules)
+        return None, problems
+    after = values.pop("after", ())
+    return replace(msgspec.convert(values, ScheduleRules), after=after), []
+
+
+def _given_rules(words: dict[str, Any]) -> dict[str, Any]:
+    """Take the rules out of what was said."""
+    given = {key: words.pop(key) for key in RULES if key in words}
+    return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 def _rule_values(rules: ScheduleRules) -> dict[str, Any]:
-    """Return the rules by key, as JSON has them."""
-    return {key: msgspec.to_builtins(value) for key, value in asdict(rules).items()}
+    """Return the rules by key, as JSON has them; without those that are absent."""
+    values = {key: msgspec.to_builtins(value) for key, value in asdict(rules).items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
-_CAMEL = {f.name: f.encode_name for f in msgspec.structs.fields(ScheduleRules)}
+def _too_many() -> str:
+    text = _("you have {most} schedules, the maximum: delete one first")
+    return text.format(most=MOST_SCHEDULES)
 
 
-_RULES_IN_WORDS = {
-    "overlap": ", ".join(each.value for each in Overlap),
-    "catch_up": ", ".join(each.value for each in CatchUp),
-    "max_parallel": "1 … 100",
-    "retries": "0 … 20",
-    "pause_after": "1 … 1000",
-}
+def _read_after(values: object) -> list[object]:
+    """Return the schedules that `--after` names. Raises InvalidRequest for a run."""
+    found: list[object] = []
+    for each in values if isinstance(values, (list, tuple)) else [values]:
+        if not isinstance(each, str):
+            found.append(each)
+            continue
+        of, rest = split_schedule(each)
+        name, colon, until = rest.partition(":")
+        if not each:  # `update --after ""` waits for none any more
+            continue
+        if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
+            allowed = _(
+                "a run of a schedule waits only for another schedule's: write schedule:NAME or "
+                "schedule:NAME:end"
+            )
+            raise _refused([Problem("--after", each, allowed)])
+        found.append({"schedule": name, **({"until": until} if until else {})})
+    return found
 
 
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+def _check_awaited(name: str, rules: ScheduleRules, store: Schedules) -> None:
+    """Raise InvalidRequest if an awaited schedule does not exist, or waits for this one."""
+    if not rules.after:
+        return
+    there = {each.name: each for each in store.list()}
+    problems = [
+        Problem("--after", each.words, _("there is no schedule {name}").format(name=each.schedule))
+        for each in rules.after
+        if each.schedule not in there and each.schedule != name
+    ]
+    if loop := circle_of(name, rules, there.get):
+        allowed = _("these schedules would wait for each other: {names}")
+        told = allowed.format(names=" → ".join(loop))
+        problems.append(Problem("--after", f"schedule:{loop[1]}", told))
+    if problems:
+        raise _refused(problems)
 
 
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "deadline": _seconds,
-    "retry_delays": lambda values: [
-        _seconds(each) for each in ([values] if isinstance(values, (str, float, int)) else values)
-    ],
-}
+def _check_not_paused(name: str, pause: Pause | None) -> None:
+    """Raise Conflict for a paused schedule, or NotAllowed if its owner cannot resume it."""
+    if pause is None:
+        return
+    if pause.locked:
+        raise _locked(name, pause)
+    text = _("{name} is paused: `tfcluster schedule resume {name}` first")
+    raise Conflict(text.format(name=name))
+
+
+def _locked(name: str, pause: Pause) -> NotAllowed:
+    text = _("{name} was paused by {by}, and only an administrator resumes it: {why}")
+    words = {"by": pause.by, "why": pause.reason or _("no reason was given")}
+    return NotAllowed(text.format(name=name, **words))
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:

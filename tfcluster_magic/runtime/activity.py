@@ -160,6 +160,19 @@ def event_files(pids: list[int]) -> dict[str, int]:
     return found
 
 
+class FamilyReading:
+    """All processes below this one and their CPU seconds (see `cpu_seconds`), at one time. `pids`
+    are those that are known from an earlier reading.
+    """
+
+    __slots__ = ("at", "cpu", "pids")
+
+    def __init__(self, pids: list[int] | None = None) -> None:
+        self.at = time.monotonic()
+        self.pids = family() if pids is None else pids
+        self.cpu = cpu_seconds(self.pids)
+
+
 class Activity:
     """The activity of all processes below this one, sampled every `sample` seconds."""
 
@@ -171,13 +184,16 @@ class Activity:
         self._files: dict[str, int] = {}
         self._since: float | None = None
 
-    def look(self) -> float:
-        """Take a sample; return the seconds until the next one."""
+    def look(self, seen: FamilyReading | None = None) -> float:
+        """Take a sample, or use one that was `seen` lately; return the seconds until the next
+        one.
+        """
         began, spent = time.monotonic(), time.thread_time()
-        pids = family()
-        used = cpu_seconds(pids)
-        busy = used - self._used > BUSY * max(began - self._at, 0.001)
-        self._used, self._at = used, began
+        if seen is None or began - seen.at > self._sample / 2 or seen.at <= self._at:
+            seen = FamilyReading()
+        pids, used = seen.pids, seen.cpu
+        busy = used - self._used > BUSY * max(seen.at - self._at, 0.001)
+        self._used, self._at = used, seen.at
         if not busy and self.words.at < began - self._sample:
             files = event_files(pids)
             busy = files != self._files

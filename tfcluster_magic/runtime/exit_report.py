@@ -64,43 +64,52 @@ class OomWatch:
 def memory_limit() -> str:
     """Return the own cgroup's memory limit as a quantity, such as '512Mi', or ''."""
     for _, path in _cgroup_files():
-        value = _read(path).strip()
+        value = read_text(path).strip()
         if value.isdigit() and int(value) < NO_LIMIT:
             return f"{int(value) >> 20}Mi"
     return ""
 
 
 def _is_own_cgroup(counters: str) -> bool:
-    members = _read(os.path.join(os.path.dirname(counters), "cgroup.procs")).split()
+    members = read_text(os.path.join(os.path.dirname(counters), "cgroup.procs")).split()
     return members == [str(os.getpid())]
 
 
 def _kill_counters() -> dict[str, int]:
     found = {}
     for path in [counters for counters, _ in _cgroup_files()] + [VMSTAT]:
-        for line in _read(path).splitlines():
+        for line in read_text(path).splitlines():
             if line.startswith("oom_kill "):
                 found[path] = int(line.split()[1])
     return found
 
 
 def _cgroup_files() -> list[tuple[str, str]]:
-    """Return (counters, limit) of the own cgroup, which in a container may be the mount's root."""
+    """Return (counters, limit) of the own cgroup."""
     found = []
-    for line in _read("/proc/self/cgroup").splitlines():
-        controllers, path = line.split(":", 2)[1:]
-        for controller, mounts, counters, maximum in HIERARCHIES:
-            if controller not in controllers.split(","):
-                continue
-            for mount in mounts:
-                for folder in (mount + path.rstrip("/"), mount):
-                    if os.path.exists(os.path.join(folder, counters)):
-                        found.append((f"{folder}/{counters}", f"{folder}/{maximum}"))
-                        break
+    for controller, mounts, counters, maximum in HIERARCHIES:
+        folder = find_cgroup(controller, mounts, counters)
+        if folder:
+            found.append((f"{folder}/{counters}", f"{folder}/{maximum}"))
     return found
 
 
-def _read(path: str) -> str:
+def find_cgroup(controller: str, mounts: tuple[str, ...], file: str) -> str:
+    """Return the folder of the own cgroup with this file, or ''. In a container it may be the
+    mount's root.
+    """
+    for line in read_text("/proc/self/cgroup").splitlines():
+        controllers, path = line.split(":", 2)[1:]
+        if controller in controllers.split(","):
+            for mount in mounts:
+                for folder in (mount + path.rstrip("/"), mount):
+                    if os.path.exists(os.path.join(folder, file)):
+                        return folder
+    return ""
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file of the kernel, or '' if it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()

@@ -11,6 +11,10 @@ import socket
 import struct
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = "01"
 LISTEN = "0A"
@@ -21,6 +25,11 @@ NLM_F_REQUEST_DUMP = 0x301
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
 TCP_LISTEN = 10
+# Every state in which a socket has or had a connection, without TIME_WAIT, SYN_RECV and LISTEN.
+CONNECTED = 0xFFF & ~(1 | 1 << 3 | 1 << 6 | 1 << TCP_LISTEN)
+# <linux/inet_diag.h>: the attribute with struct tcp_info, and the size of struct inet_diag_msg
+INET_DIAG_INFO = 2
+INET_DIAG_MSG = 72
 V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
@@ -122,11 +131,23 @@ def _every_listener(port: int) -> dict[str, int]:
 
 def _listening(family: int, port: int) -> list[tuple[str, int]]:
     """Return the same for v4 or v6 by sock_diag(7), which lists only listening sockets (0.3 ms)."""
+    # struct inet_diag_msg: the port at 4, the inode at 68.
+    found = []
+    for message in _diagnosed(family, port, 1 << TCP_LISTEN, 0):
+        at = struct.unpack_from(">H", message, 4)[0]
+        if port in (0, at):
+            found.append((str(struct.unpack_from("=I", message, 68)[0]), at))
+    return found
+
+
+def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator[bytes]:
+    """Yield a `struct inet_diag_msg` with its attributes for each TCP socket in these states.
+    Raises OSError, AttributeError: not here.
+    """
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
-    wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, 1 << TCP_LISTEN)
+    wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, extensions, states)
     wanted += struct.pack(">HH", port, 0) + bytes(44)
     header = struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0)
-    found: list[tuple[str, int]] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as asked:
         asked.send(header + wanted)
         while True:
@@ -136,24 +157,51 @@ def _listening(family: int, port: int) -> list[tuple[str, int]]:
                 if kind == NLMSG_ERROR:
                     raise OSError("sock_diag refused")
                 if kind == NLMSG_DONE:
-                    return found
-                # struct inet_diag_msg behind the header: the port at 4, the inode at 68.
-                at = struct.unpack_from(">H", answer, 16 + 4)[0]
-                if port in (0, at):
-                    found.append((str(struct.unpack_from("=I", answer, 16 + 68)[0]), at))
+                    return
+                yield answer[16:length]
                 answer = answer[(length + 3) & ~3 :]
+
+
+def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
+    """Return the bytes that TCP sockets have received and sent (as far as their peer has them), by
+    inode. Raises OSError, AttributeError: the kernel does not say.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for message in _diagnosed(family, 0, CONNECTED, 1 << (INET_DIAG_INFO - 1)):
+            inode = str(struct.unpack_from("=I", message, 68)[0])
+            if inode in inodes:
+                found[inode] = _tcp_bytes(message)
+    return found
+
+
+def _tcp_bytes(message: bytes) -> tuple[int, int]:
+    """Return tcpi_bytes_received and tcpi_bytes_acked of `struct tcp_info`."""
+    at = INET_DIAG_MSG
+    while at + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if kind == INET_DIAG_INFO and length >= 4 + 136:
+            acked, received = struct.unpack_from("=QQ", message, at + 4 + 120)
+            return received, acked
+        at += max(4, (length + 3) & ~3)
+    return 0, 0
 
 
 def inodes(pid: int) -> set[str]:
     """Return the inodes of the sockets that a process has open; empty if not permitted."""
-    found = set()
+    found: set[str] = set()
     folder = f"/proc/{pid}/fd"
     try:
-        for name in os.listdir(folder):
-            link = os.readlink(os.path.join(folder, name))
-            if link.startswith("socket:["):
-                found.add(link[8:-1])
+        names = os.listdir(folder)
     except OSError:
         # Ended, or another user's.
-        pass
+        return found
+    for name in names:
+        try:
+            link = os.readlink(os.path.join(folder, name))
+        except OSError:
+            # Closed meanwhile.
+            continue
+        if link.startswith("socket:["):
+            found.add(link[8:-1])
     return found

@@ -31,6 +31,7 @@ from output import LogCopy, Output
 from prepare import Preparation
 from process import EventLoop
 from task_config import ConfigError, TaskConfig
+from usage import UsageWatch
 from writes import WriteWatch
 
 TYPE_CHECKING = False
@@ -82,6 +83,7 @@ class Task:
         self.given_up = False
         self._alone = False
         self.writes: WriteWatch | None = None
+        self.usage: UsageWatch | None = None
 
     def run(self) -> int:
         """Run the task; return our own exit status."""
@@ -98,6 +100,9 @@ class Task:
             self.report.event("started", pid=self.child)
             if self.writes is not None:
                 self.writes.start()
+            if preparation.owns_folder and os.path.isdir("/proc/self"):
+                self.usage = UsageWatch(self.config, self._pace)
+                self.usage.start()
             self._watch_ready()
             self.loop.run(self._is_over)
         return self._finish()
@@ -192,7 +197,7 @@ class Task:
 
     def _watch_quiet(self) -> None:
         def look() -> None:
-            pause = self.activity.look()
+            pause = self.activity.look(self.usage.seen if self.usage else None)
             self._look_elsewhere()
             quiet = self.activity.quiet()
             if quiet != self._quiet:
@@ -299,6 +304,8 @@ class Task:
             cause, detail = stop_cause(child)
         else:
             cause, detail = exit_cause(child, self.memory)
+        if self.usage is not None:
+            self.usage.end()
         self.output.drain(DRAIN)
         last = self.output.last
         folder = str(self.config.program.get("dir") or "")
@@ -317,6 +324,8 @@ class Task:
                 ended["found"] = self.writes.found_only_a_checkpoint(last.tail)
         self.report.exit({**ended, "uncopied": self.copy.first})
         self.output.close(COPY)
+        if self.usage is not None:
+            self.usage.close(LAST_LOOK)
         return exit_status(cause, child)
 
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from ..spec import NAME_PATTERN, Message, Model, PositiveSeconds, Spec
+from ..spec import NAME_PATTERN, AwaitedOutcome, Message, Model, PositiveSeconds, Spec
 from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form, time_form
+from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
 """Settled occurrences that a status keeps, the newest ones."""
@@ -41,6 +42,24 @@ class CatchUp(str, enum.Enum):
     NONE = "none"
     LAST = "last"
     ALL = "all"
+
+
+class ScheduleDependency(Model, frozen=True):
+    """A schedule whose run of the same due time has to succeed or end first."""
+
+    schedule: Annotated[
+        str, Meta(pattern=NAME_PATTERN, max_length=50, description="the schedule, by its name")
+    ]
+    until: Annotated[
+        AwaitedOutcome, Meta(description="what its run has to do: success, or end in any way")
+    ] = AwaitedOutcome.SUCCESS
+
+    @property
+    def words(self) -> str:
+        """As `--after` takes it: `schedule:prepare`, or `schedule:prepare:end`."""
+        text = f"schedule:{self.schedule}"
+        is_usual = self.until is AwaitedOutcome.SUCCESS
+        return text if is_usual else f"{text}:{self.until.value}"
 
 
 class ScheduleRules(Model, frozen=True, kw_only=True):
@@ -92,6 +111,13 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1000, description="pause after this many failures in a row")]
         | None
     ) = None
+    after: Annotated[
+        tuple[ScheduleDependency, ...],
+        Meta(
+            max_length=MOST_DEPENDENCIES,
+            description="wait for the runs of other schedules of the same due time",
+        ),
+    ] = ()
 
 
 class OccurrenceKind(str, enum.Enum):
@@ -187,6 +213,7 @@ class Pause(Model, frozen=True, kw_only=True):
     reason: Annotated[
         Message | str, Meta(description="why; a message if the schedule paused by itself")
     ] = ""
+    locked: Annotated[bool, Meta(description="only an administrator may resume it")] = False
 
 
 class Backfill(Model, frozen=True, kw_only=True):

@@ -11,12 +11,12 @@ whatever the rules and however long nobody looked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from ..spec import Message, Phase
+from ..spec import AwaitedOutcome, Message, Phase
 from . import (
     MOST_OCCURRENCES,
     MOST_WAITING,
@@ -25,6 +25,8 @@ from . import (
     Occurrence,
     Overlap,
     Pause,
+    Schedule,
+    ScheduleDependency,
     ScheduleRules,
     ScheduleStatus,
 )
@@ -46,6 +48,9 @@ MOST_BACKFILLS = 20
 """Backfills that a status keeps; those that are not finished stay whatever their number."""
 
 
+FindSchedule = Callable[[str], Schedule | None]
+
+
 @dataclass(frozen=True)
 class ScheduleTurn:
     """The decision: the new status, what to launch, the runs to stop, and when to look again."""
@@ -54,6 +59,8 @@ class ScheduleTurn:
     launch: tuple[Occurrence, ...] = ()
     stop: tuple[str, ...] = ()
     wake_at: float | None = None
+    awaits: bool = False
+    """Whether it waits for other schedules (`after`): look again when one of them changes."""
 
 
 @dataclass
@@ -66,6 +73,8 @@ class _Work:
     cursor: float
     occurrences: list[Occurrence]
     backfills: list[Backfill]
+    find: FindSchedule
+    awaits: bool = False
     stop: list[str] = field(default_factory=list)
     wakes: list[float] = field(default_factory=list)
 
@@ -97,13 +106,19 @@ class _Work:
         return sum(each.state.holds_run for each in self.occurrences)
 
 
-def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTurn:
+def due(
+    rules: ScheduleRules,
+    status: ScheduleStatus,
+    now: float,
+    find: FindSchedule = lambda _name: None,
+) -> ScheduleTurn:
     """Return what a schedule does at `now`.
 
     Args:
         rules: the rules of the schedule.
         status: what happened until now, with the outcomes of runs (`settle`).
         now: the machine's clock; it may have been set.
+        find: returns a schedule of the same owner by its name, None if there is none.
 
     Returns:
         The turn. Its `launch` also has occurrences of an earlier turn that were not launched yet.
@@ -112,7 +127,9 @@ def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTur
         InvalidRequest: the rules have a cron expression or a time zone that is none.
     """
     times = CronTimes(rules.cron, rules.time_zone)
-    work = _Work(rules, times, now, status.cursor, list(status.occurrences), list(status.backfills))
+    work = _Work(
+        rules, times, now, status.cursor, list(status.occurrences), list(status.backfills), find
+    )
     if status.paused is None:
         _follow_clock(work)
         _take_due_times(work)
@@ -130,6 +147,7 @@ def due(rules: ScheduleRules, status: ScheduleStatus, now: float) -> ScheduleTur
         tuple(each for each in found if each.state is State.LAUNCHING),
         tuple(dict.fromkeys(work.stop)),
         min(work.wakes, default=None),
+        work.awaits,
     )
 
 
@@ -274,6 +292,10 @@ def _launch_waiting(work: _Work) -> None:
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
     """Settle an occurrence that another one rules out; return whether it was."""
     rules = work.rules
+    waits, is_lost = _wait_for_schedules(work, new)
+    if is_lost:
+        work.settle(new, State.SKIPPED, waits)
+        return True
     fresh = new.state is State.WAITING and new.kind in (Kind.SCHEDULED, Kind.MANUAL)
     if new.kind is not Kind.BACKFILL and rules.overlap is Overlap.REPLACE:
         newer = [o for o in work.others(new) if o.due > new.due and o.due <= work.now]
@@ -298,6 +320,73 @@ def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
 _NO_SUCCESS = (State.FAILED, State.STOPPED, State.UNKNOWN)
 
 
+def _wait_for_schedules(work: _Work, new: Occurrence) -> tuple[Message | None, bool]:
+    """Return what an occurrence waits for in other schedules, None for nothing; and whether that
+    never comes. A retry, and a run that was asked for now, wait for none.
+    """
+    if new.kind is Kind.MANUAL or new.state is not State.WAITING:
+        return None, False
+    waits: Message | None = None
+    for each in work.rules.after:
+        why = _awaited(each, work.find(each.schedule), new.due)
+        if why is None:
+            continue
+        if why.code != "ScheduleWaitsForSchedule":
+            return why, True
+        waits = waits or why
+    return waits, False
+
+
+def _awaited(
+    dependency: ScheduleDependency, found: Schedule | None, moment: float
+) -> Message | None:
+    """Return what a due time waits for in another schedule, or why that never comes; None if its
+    run of the same due time has done what is waited for.
+    """
+    name = {"name": dependency.schedule}
+    if found is None or found.status.problem:
+        return Message("ScheduleAwaitedUnknown", name)
+    there = [
+        each
+        for each in found.status.occurrences
+        if each.due == moment and each.kind is not Kind.MANUAL
+    ]
+    done = {State.SUCCEEDED}
+    if dependency.until is AwaitedOutcome.END:
+        done |= {*_NO_SUCCESS}
+    if any(each.state in done for each in there):
+        return None
+    if any(not each.state.is_settled for each in there):
+        return Message("ScheduleWaitsForSchedule", name)
+    if there:
+        last = max(there, key=lambda each: each.changed_at)
+        if last.state in _NO_SUCCESS:
+            return Message("ScheduleAwaitedFailed", {"name": last.run or dependency.schedule})
+        return Message("ScheduleAwaitedNever", name)
+    if found.status.paused is not None:
+        return Message("ScheduleAwaitedPaused", name)
+    times = CronTimes(found.rules.cron, found.rules.time_zone)
+    if found.status.cursor < moment and times.next(moment - 1) == moment:
+        return Message("ScheduleWaitsForSchedule", name)  # its own turn comes
+    return Message("ScheduleAwaitedNever", name)
+
+
+def circle_of(name: str, rules: ScheduleRules, find: FindSchedule) -> tuple[str, ...]:
+    """Return the schedules that wait for each other if `name` has these rules, `name` first and
+    last; empty if none do.
+    """
+    ways: list[tuple[str, ...]] = [(name, each.schedule) for each in rules.after]
+    seen = set[str]()
+    while ways:
+        way = ways.pop()
+        if way[-1] == name:
+            return way
+        if way[-1] not in seen and (found := find(way[-1])) is not None:
+            seen.add(way[-1])
+            ways += [(*way, each.schedule) for each in found.rules.after]
+    return ()
+
+
 def _before(work: _Work, new: Occurrence) -> Occurrence | None:
     """Return the occurrence of the newest earlier due time that ran, or may still run."""
     earlier = (
@@ -311,6 +400,9 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
     """Return what a launch waits for; None if it may begin. Ask for the end of what it replaces."""
     rules = work.rules
+    if (waits := _wait_for_schedules(work, new)[0]) is not None:
+        work.awaits = True
+        return waits
     if rules.after_success and new.kind is not Kind.MANUAL:
         last = _before(work, new)
         if last is not None and not last.state.is_settled:
@@ -342,6 +434,27 @@ def kept(
     newest_ids = {id(each) for each in newest}
     found = [o for o in occurrences if not o.state.is_settled or o.due > now or id(o) in newest_ids]
     return sorted(found, key=lambda o: (o.due, o.backfill))
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
+    """Return the status with a pause. A paused schedule stays as it is, unless the new pause is
+    locked and the old one is not.
+    """
+    old = status.paused
+    if old is not None and (old.locked or not pause.locked):
+        return status
+    return replace(status, paused=pause)
+
+
+def resumed(status: ScheduleStatus, now: float) -> ScheduleStatus:
+    """Return the status without its pause; due times of the pause are not caught up."""
+    if status.paused is None:
+        return status
+    cursor = max(status.cursor, now) if status.cursor < now else now
+    return replace(status, paused=None, failures=0, cursor=cursor)
 
 
 # -- what runs did ---------------------------------------------------------------------------------

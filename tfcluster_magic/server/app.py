@@ -24,17 +24,29 @@ from ..backends.base import Options
 from ..i18n import LOCALE_DIR
 from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
-from . import launch, runs, schedules, tensorboard_routes
+from ..usage.summary import RunUsage, Series
+from . import launch, notifications, runs, schedules, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
+from .notifications import NOTIFICATION_MODELS
 from .runs import VERB_BODIES
 from .schedules import SCHEDULE_MODELS, SCHEDULE_VERBS
 from .service import Service
 from .tensorboard_routes import BoardBody
 
 OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
-_OTHER_MODELS = (TFCluster, Options, Comparison, LaunchBody, RerunBody, BoardBody, Kernel)
-OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values(), *SCHEDULE_MODELS)
+_OTHER_MODELS = (
+    TFCluster,
+    Options,
+    Comparison,
+    RunUsage,
+    Series,
+    LaunchBody,
+    RerunBody,
+    BoardBody,
+    Kernel,
+)
+OPENAPI_MODELS = (*_OTHER_MODELS, *VERB_BODIES.values(), *SCHEDULE_MODELS, *NOTIFICATION_MODELS)
 _OPENAPI_REF = "#/components/schemas/{name}"
 
 
@@ -187,6 +199,7 @@ ROUTES: tuple[tuple[Any, ...], ...] = (
     *tensorboard_routes.ROUTES,
     *runs.ROUTES,
     *schedules.ROUTES,
+    *notifications.ROUTES,
     *OPENAPI_ROUTES,
 )
 

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from jupyter_core.utils import ensure_async
@@ -30,11 +31,15 @@ from ..launch.project import project_folder, read_project, sets_python, setting_
 from ..lifecycle.messages import sentences
 from ..program import is_url, snapshots
 from ..runs.manager import last_runs
+from ..schedules.options import SCHEDULE_OPTIONS
 from ..spec import Model, Program, ProgramKind, Reason, TFCluster
 from .base import TFClusterHandler, guarded
 from .runs import RunHandler, RunsHandler
 from .service import Service, browsed_file, browsed_path, files_root
 from .worker import LAUNCH_WITHIN
+
+if TYPE_CHECKING:
+    from ..launch.planning import DryRun  # imported with the manager's first plan
 
 _LOCAL_PROVISIONERS = ("", "local-provisioner")
 _SERVER_PYTHONS = (
@@ -212,6 +217,52 @@ class LaunchRoute(TFClusterHandler):
         }
         return ResolvedLaunch(program, words, tuple(problems))
 
+    def argv(self, asked: ResolvedLaunch, body: LaunchBody, name: str | None) -> list[str]:
+        """Return the words of the launch, as one types them in its folder."""
+        return launch_argv(
+            asked.program or body.program or None,
+            body.arguments,
+            name,
+            _options_of(asked),
+            asked.words["sha256"],
+            asked.words["config"],
+        )
+
+    async def plan_view(
+        self,
+        asked: ResolvedLaunch,
+        made: DryRun,
+        line: str,
+        inputs: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Any]:
+        """Return what a form shows of a launch that is being filled in; `inputs` as for
+        `form_problems`.
+        """
+        said = _options_of(asked)
+        named = {str(problem.field) for problem in asked.problems}
+        problems = [*asked.problems, *(p for p in made.problems if str(p.field) not in named)]
+        return {
+            "name": made.name,
+            "problems": form_fields.form_problems(problems, said, inputs),
+            "warnings": list(made.warnings),
+            "cautions": form_fields.form_problems(made.cautions, said, inputs),
+            "told": list(made.told),
+            "inferred": [sentences([each]) for each in made.inferred],
+            "line": line,
+            "folder": self._as_browsed(asked.folder),
+            "project": await self.call(_project_view, asked, asked.words["config"]),
+        }
+
+    def _as_browsed(self, folder: Path) -> str:
+        """Return a folder's path in the file browser; empty for the root."""
+        root = files_root(self.service.serverapp)
+        path = "." if root is None else os.path.relpath(folder, root)
+        return "" if path == "." else path
+
+
+def _options_of(asked: ResolvedLaunch) -> dict[str, Any]:
+    return {key: value for key, value in asked.words.items() if key in BY_KEY}
+
 
 class LaunchHandler(RunsHandler, LaunchRoute):
     """`/clusters`: list runs, and launch one."""
@@ -241,36 +292,9 @@ class PlanHandler(RunHandler, LaunchRoute):
         body = self.read(LaunchBody)
         asked = await self.resolve(body)
         made = await self.call(self.service.manager.sketch, asked.program, **asked.words)
-        named = {str(problem.field) for problem in asked.problems}
-        problems = [*asked.problems, *(p for p in made.problems if str(p.field) not in named)]
-        said = {key: value for key, value in asked.words.items() if key in BY_KEY}
-        words = launch_argv(
-            asked.program or body.program or None,
-            body.arguments,
-            asked.words["name"],
-            said,
-            asked.words["sha256"],
-            asked.words["config"],
-        )
-        self.reply(
-            {
-                "name": made.name,
-                "problems": form_fields.form_problems(problems, said),
-                "warnings": list(made.warnings),
-                "cautions": form_fields.form_problems(made.cautions, said),
-                "told": list(made.told),
-                "inferred": [sentences([each]) for each in made.inferred],
-                "line": magic_line(words, cell=body.cell is not None),
-                "folder": self._as_browsed(asked.folder),
-                "project": await self.call(_project_view, asked, body.config or None),
-            }
-        )
-
-    def _as_browsed(self, folder: Path) -> str:
-        """Return a folder's path in the file browser; empty for the root."""
-        root = files_root(self.service.serverapp)
-        path = "." if root is None else os.path.relpath(folder, root)
-        return "" if path == "." else path
+        words = self.argv(asked, body, asked.words["name"])
+        line = magic_line(words, cell=body.cell is not None)
+        self.reply(await self.plan_view(asked, made, line))
 
 
 class RerunHandler(TFClusterHandler):
@@ -329,7 +353,7 @@ class FormHandler(TFClusterHandler):
         words, notes = await self.call(self._program_words, cluster)
         use = ProjectUse.of(cluster.status.inferred) if cluster.spec.program else None
         options = form_fields.form_values(replace(cluster.spec, after=()), use.keys if use else ())
-        kernel = await self._kernel_of(cluster.spec.interpreter)
+        kernel = await self.kernel_of(cluster.spec.interpreter)
         if kernel is not None:
             options.pop("python", None)
         elif (await self.service.backend()).is_here:
@@ -344,8 +368,8 @@ class FormHandler(TFClusterHandler):
             }
         )
 
-    async def _kernel_of(self, python: str | None) -> str | None:
-        """Return the kernel with the Python of the run's tasks, preferably the default kernel; or
+    async def kernel_of(self, python: str | None) -> str | None:
+        """Return the kernel with the Python of the run's tasks, preferably the default one; or
         None.
         """
         default = default_kernel(self.service.serverapp)
@@ -449,6 +473,7 @@ async def form_description(service: Service, here: Options) -> dict[str, Any]:
     usable = [kernel.name for kernel in kernels if kernel.python is not None]
     return {
         "form": form_fields.form_fields(backend.is_here, here.max_tasks),
+        "schedule": [each.form_field() for each in SCHEDULE_OPTIONS],
         "kernelspecs": [msgspec.to_builtins(kernel) for kernel in kernels],
         "defaults": {"kernelspec": default if default in usable else None},
     }

@@ -23,11 +23,11 @@ from ..errors import (
     BackendUnavailable,
     InvalidRequest,
     Problem,
+    is_tensorflow_log,
     last_overwrite,
     strip_controls,
 )
 from ..i18n import _
-from ..output.text import is_tensorflow_log
 from ..spec import TFCluster
 from .expressions import ExpressionRefused, Matcher, TooSlow
 

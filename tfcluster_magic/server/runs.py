@@ -16,13 +16,20 @@ from msgspec import Meta
 from tornado.iostream import StreamClosedError
 
 from ..backends.base import LogLine
-from ..errors import BackendUnavailable, InvalidRequest, NotFound, Problem, TFClusterError
+from ..errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    TFClusterError,
+    is_tensorflow_log,
+)
 from ..i18n import _
 from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
 from ..output.documents import to_yaml
 from ..output.report import task_rows
-from ..output.text import PLAIN, Prefixer, is_tensorflow_log, task_names
+from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
@@ -146,6 +153,12 @@ class VerbHandler(TFClusterHandler):
         self.reply(self.service.view(cluster))
 
 
+MOST_LISTED = 50
+"""Runs whose tasks one request lists: each is a call of the backend."""
+COMPARE_WITHIN = 15.0
+"""Timeout in seconds of a comparison, which reads up to 50 runs one after the other."""
+
+
 class TasksHandler(TFClusterHandler):
     """`/tasks`."""
 
@@ -155,7 +168,11 @@ class TasksHandler(TFClusterHandler):
         Missing runs are left out, because browsers log each 404 in their console.
         """
         found = {}
-        for name in dict.fromkeys(self.get_query_arguments("run")):
+        names = [*dict.fromkeys(self.get_query_arguments("run"))]
+        if len(names) > MOST_LISTED:
+            allowed = _("name at most {most} runs").format(most=MOST_LISTED)
+            raise InvalidRequest([Problem("run", str(len(names)), allowed)])
+        for name in names:
             with contextlib.suppress(NotFound):
                 manager = self.service.manager
                 cluster, seen = await self.call(manager.tasks, name, counts=_is_telling)
@@ -167,6 +184,21 @@ def _is_telling(text: str) -> bool:
     return not is_tensorflow_log(text)
 
 
+class UsageHandler(TFClusterHandler):
+    """`/clusters/{ref}/usage`."""
+
+    @guarded
+    async def get(self, ref: str) -> None:
+        """Answer with what each task of a run uses, and with the samples of the tasks that are
+        named.
+        """
+        manager, tasks = self.service.manager, tuple(self.get_query_arguments("task"))
+        cluster = await self.call(manager.status, ref)
+        usage = await self.call(manager.usage, cluster)
+        series = await self.call(manager.usage_series, cluster, tasks) if tasks else {}
+        self.reply({"usage": msgspec.to_builtins(usage), "series": msgspec.to_builtins(series)})
+
+
 class ComparisonHandler(TFClusterHandler):
     """`/comparison`."""
 
@@ -175,7 +207,8 @@ class ComparisonHandler(TFClusterHandler):
         """Answer with a comparison of runs, including their progress."""
         names = self.get_query_arguments("run")
         manager, progress = self.service.manager, self.service.progress
-        self.reply(msgspec.to_builtins(await self.call(manager.compare, names, progress)))
+        compared = await self.call(manager.compare, names, progress, within=COMPARE_WITHIN)
+        self.reply(msgspec.to_builtins(compared))
 
 
 class OutputsHandler(TFClusterHandler):
@@ -364,6 +397,7 @@ def _encode_text(show: Prefixer) -> Encode:
 
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
+    (r"clusters/([^/]+)/usage", UsageHandler),
     (r"clusters", RunsHandler),
     (r"comparison", ComparisonHandler),
     (r"outputs", OutputsHandler),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +13,18 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..errors import InvalidRequest
-from ..schedules import MOST_OCCURRENCES, Occurrence, Schedule, ScheduleRules
+from ..errors import Conflict, InvalidRequest, Problem
+from ..i18n import _
+from ..launch.launch_as_command import magic_line, option_texts
+from ..launch.options import BY_KEY, Kind
+from ..program import is_url
+from ..schedules import MOST_OCCURRENCES, LaunchWords, Occurrence, Schedule, ScheduleRules
 from ..schedules.cron import CronTimes
+from ..schedules.options import RULE_OPTIONS, SCHEDULE_OPTIONS, schedule_argv
 from ..spec import Model
 from .base import guarded
-from .launch import LaunchBody, LaunchRoute
+from .launch import FormHandler, LaunchBody, LaunchRoute
+from .service import browsed_path, files_root
 from .worker import LAUNCH_WITHIN
 
 if TYPE_CHECKING:
@@ -37,12 +45,27 @@ class ScheduleBody(Model, frozen=True, kw_only=True):
     track: bool = False
 
 
+class SchedulePlanBody(Model, frozen=True, kw_only=True):
+    """A schedule that is being filled in; `options` are those of a schedule, by the keys of
+    `GET /options`, as one types them. With `updates` it is judged as a change of the whole
+    schedule of that name.
+    """
+
+    name: str | None = None
+    options: dict[str, Any] = {}
+    launch: LaunchBody
+    updates: bool = False
+
+
 class ScheduleUpdateBody(Model, frozen=True, kw_only=True):
-    """Change a schedule, and take a new snapshot of its program; what is absent stays."""
+    """Change a schedule, and take a new snapshot of its program; what is absent stays, but with
+    `whole` it has its default again.
+    """
 
     rules: ScheduleRules | None = None
     launch: LaunchBody | None = None
     track: bool | None = None
+    whole: bool = False
 
 
 class SchedulePauseBody(Model, frozen=True):
@@ -64,8 +87,8 @@ class EmptyBody(Model, frozen=True):
 
 
 SCHEDULE_MODELS = (
-    *(Schedule, Occurrence, ScheduleBody, ScheduleUpdateBody, SchedulePauseBody),
-    *(BackfillBody, EmptyBody),
+    *(Schedule, Occurrence, ScheduleBody, SchedulePlanBody, ScheduleUpdateBody),
+    *(SchedulePauseBody, BackfillBody, EmptyBody),
 )
 
 
@@ -129,8 +152,7 @@ class SchedulesHandler(ScheduleRoute):
             body.name,
             track=body.track,
             within=LAUNCH_WITHIN,
-            **_rules(body.rules),
-            **words,
+            **(_rules(body.rules) | words),
         )
         self.reply(schedule_view(made), 201)
 
@@ -151,14 +173,148 @@ class ScheduleHandler(ScheduleRoute):
         self.finish()
 
 
+class SchedulePlanHandler(ScheduleHandler):
+    """`/schedules/plan`; other methods treat `plan` as a schedule's name."""
+
+    @guarded
+    async def post(self, _name: str) -> None:
+        """Answer with the next due times, with all problems, and with the command line for it."""
+        body = self.read(SchedulePlanBody)
+        asked = await self.resolve(body.launch)
+        unknown = [
+            Problem(key, None, _("there is no such option of a schedule"))
+            for key in sorted(body.options.keys() - {each.key for each in SCHEDULE_OPTIONS})
+        ]
+        asked = dataclasses.replace(asked, problems=(*asked.problems, *unknown))
+        said = {o.key: body.options[o.key] for o in SCHEDULE_OPTIONS if o.key in body.options}
+        words = {key: value for key, value in asked.words.items() if key != "name"} | said
+        words |= {"track": said.get("track") is True, "updates": body.updates}
+        plan = (await self.verbs()).plan
+        made = await self.call(plan, body.name, asked.program, **words)
+        argv = schedule_argv(body.name, said, self.argv(asked, body.launch, None))
+        line = magic_line(argv, cell=body.launch.cell is not None)
+        inputs = {each.flag: each.key for each in SCHEDULE_OPTIONS}
+        view = await self.plan_view(asked, made.launch, line, inputs)
+        schedule = {"rules": msgspec.to_builtins(made.rules), "next": list(made.coming)}
+        self.reply(view | {"name": body.name, "schedule": schedule})
+
+
+class ScheduleFormHandler(FormHandler):
+    """`/schedules/{name}/form`."""
+
+    @guarded
+    async def get(self, name: str) -> None:
+        """Answer with the values that fill the form to change a schedule.
+
+        Raises:
+            Conflict: a form cannot hold it.
+        """
+        schedule = await self.call(lambda: self.service.manager.schedules.show(name))
+        words = schedule.launch.words
+        if not words.folder:
+            raise Conflict(_("{name} was written by hand: change its manifest").format(name=name))
+        if words.file is not None:
+            text = _(
+                "{name} was made with the cluster file {file}, for which the form has no field: "
+                "change it with `tfcluster schedule update {name}`"
+            )
+            raise Conflict(text.format(name=name, file=words.file))
+        kernel = await self.kernel_of(schedule.launch.spec.interpreter)
+        options = _as_typed(words.options, () if kernel is None else ("python",))
+        if after := schedule.rules.after:
+            options["after"] = [each.words for each in after]
+        launch = LaunchBody(
+            program=self._browsed(words, words.program),
+            cell=words.cell,
+            folder=self._browsed(words, "."),
+            name=name,
+            arguments=words.arguments,
+            sha256=words.sha256,
+            kernelspec=kernel,
+            config=words.config,
+            options=options,
+        )
+        self.reply(
+            {
+                "name": name,
+                "launch": msgspec.to_builtins(launch),
+                "options": _rules_as_typed(schedule),
+                "notes": [_("When you save it, a new snapshot of the program is taken.")],
+            }
+        )
+
+    def _browsed(self, words: LaunchWords, program: str | None) -> str | None:
+        """Return the path in the file browser of what the words name; else as it is."""
+        if program is None or is_url(program):
+            return program
+        path = os.path.join(words.folder, os.path.expanduser(program))
+        root = files_root(self.service.serverapp)
+        return browsed_path(root, os.path.normpath(path), hidden=True)
+
+
+def _as_typed(options: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    """Return options of a launch as the inputs of a form hold them."""
+    found = dict[str, Any]()
+    for key, value in options.items():
+        option = BY_KEY.get(key)
+        if option is None or key in without or value is None:
+            continue
+        if option.kind is Kind.SWITCH:
+            found[key] = bool(value)
+        else:
+            texts = option_texts(option, value)
+            found[key] = texts if option.kind.repeats else texts[0]
+    return found
+
+
+def _rules_as_typed(schedule: Schedule) -> dict[str, str | bool]:
+    """Return the options of a schedule, by key, as the inputs of a form hold them."""
+    found: dict[str, str | bool] = {"track": True} if schedule.launch.track else {}
+    for option in RULE_OPTIONS.values():
+        value = getattr(schedule.rules, option.key)
+        if value is None or value is False:
+            continue
+        found[option.key] = True if value is True else " ".join(option.texts(value))
+    return found
+
+
 class ScheduleHistoryHandler(ScheduleRoute):
     """`/schedules/{name}/history`."""
 
     @guarded
     async def get(self, name: str) -> None:
-        """What became of the due times, newest first."""
-        found = await self.call((await self.verbs()).history, name)
-        self.reply({"occurrences": msgspec.to_builtins(found)})
+        """What became of the due times, newest first, and how their runs stand."""
+        start, end = self._seconds("from", float("-inf")), self._seconds("to", float("inf"))
+        found = await self.call((await self.verbs()).history, name, start=start, end=end)
+        known = self.service.watcher.known()
+        names = {run for each in found for run in (each.run, *each.earlier) if run in known}
+        runs = {name: known[name].cluster.status for name in sorted(names)}
+        self.reply(
+            {
+                "occurrences": msgspec.to_builtins(found),
+                "runs": {
+                    name: {
+                        "phase": status.phase.value,
+                        "startedAt": status.started_at,
+                        "finishedAt": status.finished_at,
+                        "message": status.message,
+                        "messages": msgspec.to_builtins(status.messages),
+                    }
+                    for name, status in runs.items()
+                },
+            }
+        )
+
+    def _seconds(self, name: str, default: float) -> float:
+        """Return a time of the query. Raises InvalidRequest if it is none."""
+        said = self.get_query_argument(name, None)
+        if said is None:
+            return default
+        try:
+            return float(said)
+        except ValueError:
+            allowed = _("use seconds since 1970")
+            raise InvalidRequest([Problem(name, said, allowed)]) from None
 
 
 class ScheduleVerbHandler(ScheduleRoute):
@@ -180,7 +336,8 @@ class ScheduleVerbHandler(ScheduleRoute):
         if not isinstance(body, ScheduleUpdateBody):
             return msgspec.structs.asdict(body)
         launch = {} if body.launch is None else await self.launch_words(body.launch)
-        return {"track": body.track, **_rules(body.rules), **launch}
+        words = {"track": body.track, **_rules(body.rules), **launch}
+        return words | {"whole": True} if body.whole else words
 
 
 SCHEDULE_VERBS: Mapping[str, type[Model]] = {
@@ -193,7 +350,9 @@ SCHEDULE_VERBS: Mapping[str, type[Model]] = {
 
 ROUTES = [
     (r"schedules", SchedulesHandler),
+    (r"schedules/(plan)", SchedulePlanHandler),
     (r"schedules/([^/]+)", ScheduleHandler),
+    (r"schedules/([^/]+)/form", ScheduleFormHandler),
     (r"schedules/([^/]+)/history", ScheduleHistoryHandler),
     *(
         (rf"schedules/([^/]+)/{verb}", ScheduleVerbHandler, {"verb": verb})

@@ -1,9 +1,9 @@
 """The TensorBoards of one server, and the folders that they may show.
 
 Pages can show only folders below the server's root, the log folder, and output folders of runs.
-Concurrent requests for a board start it once. Boards that this server started end with it. A
-board's address is known only here and never taken from a request. `tensorboard/process.py` owns the
-processes.
+Concurrent requests for a board start it once. Boards that this server started end with it, also
+when it is killed. A board's address is known only here and never taken from a request.
+`tensorboard/process.py` owns the processes.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class ServerBoards:
         view = self._found(its_id)
         if not view.runs:  # runs are our links to output folders
             self._allowed(view.folder)
-        return self._manager.boards.open(view)
+        return self._manager.boards.open(view, until=os.getpid())
 
     def _found_running(self, its_id: str) -> Board | None:
         folder = self._found(its_id).folder

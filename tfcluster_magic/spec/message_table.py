@@ -1002,6 +1002,15 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "It waits for another run of the schedule to end (--max-parallel).",
             "It waits for one of {count} other runs of the schedule to end (--max-parallel).",
         ),
+        "ScheduleWaitsForSchedule": mark("It waits for the run of {name} of the same time."),
+        "ScheduleAwaitedFailed": mark("{name} did not succeed (--after)."),
+        "ScheduleAwaitedNever": mark("The schedule {name} has no run of that time (--after)."),
+        "ScheduleAwaitedPaused": mark(
+            "The schedule {name} is paused and has no run of that time (--after)."
+        ),
+        "ScheduleAwaitedUnknown": mark(
+            "The schedule {name} does not exist or does not work (--after)."
+        ),
         "ScheduleRunGone": mark(
             "The record of {name} was deleted before the schedule saw its end: how it ended is "
             "not known."

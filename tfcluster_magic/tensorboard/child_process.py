@@ -1,14 +1,16 @@
 """The TensorBoard process: a script that `process.py` starts, independent of the starter.
 
   python child_process.py '{"folder": ..., "shown": ..., "empty": page, "idle": seconds,
-           "register": path, "lock": fd, "report": fd, "startTimeout": seconds}'
+           "register": path, "lock": fd, "report": fd, "startTimeout": seconds,
+           "until": [pid, start time] or null}'
 
 The process has its own session and init as its parent, does without TensorFlow, and listens on
 127.0.0.1 at a port that the kernel chose, below a secret path. It first changes into the folder and
 shows its working directory, so that a link put at the path later leads it nowhere else. It writes
 its registry file when it listens, and releases the starter's lock only then. It ends after `idle`
-seconds without a connection, and removes its registry file. It imports nothing of this package, so
-it runs by path. It uses TensorBoard's public API, except the stub of `tensorboard.compat.notf`.
+seconds without a connection, or with the process `until`, and removes its registry file. It imports
+nothing of this package, so it runs by path. It uses TensorBoard's public API, except the stub of
+`tensorboard.compat.notf`.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ def main(options: dict[str, Any]) -> int:
             super().service_actions()
             with self._counting:
                 idle = not self._connections and time.monotonic() - self._used_at
-            if idle > options["idle"]:
-                print(f"ends after {idle:.0f} s without a connection", flush=True)
+            if why := _over(idle, options):
+                print(why, flush=True)
                 raise SystemExit(0)
 
         def serve_forever(self, poll_interval: float = 0.5) -> None:
@@ -119,6 +121,16 @@ def main(options: dict[str, Any]) -> int:
     main_lib.global_init()
     status: int = board.main()
     return status
+
+
+def _over(idle: float, options: dict[str, Any]) -> str:
+    """Return why the board ends now; nothing if it goes on."""
+    if idle > options["idle"]:
+        return f"ends after {idle:.0f} s without a connection"
+    until = options["until"]
+    if until is not None and start_time(until[0]) != until[1]:
+        return f"ends with process {until[0]}"
+    return ""
 
 
 def _named(app: Any, shown: str) -> Any:

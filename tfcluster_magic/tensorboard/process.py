@@ -1,7 +1,8 @@
 """TensorBoard processes, one for each folder, shared by all callers, and their registry.
 
 Callers in any process get the same board while it lives. A board outlives its caller, and ends by
-itself when it is not used. This module starts and stops boards and manages the registry files;
+itself when it is not used. One that a notebook server or one of its kernels started ends with that
+server, however the server ends. This module starts and stops boards and manages the registry files;
 `child_process.py` is the board's own process. TensorBoard is never imported here.
 
 The board listens on 127.0.0.1, where all accounts of the machine, and pages in browsers, can reach
@@ -211,6 +212,7 @@ def open(  # noqa: A001 - read as tensorboard.open
     idle_timeout: float = IDLE_TIMEOUT,
     state_dir: str | os.PathLike[str] | None = None,
     start_timeout: float = START_TIMEOUT,
+    until: int | None = None,
 ) -> Board:
     """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
 
@@ -218,7 +220,8 @@ def open(  # noqa: A001 - read as tensorboard.open
     and folders below it are created if missing. An `exact` folder is refused if it, or a parent of
     it, has become a link. The board stays with the folder that it was opened on, even if the path
     leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
-    names `looked_at`. `idle_timeout` (seconds above 0) and `shown` apply only to a new board.
+    names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
+    board; it ends with the process `until`, in a kernel with its notebook server if that is None.
 
     Raises:
         NotFound: no such folder, or it cannot be read.
@@ -239,6 +242,7 @@ def open(  # noqa: A001 - read as tensorboard.open
             _end(board)
         empty = empty_page(looked_at or [entry.folder])
         options = {"shown": shown or entry.folder, "idle": idle_timeout, "empty": empty}
+        options["until"] = _until(until)
         return _start(entry, lock, options, start_timeout)
 
 
@@ -296,6 +300,14 @@ def _folder_changed(folder: str) -> NotFound:
             "opened; open the folder itself"
         ).format(path=folder)
     )
+
+
+def _until(pid: int | None) -> tuple[int, str] | None:
+    """Return the process with which a board ends, and when that process started."""
+    said = os.environ.get("JPY_PARENT_PID", "")  # Jupyter sets it in kernels
+    pid = pid or (int(said) if said.isdecimal() else None)
+    began = None if pid is None else start_time(pid)
+    return None if pid is None or began is None else (pid, began)
 
 
 def _is_in_folder(board: Board, folder: str) -> bool:

@@ -203,8 +203,10 @@ class TensorBoards:
         """Return every stored view, the latest used first."""
         return stored_views(state_dir=self._state_dir)
 
-    def open(self, view: View) -> Board:
-        """Return the board of a view, started if necessary. Raises as `tensorboard.open`."""
+    def open(self, view: View, until: int | None = None) -> Board:
+        """Return the board of a view, started if necessary; a new one ends with the process
+        `until`. Raises as `tensorboard.open`.
+        """
         return process.open(
             view.folder,
             exact=True,
@@ -212,6 +214,7 @@ class TensorBoards:
             looked_at=self.looked_at(view),
             log_root=self.log_root,
             state_dir=self._state_dir,
+            until=until,
         )
 
     def looked_at(self, view: View) -> list[str]:
@@ -230,6 +233,16 @@ class TensorBoards:
         shown = {view.folder: view.shown for view in self.views()}
         ended = [f for f in sorted(wanted) if process.stop(f, state_dir=self._state_dir)]
         return [shown.get(folder, folder) for folder in ended]
+
+    def forget(self, name: str, output: str) -> None:
+        """End the boards that show nothing but the deleted output of a run, and forget their
+        views: a tab that is still open does not start them again.
+        """
+        where, gone = _views_folder(self._state_dir), os.path.realpath(output)
+        for view in self.views():
+            if view.runs == (name,) or view.folder == gone or view.folder.startswith(f"{gone}/"):
+                process.stop(view.folder, state_dir=self._state_dir)
+                _remove_view(where / f"{view.id}.json")
 
     @cached_property
     def log_root(self) -> str:

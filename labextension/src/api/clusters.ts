@@ -5,12 +5,21 @@
  * answered. A verb acts on the given run, never on a later run of the same name. The model owns no
  * widget and shows nothing.
  */
+import { ISignal, Signal } from '@lumino/signaling';
 import type { VerbBodies } from './models';
 import { RunWatcher } from './runWatcher';
 import { isSame, nameOf } from './runs';
 import * as rest from './rest';
 import type { IClusters } from './state';
-import type { ILaunch, IRerun, IRun, IRunDetails, ITaskList } from './types';
+import type {
+  ILaunch,
+  IRerun,
+  IRun,
+  IRunDetails,
+  ISchedule,
+  IScheduleView,
+  ITaskList
+} from './types';
 
 export { isActive, isSame, listed, nameOf } from './runs';
 export type { IClusters, IClustersState, IFailure, ITransition } from './state';
@@ -31,6 +40,21 @@ export class ClustersModel extends RunWatcher implements IClusters {
 
   async launch(what: ILaunch): Promise<IRun> {
     return this._answered(rest.launchRun(this.caller, what));
+  }
+
+  async saveSchedule(
+    name: string,
+    what: ISchedule,
+    isNew: boolean
+  ): Promise<IScheduleView> {
+    const save = isNew ? rest.createSchedule : rest.replaceSchedule;
+    const saved = await save(this.caller, name, what);
+    this._scheduleSaved.emit(name);
+    return saved;
+  }
+
+  get scheduleSaved(): ISignal<IClusters, string> {
+    return this._scheduleSaved;
   }
 
   async stop(run: IRun): Promise<IRun> {
@@ -68,4 +92,6 @@ export class ClustersModel extends RunWatcher implements IClusters {
       throw error;
     }
   }
+
+  private readonly _scheduleSaved = new Signal<IClusters, string>(this);
 }

@@ -4,6 +4,7 @@
  * Types only; `tfcluster_magic/launch/form_fields.py` and `server/launch.py` make the data.
  */
 import type { Mode } from './models';
+import type { IScheduleRules } from './types';
 
 export type FieldKind =
   | 'whole'
@@ -20,7 +21,10 @@ export type FieldKind =
   | 'secrets'
   | 'annotations'
   | 'claim'
-  | 'runs';
+  | 'runs'
+  | 'cron'
+  | 'zone'
+  | 'durations';
 
 /** One option of the command line. */
 export interface IField {
@@ -29,7 +33,7 @@ export interface IField {
   /** Its path in a spec; `*` means every task type. */
   readonly path: ReadonlyArray<string>;
   readonly kind: FieldKind;
-  readonly section: 'basic' | 'resources' | 'limits' | 'pods';
+  readonly section: 'basic' | 'resources' | 'limits' | 'pods' | 'schedule';
   readonly label: string;
   readonly help: string;
   readonly modes: ReadonlyArray<Mode>;
@@ -68,6 +72,8 @@ export interface ILaunchOptions {
     readonly notes?: ReadonlyArray<string>;
   };
   readonly form: ReadonlyArray<IField>;
+  /** The options of a schedule, for the same inputs. */
+  readonly schedule: ReadonlyArray<IField>;
   readonly kernelspecs: ReadonlyArray<IKernel>;
   readonly defaults: { readonly kernelspec: string | null };
 }
@@ -83,7 +89,7 @@ export interface IPlanProblem {
   readonly fits: number | null;
 }
 
-/** `POST clusters/plan`. */
+/** `POST clusters/plan`, and `POST schedules/plan`. */
 export interface IPlan {
   readonly name: string | null;
   readonly problems: ReadonlyArray<IPlanProblem>;
@@ -99,6 +105,13 @@ export interface IPlan {
   readonly folder: string;
   /** The values from the file of a project; null for another program. */
   readonly project?: IPlanProject | null;
+  /** Of a schedule alone. */
+  readonly schedule?: {
+    /** As `POST schedules` takes them; null while one is wrong. */
+    readonly rules: IScheduleRules | null;
+    /** The next five due times, in seconds since 1970. */
+    readonly next: ReadonlyArray<number>;
+  };
 }
 
 /**

@@ -19,11 +19,14 @@ import type {
   IBoard,
   IComparison,
   ILaunch,
-  IOccurrence,
   IProjectList,
   IRerun,
   IRun,
   IRunAsLaunch,
+  ISchedule,
+  IScheduleForm,
+  IScheduleHistory,
+  ISchedulePlan,
   IScheduleView,
   IRunDetails,
   IRunList,
@@ -180,18 +183,60 @@ export const listSchedules = (
 const ofSchedule = (name: string): string =>
   `schedules/${encodeURIComponent(name)}`;
 
-/** Return the due times of a schedule and their results, newest first. */
-export const scheduleHistory = (
+export const showSchedule = (
   caller: ICaller,
   name: string
-): Promise<{ readonly occurrences: ReadonlyArray<IOccurrence> }> =>
+): Promise<IScheduleView> =>
   call(
     caller,
-    `${ofSchedule(name)}/history`,
+    ofSchedule(name),
     'GET',
     undefined,
     AbortSignal.timeout(PATIENCE)
   );
+
+/** Return what became of the due times from `from` until before `to`, in seconds since 1970. */
+export const scheduleHistory = (
+  caller: ICaller,
+  name: string,
+  from: number,
+  to: number
+): Promise<IScheduleHistory> =>
+  call(
+    caller,
+    `${ofSchedule(name)}/history?from=${from}&to=${to}`,
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
+
+/** Return what fills a form to change a schedule. */
+export const scheduleForm = (
+  caller: ICaller,
+  name: string
+): Promise<IScheduleForm> => call(caller, `${ofSchedule(name)}/form`);
+
+/** Return when a schedule would be due, and its problems; creates nothing. */
+export const planSchedule = (
+  caller: ICaller,
+  what: ISchedulePlan,
+  signal?: AbortSignal
+): Promise<IPlan> => call(caller, 'schedules/plan', 'POST', what, signal);
+
+export const createSchedule = (
+  caller: ICaller,
+  name: string,
+  what: ISchedule
+): Promise<IScheduleView> =>
+  call(caller, 'schedules', 'POST', { name, ...what });
+
+/** Replace the rules and the launch of a schedule. */
+export const replaceSchedule = (
+  caller: ICaller,
+  name: string,
+  what: ISchedule
+): Promise<IScheduleView> =>
+  call(caller, `${ofSchedule(name)}/update`, 'POST', { ...what, whole: true });
 
 export const doScheduleVerb = (
   caller: ICaller,

@@ -3,7 +3,15 @@ import type { ISignal } from '@lumino/signaling';
 import type { Phase, VerbBodies } from './models';
 import type { ServerProblem } from './problem';
 import type { ICaller } from './rest';
-import type { ILaunch, IRerun, IRun, IRunDetails, ITaskList } from './types';
+import type {
+  ILaunch,
+  IRerun,
+  IRun,
+  IRunDetails,
+  ISchedule,
+  IScheduleView,
+  ITaskList
+} from './types';
 
 /** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
 export interface IClustersState {
@@ -35,6 +43,8 @@ export interface IClusters {
   readonly changed: ISignal<IClusters, IClustersState>;
   readonly transitioned: ISignal<IClusters, ITransition>;
   readonly failed: ISignal<IClusters, IFailure>;
+  /** A schedule was saved on this page. */
+  readonly scheduleSaved: ISignal<IClusters, string>;
   /** The connection to the server, for routes that are not a verb of a run. */
   readonly caller: ICaller;
   find(name: string): IRun | undefined;
@@ -46,7 +56,13 @@ export interface IClusters {
   showAll(all: boolean): Promise<void>;
   refresh(): Promise<void>;
   launch(what: ILaunch): Promise<IRun>;
-  /** Stop exactly this run; refused with 409 if another run has its name now. */
+  /** Create a schedule, or replace the one of this name. */
+  saveSchedule(
+    name: string,
+    what: ISchedule,
+    isNew: boolean
+  ): Promise<IScheduleView>;
+  /** Stop exactly this run; refused with 409 if another run has its name by now. */
   stop(run: IRun): Promise<IRun>;
   /** Call another verb on exactly this run; refused like `stop`. */
   act<V extends keyof VerbBodies>(

@@ -159,19 +159,73 @@ export interface IOccurrence {
     | 'Missed';
   /** The name of its newest run, or empty. */
   readonly run: string;
+  /** 1, and one more for each retry. */
+  readonly attempt: number;
+  /** Earlier due times that were missed with it. */
+  readonly missed: number;
   readonly reason: Message | null;
 }
 
-/** A schedule with its newest ten due times and its next one, in seconds since 1970. */
+/** What became of the due times of a span, newest first, and those of their runs that exist. */
+export interface IScheduleHistory {
+  readonly occurrences: ReadonlyArray<IOccurrence>;
+  readonly runs: Readonly<
+    Record<
+      string,
+      Pick<
+        Status,
+        'phase' | 'startedAt' | 'finishedAt' | 'message' | 'messages'
+      >
+    >
+  >;
+}
+
+/** When a schedule is due; its other rules are the server's. */
+export interface IScheduleRules {
+  readonly cron: string;
+  readonly timeZone?: string;
+}
+
+/** A schedule that is being filled in; `options` by the keys of `GET options`. */
+export interface ISchedulePlan {
+  readonly name: string;
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly launch: ILaunch;
+  /** Whether it is judged as a change of the schedule of this name. */
+  readonly updates: boolean;
+}
+
+/** What `POST schedules` takes, and an update of a whole schedule. */
+export interface ISchedule {
+  readonly rules: IScheduleRules;
+  readonly launch: ILaunch;
+  readonly track: boolean;
+}
+
+/** The values that fill a form to change a schedule. */
+export interface IScheduleForm {
+  readonly name: string;
+  readonly launch: ILaunch;
+  readonly options: Readonly<Record<string, string | boolean>>;
+  readonly notes: ReadonlyArray<string>;
+}
+
+/** A schedule with its newest ten due times, and when it is due next, in seconds since 1970. */
 export interface IScheduleView {
   readonly schedule: {
     readonly name: string;
     readonly uid: string;
-    readonly rules: { readonly cron: string; readonly timeZone?: string };
+    readonly rules: IScheduleRules;
     readonly status: {
       /** Oldest first. */
       readonly occurrences?: ReadonlyArray<IOccurrence>;
-      readonly paused?: { readonly reason?: Message | string } | null;
+      readonly paused?: {
+        readonly reason?: Message | string;
+        /** Who paused it; empty: its owner. */
+        readonly by?: string;
+        /** Whether only an administrator may resume it. */
+        readonly locked?: boolean;
+      } | null;
       readonly problem?: string;
     };
   };

@@ -129,7 +129,11 @@ export function Comparison({
         </label>
         {onCurves && (
           <button type="button" className="tfc-Button" onClick={onCurves}>
-            <boardIcon.react tag="span" className="tfc-Button-icon" />
+            <boardIcon.react
+              tag="span"
+              className="tfc-Button-icon"
+              aria-hidden="true"
+            />
             {trans.__('Curves')}
           </button>
         )}

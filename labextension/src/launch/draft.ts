@@ -6,7 +6,7 @@
  */
 import type { Mode } from '../api/models';
 import type { ServerProblem } from '../api/problem';
-import type { ILaunch, IRun } from '../api/types';
+import type { ILaunch, IRun, IScheduleView } from '../api/types';
 import type {
   FieldKind,
   IField,
@@ -15,6 +15,7 @@ import type {
   IPlanProject
 } from '../api/launchOptions';
 import { splitArguments } from './commandLine';
+import type { IRepeat } from './repeat';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 
@@ -39,7 +40,10 @@ export interface IDraft {
   readonly name: string;
   /** The kernel whose Python the tasks use; '' for the one in `values.python`. */
   readonly kernelspec: string | null;
+  /** The options of the launch, and of a schedule. */
   readonly values: Readonly<Record<string, string | boolean>>;
+  /** When it recurs; null for a single launch. */
+  readonly repeat: IRepeat | null;
 }
 
 export const EMPTY: IDraft = {
@@ -54,10 +58,11 @@ export const EMPTY: IDraft = {
   folder: null,
   name: '',
   kernelspec: null,
-  values: {}
+  values: {},
+  repeat: null
 };
 
-/** The run that a draft repeats, and what the draft lacks of it. */
+/** The run or schedule from which a draft comes, and what one should know. */
 export interface IOrigin {
   readonly name: string;
   readonly notes: ReadonlyArray<string>;
@@ -80,6 +85,8 @@ export interface ILaunchState {
   readonly launching: boolean;
   readonly refusal: ServerProblem | null;
   readonly launched: IRun | null;
+  /** The schedule that was saved. */
+  readonly saved: IScheduleView | null;
   /** The ids of the sections that the user has opened. */
   readonly openSections: ReadonlySet<string>;
   /** Whether a launch was tried, so that missing values count as errors. */
@@ -97,6 +104,7 @@ export const INITIAL: ILaunchState = {
   launching: false,
   refusal: null,
   launched: null,
+  saved: null,
   openSections: new Set(),
   tried: false
 };

@@ -106,7 +106,11 @@ export function Row(props: IRowProps): React.JSX.Element {
         {label}
       </label>
       <div className="tfc-Row-input">{children}</div>
-      {below && <small className="tfc-Row-below">{below}</small>}
+      {below && (
+        <small className="tfc-Row-below">
+          <Sentence text={below} />
+        </small>
+      )}
       <Marks {...props} />
     </div>
   );
@@ -265,7 +269,7 @@ function placeholderOf(
     case 'whole':
       return field.path[2] === 'count'
         ? trans.__('auto')
-        : String(ofEach || '0');
+        : (field.example ?? String(ofEach || '0'));
     default:
       if (field.example) {
         return field.example;

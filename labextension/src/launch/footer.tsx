@@ -5,13 +5,15 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { shown } from '../run/messages';
 import { isActive, nameOf, isSame } from '../api/runs';
-import type { IRun } from '../api/types';
+import type { IRun, IScheduleView } from '../api/types';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { RunActions } from '../run/RunActions';
 import { useRun } from '../run/hooks';
+import { moment } from '../run/quantities';
+import { CommandIDs } from '../tokens';
 import type { IFormProps } from './fields';
 import { Marks } from './fields';
-import { hindrance, otherWarnings } from './problems';
+import { hindrance, otherWarnings, whyNoRepeat } from './problems';
 
 export interface IFooterProps extends IFormProps {
   readonly commands: CommandRegistry;
@@ -58,8 +60,10 @@ export function Line(props: IFooterProps): React.JSX.Element | null {
 
 /** The launch button, or why it is disabled. */
 export function Footer(props: IFooterProps): React.JSX.Element {
-  const { state, trans, id } = props;
+  const { state, model, trans, id } = props;
+  const { repeat } = state.draft;
   const why = hindrance(state, trans);
+  const noRepeat = whyNoRepeat(state, trans);
   return (
     <div className="tfc-Launch-foot">
       <div role="status" className="tfc-Launch-status">
@@ -83,6 +87,7 @@ export function Footer(props: IFooterProps): React.JSX.Element {
         </div>
       )}
       {state.launched && <Launched {...props} launched={state.launched} />}
+      {state.saved && <Saved {...props} saved={state.saved} />}
       <div className="tfc-Launch-go">
         <button
           type="submit"
@@ -90,12 +95,63 @@ export function Footer(props: IFooterProps): React.JSX.Element {
           aria-disabled={why !== null || state.launching}
           aria-describedby={`${id}-why`}
         >
-          {state.launching ? trans.__('Launching…') : trans.__('Launch')}
+          {repeat
+            ? state.launching
+              ? trans.__('Saving…')
+              : trans.__('Save schedule')
+            : state.launching
+              ? trans.__('Launching…')
+              : trans.__('Launch')}
         </button>
+        {repeat ? (
+          <button
+            type="button"
+            className="tfc-Button"
+            onClick={() => model.closeRepeat()}
+          >
+            {trans.__('Do not repeat')}
+          </button>
+        ) : (
+          <button
+            type="button"
+            className="tfc-Button"
+            title={noRepeat ?? trans.__('Save it as a schedule')}
+            disabled={noRepeat !== null}
+            onClick={() => void model.openRepeat()}
+          >
+            {trans.__('Repeat…')}
+          </button>
+        )}
         <span id={`${id}-why`} role="status">
           {why ?? ''}
         </span>
       </div>
+    </div>
+  );
+}
+
+/** The schedule that the form saved, and when it is due first. */
+function Saved({
+  saved: { schedule, next },
+  commands,
+  trans
+}: IFooterProps & { readonly saved: IScheduleView }): React.JSX.Element {
+  const { name, rules } = schedule;
+  return (
+    <div role="status" className="tfc-Launched">
+      <strong>{trans.__('The schedule %1 was saved.', name)}</strong>{' '}
+      {next.length > 0
+        ? trans.__('It is due at %1.', moment(next[0], rules.timeZone ?? 'UTC'))
+        : trans.__('It is paused.')}{' '}
+      <button
+        type="button"
+        className="tfc-Link"
+        onClick={() =>
+          void commands.execute(CommandIDs.scheduleHistory, { name })
+        }
+      >
+        {trans.__('Show its due times')}
+      </button>
     </div>
   );
 }

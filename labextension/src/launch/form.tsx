@@ -8,6 +8,7 @@ import { Input, Marks } from './fields';
 import { Footer, IFooterProps, Line } from './footer';
 import { IPlaces, Program } from './program';
 import { cautionsOf, marksOf } from './problems';
+import { Schedule } from './schedule';
 import { Basics, Rows, Section, Sizes } from './sections';
 
 export interface ILaunchFormProps extends Omit<
@@ -17,6 +18,8 @@ export interface ILaunchFormProps extends Omit<
   readonly places: IPlaces;
   /** Launch the current input; the form has found no error in it. */
   launch(): void;
+  /** Save it as a schedule, likewise. */
+  save(): void;
 }
 
 export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
@@ -38,8 +41,13 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
     if (state.launching) {
       return;
     }
-    if (state.launchOptions && state.plan && !state.away && !marks.size) {
-      props.launch();
+    const against = marksOf({ ...state, tried: true }, trans);
+    if (state.launchOptions && state.plan && !state.away && !against.size) {
+      if (state.draft.repeat) {
+        props.save();
+      } else {
+        props.launch();
+      }
       return;
     }
     if (!state.current && !state.away) {
@@ -47,7 +55,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       return;
     }
     model.tried();
-    focusFirst(form.current, option => marks.has(option));
+    focusFirst(form.current, option => against.has(option));
   };
   React.useEffect(() => {
     const { current: draft } = pressed;
@@ -66,7 +74,13 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       section === 'resources' && (path[0] === '*' || path[2] === 'resources')
   );
   const resources = fields.filter(({ section }) => section === 'resources');
-  const limits = fields.filter(({ section }) => section === 'limits');
+  const isRecurring = draft.repeat !== null;
+  const bounded = fields.filter(({ section }) => section === 'limits');
+  // how long each run may take is asked beside the other rules of a schedule
+  const moved = bounded.filter(
+    ({ key }) => isRecurring && key === 'max_duration'
+  );
+  const limits = bounded.filter(field => !moved.includes(field));
   const pods = fields
     .filter(({ section }) => section === 'pods')
     .sort((a, b) => Number(b.key === 'image') - Number(a.key === 'image'));
@@ -99,8 +113,15 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
         </div>
       )}
       <h2 className="tfc-Launch-title">{trans.__('Launch a cluster')}</h2>
-      {state.origin && <Origin origin={state.origin} trans={trans} />}
+      {state.origin && (
+        <Origin
+          origin={state.origin}
+          isSchedule={draft.repeat !== null}
+          trans={trans}
+        />
+      )}
       <Cards {...all} />
+      <Marks {...all} option="mode" />
       {draft.mode === 'between-graph' && <Program {...all} />}
       {launchOptions && (
         <>
@@ -147,7 +168,15 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
           </Section>
         </>
       )}
-      <Line {...all} />
+      {draft.repeat && launchOptions && (
+        <Schedule
+          {...all}
+          launchOptions={launchOptions}
+          repeat={draft.repeat}
+          limits={moved}
+        />
+      )}
+      {!draft.repeat?.schedule && <Line {...all} />}
       <Footer {...all} />
     </form>
   );
@@ -156,9 +185,11 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
 /** Names the run that filled in the form, and what the form lacks of it. */
 function Origin({
   origin,
+  isSchedule,
   trans
 }: {
   readonly origin: IOrigin;
+  readonly isSchedule: boolean;
   readonly trans: TranslationBundle;
 }): React.JSX.Element {
   const { name, notes } = origin;
@@ -169,7 +200,7 @@ function Origin({
   return (
     <div ref={box} role="status" className="tfc-Origin">
       <strong>{trans.__('These values come from %1.', name)}</strong>{' '}
-      {trans.__('Launching creates a new run.')}
+      {!isSchedule && trans.__('Launching creates a new run.')}
       {notes.length > 0 && (
         <ul>
           {notes.map(note => (

@@ -12,7 +12,8 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { IClusters, isActive, nameOf } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
-import type { ILaunch, IRun } from '../api/types';
+import type { IPlan } from '../api/launchOptions';
+import type { ILaunch, IRun, IRunAsLaunch, IScheduleView } from '../api/types';
 import {
   folderOf,
   IDraft,
@@ -22,8 +23,15 @@ import {
   placeOf,
   projectOf
 } from './draft';
-import { draftOfLaunch, IPrefill, opened, restored } from './prefill';
+import {
+  draftOfLaunch,
+  draftOfSchedule,
+  IPrefill,
+  opened,
+  restored
+} from './prefill';
 import { isRefused } from './problems';
+import { browserZone, DAILY, scheduleOf } from './repeat';
 
 const KEY = 'tfcluster-labextension:launch';
 const SECTIONS_KEY = 'tfcluster-labextension:launch-sections';
@@ -80,29 +88,50 @@ export class LaunchModel implements IDisposable {
   /** Apply the arguments of a command. */
   async prefill(wanted: IPrefill): Promise<void> {
     const asked = ++this._prefills;
-    if (wanted.from !== undefined) {
-      await this._repeat(wanted.from, () => asked === this._prefills);
-    } else if (Object.keys(wanted).length) {
+    const isWanted = (): boolean => asked === this._prefills;
+    const { repeat, ...others } = wanted;
+    if (wanted.from !== undefined || wanted.schedule !== undefined) {
+      await this._fill(wanted, isWanted);
+    } else if (Object.keys(others).length) {
       this.edit(opened(this._state.draft, wanted));
       if (wanted.program !== undefined || wanted.cell !== undefined) {
         this._set({ origin: null });
       }
     }
+    if (repeat && isWanted()) {
+      await this.openRepeat();
+    }
   }
 
-  /** Fill in the form from a run, unless something else is requested before the server answers. */
-  private async _repeat(from: string, isWanted: () => boolean): Promise<void> {
+  /**
+   * Fill in the form from a run or a schedule, unless something else is requested before the server
+   * answers.
+   */
+  private async _fill(
+    wanted: IPrefill,
+    isWanted: () => boolean
+  ): Promise<void> {
     const { launchOptions } = this._state;
     if (!launchOptions) {
-      this._from = from; // when the server answers again
+      this._wanted = wanted; // once the server answers again
       return;
     }
     const { caller } = this.clusters;
-    const { name, launch, notes } = await rest.runAsLaunch(caller, from);
+    const { schedule, from = '' } = wanted;
+    const fill = async (): Promise<
+      readonly [IRunAsLaunch, ReturnType<typeof draftOfLaunch>]
+    > => {
+      if (schedule === undefined) {
+        const run = await rest.runAsLaunch(caller, from);
+        return [run, draftOfLaunch(run.launch, launchOptions)];
+      }
+      const form = await rest.scheduleForm(caller, schedule);
+      return [form, draftOfSchedule(form, launchOptions)];
+    };
+    const [{ name, notes }, { draft, left }] = await fill();
     if (!isWanted() || this._disposed) {
       return;
     }
-    const { draft, left } = draftOfLaunch(launch, launchOptions);
     const more = left.map(label =>
       caller.trans.__(
         '%1: values with line breaks or with spaces at either end are not copied.',
@@ -131,9 +160,30 @@ export class LaunchModel implements IDisposable {
       },
       current: false,
       refusal: null,
-      launched: null
+      launched: null,
+      saved: null
     });
     void this._ask.invoke();
+  }
+
+  /** Make a schedule of the launch: the form asks when it recurs. */
+  async openRepeat(): Promise<void> {
+    if (!this._state.draft.name && !this._state.current) {
+      await this._plan(); // which knows the name
+    }
+    const { draft, plan } = this._state;
+    const { time_zone: zone = browserZone() } = draft.values;
+    this.edit({
+      name: draft.name || (plan?.name ?? ''),
+      repeat: draft.repeat ?? DAILY,
+      values: { ...draft.values, time_zone: zone }
+    });
+  }
+
+  /** Go back to a single launch. */
+  closeRepeat(): void {
+    this.edit({ repeat: null });
+    this._set({ origin: null });
   }
 
   /** Open or close a section, and remember it for the next form. */
@@ -196,6 +246,53 @@ export class LaunchModel implements IDisposable {
     }
   }
 
+  /** Save the current input as a schedule; return it, or null if it was refused. */
+  async saveSchedule(): Promise<IScheduleView | null> {
+    const { draft, launchOptions, launching } = this._state;
+    const { repeat } = draft;
+    if (!launchOptions || launching || !repeat) {
+      return null;
+    }
+    const launch = launchOf(draft, launchOptions, projectOf(this._state));
+    this._set({ launching: true, refusal: null, saved: null });
+    try {
+      // The server says what the typed rules are, so that exactly these are saved.
+      const plan = await this._planned(launch);
+      const rules = plan.schedule?.rules;
+      if (!rules || plan.problems.length) {
+        this._set({ plan, current: true, launching: false, tried: true });
+        return null;
+      }
+      const { name = '', ...what } = launch;
+      const saved = await this.clusters.saveSchedule(
+        name,
+        { rules, launch: what, track: draft.values.track === true },
+        repeat.schedule === ''
+      );
+      this._remember();
+      this.edit({ repeat: null });
+      this._set({ launching: false, saved, tried: false, origin: null });
+      return saved;
+    } catch (error) {
+      this._set({ launching: false, refusal: problemIn(error), tried: true });
+      void this._plan();
+      return null;
+    }
+  }
+
+  /** Ask the server about a launch, or about the schedule that it becomes. */
+  private _planned(launch: ILaunch, signal?: AbortSignal): Promise<IPlan> {
+    const { draft, launchOptions } = this._state;
+    const { caller } = this.clusters;
+    return draft.repeat && launchOptions
+      ? rest.planSchedule(
+          caller,
+          scheduleOf(draft, draft.repeat, launchOptions, launch),
+          signal
+        )
+      : rest.planLaunch(caller, launch, signal);
+  }
+
   /**
    * Return the notebook line for the current input, with a cell program below it. With `notebook`,
    * paths are relative to its folder. If the plan is older than the input, the server is asked
@@ -210,7 +307,7 @@ export class LaunchModel implements IDisposable {
     const known = plan && current && notebook === undefined;
     const { line } = known
       ? plan
-      : await rest.planLaunch(this.clusters.caller, {
+      : await this._planned({
           ...launch,
           ...(notebook !== undefined && { folder: folderOf(notebook) })
         });
@@ -226,10 +323,10 @@ export class LaunchModel implements IDisposable {
     try {
       const launchOptions = await rest.getLaunchOptions(this.clusters.caller);
       this._set({ launchOptions });
-      const from = this._from;
-      this._from = null;
-      if (from !== null) {
-        await this.prefill({ from }).catch(error =>
+      const wanted = this._wanted;
+      this._wanted = null;
+      if (wanted !== null) {
+        await this.prefill(wanted).catch(error =>
           this._set({ refusal: problemIn(error) })
         );
       }
@@ -255,11 +352,7 @@ export class LaunchModel implements IDisposable {
     try {
       const known = projectOf(this._state);
       const launch = launchOf(draft, launchOptions, known);
-      const plan = await rest.planLaunch(
-        this.clusters.caller,
-        launch,
-        abort.signal
-      );
+      const plan = await this._planned(launch, abort.signal);
       if (!abort.signal.aborted) {
         const { refusal, plan: before } = this._state;
         // keep a refusal by a launch, because this plan does not include it
@@ -305,7 +398,10 @@ export class LaunchModel implements IDisposable {
     const { draft } = this._state;
     const values = { ...draft.values };
     delete values.env; // environment variables may contain passwords
-    const kept = { ...draft, values, cell: null };
+    this._state.launchOptions?.schedule.forEach(
+      ({ key }) => delete values[key]
+    );
+    const kept = { ...draft, values, cell: null, repeat: null };
     this._memory
       ?.save(KEY, kept as unknown as ReadonlyPartialJSONObject)
       .catch(() => undefined); // a failure to remember is harmless
@@ -323,8 +419,8 @@ export class LaunchModel implements IDisposable {
   private _disposed = false;
   private _number = 0;
   private _prefills = 0;
-  /** The run from which the form is filled in once the server answers. */
-  private _from: string | null = null;
+  /** What the form is filled in from once the server answers. */
+  private _wanted: IPrefill | null = null;
   private _active = '';
   private _live = true;
   private _abort: AbortController | null = null;

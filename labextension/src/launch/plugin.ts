@@ -162,15 +162,20 @@ const ARGUMENTS = {
     notebook: { type: 'string', description: 'The notebook of that cell' },
     mode: { type: 'string', enum: ['in-graph', 'between-graph'] },
     from: { type: 'string', description: 'The run to begin with' },
+    schedule: { type: 'string', description: 'The schedule to change' },
+    repeat: { type: 'boolean', description: 'Whether it becomes a schedule' },
     isLauncher: { type: 'boolean', description: 'Whether a card shows it' }
   }
 } as const;
 
 /** Return the arguments of a command that the form uses. */
 function prefillOf(args: ReadonlyPartialJSONObject): IPrefill {
-  const known = ['program', 'config', 'cell', 'notebook', 'mode', 'from'];
+  const known = Object.entries(ARGUMENTS.properties)
+    .filter(([, { type }]) => type === 'string')
+    .map(([key]) => key);
   const said = Object.entries(args).filter(
     ([key, value]) => known.includes(key) && typeof value === 'string'
   );
-  return Object.fromEntries(said) as IPrefill;
+  const repeat = args.repeat === true ? { repeat: true } : {};
+  return { ...Object.fromEntries(said), ...repeat };
 }

@@ -3,9 +3,10 @@
  * functions.
  */
 import type { ILaunchOptions } from '../api/launchOptions';
-import type { ILaunch } from '../api/types';
+import type { ILaunch, IScheduleForm } from '../api/types';
 import { joinArguments } from './commandLine';
 import { EMPTY, IDraft } from './draft';
+import { repeatOf } from './repeat';
 
 /** The arguments with which a form may be opened. */
 export interface IPrefill {
@@ -17,6 +18,10 @@ export interface IPrefill {
   readonly mode?: IDraft['mode'];
   /** The name of a run. */
   readonly from?: string;
+  /** The name of a schedule to change. */
+  readonly schedule?: string;
+  /** Whether the launch shall recur. */
+  readonly repeat?: boolean;
 }
 
 const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
@@ -99,6 +104,17 @@ export function draftOfLaunch(
     values
   };
   return { draft, left };
+}
+
+/** Return the draft that changes a schedule, and the options that it cannot hold. */
+export function draftOfSchedule(
+  { name, launch, options }: IScheduleForm,
+  launchOptions: ILaunchOptions
+): ReturnType<typeof draftOfLaunch> {
+  const { draft, left } = draftOfLaunch(launch, launchOptions);
+  const repeat = repeatOf(name, String(options.cron ?? ''));
+  const values = { ...draft.values, ...options };
+  return { draft: { ...draft, values, repeat }, left };
 }
 
 const MAY_BE_NULL: ReadonlyArray<string> = ['kernelspec', 'folder'];

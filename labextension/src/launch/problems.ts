@@ -5,7 +5,7 @@ import { fieldsOf, kernelOf } from './draft';
 import type { ILaunchState } from './draft';
 import { splitArguments } from './commandLine';
 
-/** A sentence at an input. A missing value is not an error until a launch was tried. */
+/** A sentence at an input. */
 export interface IMark {
   readonly text: string;
   readonly wrong: boolean;
@@ -32,11 +32,14 @@ export function marksOf(
   const shown = shownInputs(state);
   for (const problem of state.plan?.problems ?? []) {
     const { allowed, fits } = problem;
+    if (isMissing(problem) && !state.tried) {
+      continue; // beside the button it says what comes first; an error follows when one launches
+    }
     const option = inputOf(problem, state);
     const isKnown = option !== null && shown.has(option);
     add(isKnown ? option : '', {
       text: isKnown || isOfHours(problem) ? allowed : problem.message,
-      wrong: state.tried || !isMissing(problem),
+      wrong: true,
       fits
     });
   }
@@ -115,11 +118,11 @@ export function hindrance(
     return null;
   }
   const marks = [...marksOf(state, trans).values()].flat();
+  if (!state.tried && (state.plan.problems ?? []).some(isMissing)) {
+    return trans.__('Choose a program first.');
+  }
   if (!marks.length) {
     return state.current ? null : trans.__('Checking whether it fits…');
-  }
-  if (marks.every(mark => !mark.wrong)) {
-    return trans.__('Choose a program first.');
   }
   return trans._n(
     'One thing has to be changed first.',
@@ -135,6 +138,15 @@ export const countIn = (
 ): number =>
   fields.reduce((sum, { key }) => sum + (marks.get(key)?.length ?? 0), 0);
 
+/** Return why the form cannot be made a schedule; null if it can. */
+export const whyNoRepeat = (
+  { draft }: ILaunchState,
+  trans: TranslationBundle
+): string | null =>
+  draft.mode === 'in-graph'
+    ? trans.__('A schedule runs a program; here a notebook is the client.')
+    : null;
+
 function shownInputs({
   launchOptions,
   draft
@@ -144,5 +156,9 @@ function shownInputs({
     : [];
   const beside =
     draft.mode === 'in-graph' ? ['name', 'kernelspec'] : [...BESIDE];
-  return new Set([...fields, ...beside]);
+  const ofSchedule =
+    draft.repeat === null
+      ? []
+      : (launchOptions?.schedule ?? []).map(({ key }) => key);
+  return new Set([...fields, ...beside, ...ofSchedule]);
 }

@@ -11,7 +11,7 @@ interface IOptionsProps extends IFormProps {
 
 /** Counts, name and Python; free resources are below the counts. */
 export function Basics(props: IOptionsProps): React.JSX.Element {
-  const { state, model, launchOptions, trans } = props;
+  const { state, launchOptions } = props;
   const { draft } = state;
   const counts = fieldsOf(launchOptions, draft).filter(
     field => field.path[2] === 'count'
@@ -32,18 +32,33 @@ export function Basics(props: IOptionsProps): React.JSX.Element {
         ))}
       </div>
       <p className="tfc-Room">{roomOf(launchOptions, props)}</p>
-      <Row {...props} option="name" label={trans.__('Name')}>
-        <input
-          {...attributes(props, 'name')}
-          type="text"
-          spellCheck={false}
-          placeholder={state.plan?.name ?? trans.__('from the program')}
-          value={draft.name}
-          onChange={event => model.edit({ name: event.target.value })}
-        />
-      </Row>
+      {draft.repeat === null && <NameRow {...props} />}
       <Python {...props} />
     </>
+  );
+}
+
+/** The name of the run, or of the schedule. */
+export function NameRow(
+  props: IFormProps & { readonly below?: string }
+): React.JSX.Element {
+  const { state, model, trans } = props;
+  const { draft, plan } = state;
+  return (
+    <Row {...props} option="name" label={trans.__('Name')}>
+      <input
+        {...attributes(props, 'name')}
+        type="text"
+        spellCheck={false}
+        placeholder={
+          draft.repeat === null
+            ? (plan?.name ?? trans.__('from the program'))
+            : 'nightly'
+        }
+        value={draft.name}
+        onChange={event => model.edit({ name: event.target.value })}
+      />
+    </Row>
   );
 }
 

@@ -93,6 +93,7 @@ export class LaunchContent extends ReactWidget {
             insert={hasNotebook ? () => void this._insert() : null}
             copy={() => void this._copy()}
             launch={() => void this._launch()}
+            save={() => void this._options.model.saveSchedule()}
           />
         )}
       </WithNotebook>

@@ -70,7 +70,11 @@ export function TaskMenu({
         onClick={() => setOpen(!isOpen)}
       >
         {label(shown, tasks, trans)}
-        <caretDownEmptyIcon.react tag="span" className="tfc-Button-icon" />
+        <caretDownEmptyIcon.react
+          tag="span"
+          className="tfc-Button-icon"
+          aria-hidden="true"
+        />
       </button>
       {isOpen && (
         <fieldset className="tfc-Log-taskmenu">

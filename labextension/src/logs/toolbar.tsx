@@ -248,7 +248,7 @@ function IconButton({
       disabled={isDisabled}
       onClick={onClick}
     >
-      <icon.react tag="span" className="tfc-Button-icon" />
+      <icon.react tag="span" className="tfc-Button-icon" aria-hidden="true" />
     </button>
   );
 }

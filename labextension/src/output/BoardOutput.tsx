@@ -39,7 +39,11 @@ export function BoardOutput({
   const { refs, folder } = stored;
   return (
     <button type="button" className="tfc-Button" onClick={open}>
-      <boardIcon.react tag="span" className="tfc-Button-icon" />
+      <boardIcon.react
+        tag="span"
+        className="tfc-Button-icon"
+        aria-hidden="true"
+      />
       {refs.length > 0
         ? trans.__('Open TensorBoard of %1', refs.join(', '))
         : folder !== null

@@ -104,6 +104,7 @@ function ActionButton({
           icon={icon as LabIcon.IMaybeResolvable}
           tag="span"
           className="tfc-Button-icon"
+          aria-hidden="true"
         />
       )}
       {!iconOnly && <span>{label}</span>}

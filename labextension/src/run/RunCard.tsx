@@ -12,7 +12,7 @@ import { isNoise } from '../logs/noise';
 import { shown } from './messages';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
-import { Age, PhaseBadge, RunProgress, Sentence, Tags } from './parts';
+import { PhaseBadge, RunProgress, Sentence, Tags } from './parts';
 import { clock } from './quantities';
 import { isFailing, taskWords } from './words';
 
@@ -57,11 +57,7 @@ export const RunCard = React.memo(
             <bdi className="tfc-RunCard-dim">{name}</bdi>
           )}
           <span className="tfc-RunCard-dim">{taskWords(run, trans)}</span>
-          {asOf === null ? (
-            <Age run={run} trans={trans} />
-          ) : (
-            <AsOf at={asOf} trans={trans} />
-          )}
+          {asOf !== null && <AsOf at={asOf} trans={trans} />}
         </header>
         <Tags tags={tagsOf(run)} trans={trans} />
         {message && (
@@ -69,6 +65,8 @@ export const RunCard = React.memo(
             <Sentence text={message} />
           </p>
         )}
+        {/* above all that comes and grows, so that no button moves away from the mouse */}
+        {commands && <RunActions run={run} commands={commands} trans={trans} />}
         {run.progress && (
           <RunProgress
             progress={run.progress}
@@ -81,7 +79,6 @@ export const RunCard = React.memo(
         <LastLines run={run} trans={trans} />
         <RunFacts run={run} trans={trans} isOld={asOf !== null} />
         {children}
-        {commands && <RunActions run={run} commands={commands} trans={trans} />}
       </article>
     );
   }
@@ -90,7 +87,8 @@ export const RunCard = React.memo(
 const MOST_LAST_LINES = 10;
 
 /**
- * The last lines of the task that ended the run; `last_lines` of `output/report.py` does the same.
+ * The last lines of the task that ended the run, as `last_lines` of `output/report.py`; nothing if the sentence above says
+ * them all.
  */
 function LastLines({
   run,
@@ -106,7 +104,11 @@ function LastLines({
   const lines = (failure?.exit.lastLines ?? [])
     .filter(line => !isNoise(line))
     .slice(-MOST_LAST_LINES);
-  if (!(status.phase === 'Failed' || isFailing(status)) || !lines.length) {
+  const said = shown(status, trans);
+  if (
+    !(status.phase === 'Failed' || isFailing(status)) ||
+    lines.every(line => said.includes(line))
+  ) {
     return null;
   }
   return (

@@ -19,9 +19,14 @@ import {
 
 const MOST_TASKS = 5;
 
-/** Return whether a task tells more than the counts: it is neither just running nor succeeded. */
-const isTelling = (task: TaskStatus): boolean =>
-  task.state === 'Failed' || Boolean(task.message) || Boolean(task.restarts);
+/** Return whether a task says more than the counts and the run's own sentence. */
+function isTelling(task: TaskStatus, trans: TranslationBundle, said: string) {
+  const message = shown(task, trans);
+  return (
+    (task.state === 'Failed' || message !== '' || Boolean(task.restarts)) &&
+    !(message !== '' && said.includes(message))
+  );
+}
 
 interface IRunFactsProps {
   readonly run: IRun;
@@ -78,7 +83,9 @@ export const RunFacts = React.memo(
         ))}
         {!hasTasks && (
           <Tasks
-            tasks={(status.attention ?? []).filter(isTelling)}
+            tasks={(status.attention ?? []).filter(task =>
+              isTelling(task, trans, shown(status, trans))
+            )}
             trans={trans}
           />
         )}

@@ -18,6 +18,7 @@ import { useTicking } from './hooks';
 import { shown } from './messages';
 import { PhaseBadge, Sentence } from './parts';
 import { age, clock } from './quantities';
+import { replicaCounts } from './words';
 
 /** Tasks of a type that are never folded, up to this number. */
 const FEW = 12;
@@ -135,11 +136,15 @@ export function TaskFold(props: ITaskTableProps): React.JSX.Element {
       className="tfc-TaskFold"
       onToggle={event => setOpen(event.currentTarget.open)}
     >
-      <summary>{trans._n('%1 task', '%1 tasks', run.ready.total)}</summary>
+      <summary>{trans._n('%1 task', '%1 tasks', taskCount(run))}</summary>
       {isOpen && <TaskTable {...props} />}
     </details>
   );
 }
+
+/** Return the number of tasks, also of those that were reclaimed. */
+const taskCount = (run: IRun): number =>
+  replicaCounts(run).reduce((sum, [, count]) => sum + count, 0);
 
 function useTaskRows({ clusters, run }: ITaskTableProps): ITaskRowsState {
   const uid = uidOf(run);
@@ -173,6 +178,7 @@ function Group(props: IGroupProps): React.JSX.Element {
     : [...first, ...others];
   const left = first.length + others.length - seen.length;
   const title = typeWords(run, group, trans);
+  const said = shown(run.cluster.status, trans);
   return (
     <>
       <p className="tfc-TaskTable-type">
@@ -204,6 +210,7 @@ function Group(props: IGroupProps): React.JSX.Element {
             key={row.name}
             row={row}
             name={nameOf(run)}
+            said={said}
             hasNode={node === null}
             commands={props.commands}
             trans={trans}
@@ -235,6 +242,8 @@ interface IRowProps {
   readonly row: ITaskRow;
   /** The name of the run. */
   readonly name: string;
+  /** The sentence above the tasks, which no task repeats. */
+  readonly said: string;
   readonly hasNode: boolean;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
@@ -247,6 +256,7 @@ const Row = React.memo(
   ({
     row,
     name,
+    said,
     hasNode,
     commands,
     trans,
@@ -290,7 +300,13 @@ const Row = React.memo(
             trans._n('%1 restart', '%1 restarts', row.restarts)}
         </span>
         <span role="cell" className="tfc-TaskRow-since">
-          {row.since !== null && <Since at={row.since} trans={trans} />}
+          {row.since !== null && (
+            <Since
+              at={row.since}
+              hasEnded={row.state !== null && ENDED.has(row.state)}
+              trans={trans}
+            />
+          )}
         </span>
         {hasNode && (
           <span role="cell" className="tfc-TaskRow-node">
@@ -298,8 +314,8 @@ const Row = React.memo(
           </span>
         )}
         <span role="cell" className="tfc-TaskRow-line">
-          {message && <Sentence text={message} />}
-          {row.line && !message.includes(row.line) && (
+          {message && !said.includes(message) && <Sentence text={message} />}
+          {row.line && !`${said} ${message}`.includes(row.line) && (
             <code title={row.line}>{row.line}</code>
           )}
         </span>
@@ -308,6 +324,7 @@ const Row = React.memo(
   },
   (before, after) =>
     before.name === after.name &&
+    before.said === after.said &&
     before.isReached === after.isReached &&
     before.hasNode === after.hasNode &&
     JSON.stringify(before.row) === JSON.stringify(after.row)
@@ -318,14 +335,26 @@ Row.displayName = 'TaskRow';
 const phaseOf = (state: TaskState): Phase =>
   state === 'Pending' ? 'Queued' : state;
 
+const ENDED: ReadonlySet<TaskState> = new Set<TaskState>([
+  'Succeeded',
+  'Failed',
+  'Stopped'
+]);
+
+/** How long a task has been in its state: `for 9s`, or how long ago it ended: `9s ago`. */
 function Since({
   at,
+  hasEnded,
   trans
 }: {
   readonly at: number;
+  readonly hasEnded: boolean;
   readonly trans: TranslationBundle;
 }): React.JSX.Element {
-  const text = useTicking(now => age(now / 1000 - at));
+  const text = useTicking(now => {
+    const seconds = age(now / 1000 - at);
+    return hasEnded ? trans.__('%1 ago', seconds) : trans.__('for %1', seconds);
+  });
   return (
     <time
       dateTime={new Date(at * 1000).toISOString()}

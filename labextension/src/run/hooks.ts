@@ -1,5 +1,11 @@
-/** React hooks for the model of all runs and for the clock. */
-import { useCallback, useSyncExternalStore } from 'react';
+/** React hooks for the model of all runs, for lists of the server beside it, and for the clock. */
+import {
+  useCallback,
+  useEffect,
+  useRef,
+  useState,
+  useSyncExternalStore
+} from 'react';
 import type { IClusters, IClustersState } from '../api/clusters';
 import type { IRun } from '../api/types';
 
@@ -59,3 +65,60 @@ const ticker = new Ticker();
 /** Return `text` for the current time; the component is redrawn only when it changes. */
 export const useTicking = (text: (now: number) => string): string =>
   useSyncExternalStore(ticker.subscribe, () => text(ticker.now));
+
+/** Milliseconds after the last change of the runs in which further changes are collected. */
+const QUIET = 500;
+
+interface IServerListProps<T> {
+  /** Request the list; with `again` the server searches anew. */
+  ask(again: boolean): Promise<T>;
+  /** The list is loaded again when this text changes. */
+  readonly watched: string;
+  /** The number of refreshes that the user has requested. */
+  readonly refreshed?: number;
+  /** Whether another `ask` is called at once, since the user waits for it. */
+  readonly eager?: boolean;
+}
+
+/**
+ * Return what the server keeps beside the list of runs; null until it has answered. It is loaded
+ * again when the runs change, so that nothing else is polled. A failure keeps the last answer.
+ */
+export function useServerList<T>({
+  ask,
+  watched,
+  refreshed = 0,
+  eager = false
+}: IServerListProps<T>): T | null {
+  const [list, setList] = useState<T | null>(null);
+  const asked = useRef(0);
+  useEffect(
+    () => () => {
+      asked.current = Infinity; // what still arrives is for nobody
+    },
+    []
+  );
+  const load = useCallback(
+    (again: boolean): void => {
+      const number = ++asked.current;
+      ask(again).then(
+        found => number === asked.current && setList(found),
+        () => undefined // the list of runs says why the server does not answer
+      );
+    },
+    [ask]
+  );
+  const before = useRef<typeof load | null>(null);
+  useEffect(() => {
+    const wait = eager && before.current !== load ? 0 : QUIET;
+    before.current = load;
+    const timer = setTimeout(() => load(false), wait);
+    return () => clearTimeout(timer);
+  }, [watched, load, eager]);
+  useEffect(() => {
+    if (refreshed) {
+      load(true);
+    }
+  }, [refreshed, load]);
+  return list;
+}

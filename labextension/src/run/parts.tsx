@@ -33,7 +33,7 @@ export function IconButton({
       title={label}
       {...attributes}
     >
-      <Icon tag="span" className="tfc-Button-icon" />
+      <Icon tag="span" className="tfc-Button-icon" aria-hidden="true" />
     </button>
   );
 }
@@ -82,10 +82,12 @@ interface IRunProps {
   readonly trans: TranslationBundle;
 }
 
-/** The time since the launch. */
+/** The time since the launch: `5m ago`. */
 export function Age({ run, trans }: IRunProps): React.JSX.Element {
   const { createdAt } = run.cluster.metadata;
-  const text = useTicking(now => age(now / 1000 - createdAt));
+  const text = useTicking(now =>
+    trans.__('%1 ago', age(now / 1000 - createdAt))
+  );
   return (
     <time
       className="tfc-Age"
@@ -164,7 +166,7 @@ export const RunProgress = React.memo(
     full = false,
     trans
   }: IProgressProps): React.JSX.Element => {
-    const words = describeProgress(progress, active, trans);
+    const words = describeProgress(progress, active, trans, full);
     const { step, total, history } = progress;
     const done = full && total !== null ? total : step;
     return (

@@ -85,6 +85,19 @@ export function clock(at: number, now = Date.now(), seconds = false): string {
     : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
 }
 
+/** Format a time in a time zone, with the zone where it is not the reader's. */
+export function moment(at: number, timeZone: string): string {
+  const date = new Date(at * 1000);
+  const form = { dateStyle: 'medium', timeStyle: 'short' } as const;
+  const here = date.toLocaleString(undefined, form);
+  try {
+    const there = date.toLocaleString(undefined, { ...form, timeZone });
+    return there === here ? here : `${there} (${timeZone})`;
+  } catch {
+    return here; // a zone that this browser does not know
+  }
+}
+
 /** Format bytes: 2147483648 gives `2Gi`, 1610612736 gives `1536Mi`. */
 export function bytes(count: number): string {
   for (const [unit, size] of UNITS) {

@@ -95,18 +95,26 @@ const MOST_METRICS = 3;
 
 /**
  * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run only how far it
- * came.
+ * came. A program that succeeded may have reported its last steps to nobody.
  */
 export function describeProgress(
   progress: IProgress,
   active: boolean,
-  trans: TranslationBundle
+  trans: TranslationBundle,
+  succeeded = false
 ): string {
   const { step, total, stepsPerSecond, loss, etaSeconds } = progress;
   const done = total === null ? `${step}` : `${step}/${total}`;
   const isEpoch = progress.unit === 'epoch';
+  const isShort = succeeded && total !== null && step < total;
   const parts = [
-    isEpoch ? trans.__('epoch %1', done) : trans.__('step %1', done)
+    isEpoch
+      ? isShort
+        ? trans.__('last reported epoch %1', done)
+        : trans.__('epoch %1', done)
+      : isShort
+        ? trans.__('last reported step %1', done)
+        : trans.__('step %1', done)
   ];
   if (active && stepsPerSecond) {
     parts.push(speed(stepsPerSecond, isEpoch, trans));
@@ -205,7 +213,10 @@ export function timeWords(
     parts.push(
       finishedAt != null
         ? trans.__('took %1', duration(finishedAt - startedAt))
-        : trans.__('for %1', duration(Math.floor(now / 1000 - startedAt)))
+        : trans.__(
+            'took %1 so far',
+            duration(Math.floor(now / 1000 - startedAt))
+          )
     );
   }
   const held = isOld ? [] : hourWords(run, now / 1000);

@@ -6,9 +6,10 @@ import { nameOf } from '../api/runs';
 import { listProjects } from '../api/rest';
 import type { IClusters } from '../api/state';
 import type { IProject, IRun } from '../api/types';
+import { useServerList } from '../run/hooks';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { CommandIDs } from '../tokens';
-import { Section, useServerList } from './Section';
+import { Section } from './Section';
 
 interface IProjectsProps {
   readonly model: IClusters;

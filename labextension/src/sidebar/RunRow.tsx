@@ -65,6 +65,15 @@ export const RunRow = React.memo(
     const isPlain =
       PLAIN_REASONS.has(reason) && !attention?.some(task => task.message);
     const tells = Boolean(message) && (expanded || !isPlain);
+    const progress = run.progress && (
+      <RunProgress
+        progress={run.progress}
+        name={name}
+        active={isActive(run)}
+        full={phase === 'Succeeded'}
+        trans={trans}
+      />
+    );
     return (
       // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- the grid handles the keys of all rows
       <div
@@ -136,25 +145,9 @@ export const RunRow = React.memo(
               <Sentence text={message} />
             </div>
           )}
-          {run.progress && (
-            <RunProgress
-              progress={run.progress}
-              name={name}
-              active={isActive(run)}
-              full={phase === 'Succeeded'}
-              trans={trans}
-            />
-          )}
-          {expanded && (
-            <RunFacts
-              run={run}
-              trans={trans}
-              commands={commands}
-              tabIndex={active ? 0 : -1}
-              hasTasks
-            />
-          )}
+          {!expanded && progress}
         </div>
+        {/* above all that comes and grows, so that no button moves away from the mouse */}
         {(expanded || active || hovered) && (
           <div
             role="gridcell"
@@ -170,6 +163,18 @@ export const RunRow = React.memo(
               trans={trans}
               icons={expanded ? 6 : 3}
               tabIndex={active ? 0 : -1}
+            />
+          </div>
+        )}
+        {expanded && (
+          <div role="gridcell" className="tfc-RunRow-what">
+            {progress}
+            <RunFacts
+              run={run}
+              trans={trans}
+              commands={commands}
+              tabIndex={active ? 0 : -1}
+              hasTasks
             />
           </div>
         )}

@@ -1,42 +1,42 @@
 /**
- * The schedules below the list of runs: the next due time of each, the results of its last ones,
- * and its actions. An open schedule shows its history.
+ * The schedules below the list of runs: when each is due next, how its last due times ended, and
+ * what one does with it. Its name opens its calendar.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   deleteIcon,
+  editIcon,
   fastForwardIcon,
   runIcon
 } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { nameOf } from '../api/runs';
-import {
-  deleteSchedule,
-  doScheduleVerb,
-  listSchedules,
-  scheduleHistory
-} from '../api/rest';
+import { deleteSchedule, doScheduleVerb, listSchedules } from '../api/rest';
 import type { IClusters } from '../api/state';
 import type { IOccurrence, IRun, IScheduleView } from '../api/types';
 import { pauseIcon } from '../icons';
-import { shown } from '../run/messages';
-import { IconButton, Sentence } from '../run/parts';
-import { duration } from '../run/quantities';
-import { Section, useServerList } from './Section';
+import { useServerList } from '../run/hooks';
+import { IconButton } from '../run/parts';
+import {
+  isBehind,
+  Mark,
+  occurrenceWord,
+  standing
+} from '../schedules/occurrences';
+import { CommandIDs } from '../tokens';
+import { Section } from './Section';
 
 interface ISchedulesProps {
   readonly model: IClusters;
   readonly runs: ReadonlyArray<IRun>;
+  readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   /** The number of refreshes that the user has requested. */
   readonly refreshed: number;
-  /** Open the row of a run. */
-  onReveal(name: string): void;
 }
 
-/** Due times that an open schedule shows. */
-const MOST_SHOWN = 30;
 /** Longest time of a timer, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
 /** Milliseconds after a due time at which its launch can be seen. */
@@ -44,9 +44,13 @@ const LATER = 2000;
 
 /** The schedules, or how to make the first one; nothing until the server has answered. */
 export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
-  const { model, runs, trans, refreshed } = props;
-  // these change a schedule: a user here, a run that begins or ends, a due time
+  const { model, runs, commands, trans, refreshed } = props;
+  // what changes a schedule: a user here, a run that begins or ends, a due time
   const [acted, act] = React.useReducer((count: number) => count + 1, 0);
+  React.useEffect(() => {
+    model.scheduleSaved.connect(act);
+    return () => void model.scheduleSaved.disconnect(act);
+  }, [model]);
   const launched = runs
     .filter(({ cluster }) => cluster.metadata.scheduled)
     .map(run => `${nameOf(run)} ${run.cluster.status.phase}`);
@@ -67,6 +71,13 @@ export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
     const timer = setTimeout(act, Math.min(wait, LONGEST));
     return () => clearTimeout(timer);
   }, [next]);
+  React.useEffect(() => {
+    const all = (list?.schedules ?? []).flatMap(
+      ({ schedule }) => schedule.status.occurrences ?? []
+    );
+    const timer = isBehind(all, runs) ? setTimeout(act, LATER) : undefined;
+    return () => clearTimeout(timer);
+  }, [list, runs]);
   if (!list) {
     return null;
   }
@@ -75,23 +86,21 @@ export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
       {list.schedules.length > 0 ? (
         <ul className="tfc-Schedules">
           {list.schedules.map(each => (
-            <Row
-              key={each.schedule.uid}
-              {...props}
-              view={each}
-              watched={watched}
-              onActed={act}
-            />
+            <Row key={each.schedule.uid} {...props} view={each} onActed={act} />
           ))}
         </ul>
       ) : (
         <p className="tfc-Fold-note">
           {trans.__('A schedule launches a program again and again.')}{' '}
-          <Sentence
-            text={trans.__(
-              'Make one: `tfcluster schedule create nightly --cron "0 2 * * *" train.py`'
-            )}
-          />
+          <button
+            type="button"
+            className="tfc-Link"
+            onClick={() =>
+              void commands.execute(CommandIDs.launch, { repeat: true })
+            }
+          >
+            {trans.__('New schedule…')}
+          </button>
         </p>
       )}
     </Section>
@@ -100,14 +109,12 @@ export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
 
 interface IRowProps extends ISchedulesProps {
   readonly view: IScheduleView;
-  readonly watched: string;
   onActed(): void;
 }
 
 function Row(props: IRowProps): React.JSX.Element {
-  const { model, trans, view, onActed } = props;
+  const { model, commands, trans, view, onActed } = props;
   const { name, rules, status } = view.schedule;
-  const [isOpen, open] = React.useState(false);
   const attempt = async (action: () => Promise<unknown>): Promise<void> => {
     try {
       await action();
@@ -131,20 +138,21 @@ function Row(props: IRowProps): React.JSX.Element {
       ]
     });
     if (answer.button.accept) {
-      open(false); // the history is deleted with the schedule
       await attempt(() => deleteSchedule(model.caller, name));
     }
   };
   const isPaused = Boolean(status.paused);
+  const isLocked = Boolean(status.paused?.locked);
   return (
     <li className="tfc-Schedule" data-schedule={name}>
       <div className="tfc-Schedule-head">
         <button
           type="button"
           className="tfc-Link tfc-Schedule-name"
-          aria-expanded={isOpen}
-          title={trans.__('Show its due times')}
-          onClick={() => open(!isOpen)}
+          title={trans.__('Show its due times as a calendar')}
+          onClick={() =>
+            void commands.execute(CommandIDs.scheduleHistory, { name })
+          }
         >
           <bdi>{name}</bdi>
         </button>
@@ -159,11 +167,21 @@ function Row(props: IRowProps): React.JSX.Element {
           <IconButton
             icon={isPaused ? runIcon : pauseIcon}
             label={
-              isPaused
-                ? trans.__('Resume %1', name)
-                : trans.__('Pause %1', name)
+              isLocked
+                ? trans.__('Only an administrator resumes %1', name)
+                : isPaused
+                  ? trans.__('Resume %1', name)
+                  : trans.__('Pause %1', name)
             }
+            disabled={isLocked}
             onClick={() => verb(isPaused ? 'resume' : 'pause')}
+          />
+          <IconButton
+            icon={editIcon}
+            label={trans.__('Edit %1…', name)}
+            onClick={() =>
+              void commands.execute(CommandIDs.launch, { schedule: name })
+            }
           />
           <IconButton
             icon={deleteIcon}
@@ -178,95 +196,7 @@ function Row(props: IRowProps): React.JSX.Element {
       >
         <bdi>{standing(view, trans)}</bdi>
       </small>
-      {isOpen && <History {...props} />}
     </li>
-  );
-}
-
-/** Say when a schedule is due next, or why it is not. */
-function standing(
-  { schedule: { rules, status }, next }: IScheduleView,
-  trans: TranslationBundle
-): string {
-  if (status.problem) {
-    return trans.__('does not work: %1', status.problem);
-  }
-  if (status.paused) {
-    const why = told(status.paused.reason, trans);
-    return why ? trans.__('paused: %1', why) : trans.__('paused');
-  }
-  return next.length > 0
-    ? trans.__('next %1', moment(next[0], rules.timeZone ?? 'UTC'))
-    : trans.__('never due');
-}
-
-/** Return a message in the reader's language, or a sentence as its author wrote it. */
-function told(
-  words: IOccurrence['reason'] | string | undefined,
-  trans: TranslationBundle
-): string {
-  return typeof words === 'string'
-    ? words
-    : words
-      ? shown({ message: words.code, messages: [words] }, trans)
-      : '';
-}
-
-/** Format a due time in the schedule's zone, with the zone where it is not the reader's. */
-function moment(at: number, timeZone: string): string {
-  const date = new Date(at * 1000);
-  const form = { dateStyle: 'medium', timeStyle: 'short' } as const;
-  const here = date.toLocaleString(undefined, form);
-  try {
-    const there = date.toLocaleString(undefined, { ...form, timeZone });
-    return there === here ? here : `${there} (${timeZone})`;
-  } catch {
-    return here; // a zone that this browser does not know
-  }
-}
-
-const MARKS: Readonly<Record<string, string>> = {
-  Succeeded: '●',
-  Failed: '✗',
-  Stopped: '■',
-  Unknown: '?',
-  Skipped: '○',
-  Missed: '○'
-};
-
-function stateWord(
-  state: IOccurrence['state'],
-  trans: TranslationBundle
-): string {
-  switch (state) {
-    case 'Waiting':
-      return trans.__('Waiting');
-    case 'Launching':
-      return trans.__('Launching');
-    case 'Running':
-      return trans.__('Running');
-    case 'Retrying':
-      return trans.__('Retrying');
-    case 'Succeeded':
-      return trans.__('Succeeded');
-    case 'Failed':
-      return trans.__('Failed');
-    case 'Stopped':
-      return trans.__('Stopped');
-    case 'Unknown':
-      return trans.__('Unknown');
-    case 'Skipped':
-      return trans.__('Skipped');
-    case 'Missed':
-      return trans.__('Missed');
-  }
-}
-
-function Mark({ state }: { state: IOccurrence['state'] }): React.JSX.Element {
-  return (
-    <span className="tfc-Schedule-mark" data-state={state} aria-hidden="true">
-      {MARKS[state] ?? '…'}
-    </span>
   );
 }
 
@@ -281,7 +211,7 @@ function Dots({
   if (occurrences.length === 0) {
     return null;
   }
-  const words = occurrences.map(each => stateWord(each.state, trans));
+  const words = occurrences.map(each => occurrenceWord(each.state, trans));
   const label = trans.__('Last due times: %1', words.join(', '));
   return (
     <span
@@ -294,70 +224,5 @@ function Dots({
         <Mark key={`${each.due} ${each.kind}`} state={each.state} />
       ))}
     </span>
-  );
-}
-
-/** The results of the newest due times of a schedule. */
-function History({
-  model,
-  runs,
-  trans,
-  view,
-  watched,
-  refreshed,
-  onReveal
-}: IRowProps): React.JSX.Element {
-  const { name, rules } = view.schedule;
-  const list = useServerList({
-    ask: React.useCallback(
-      () => scheduleHistory(model.caller, name),
-      [model, name]
-    ),
-    watched,
-    refreshed
-  });
-  const found = list?.occurrences.slice(0, MOST_SHOWN) ?? [];
-  if (found.length === 0) {
-    return (
-      <p className="tfc-Schedule-none">
-        {list
-          ? trans.__('It was not due yet.')
-          : trans.__('Asking the server…')}
-      </p>
-    );
-  }
-  const took = (each: IOccurrence): string => {
-    const run = runs.find(one => nameOf(one) === each.run);
-    const { startedAt, finishedAt } = run?.cluster.status ?? {};
-    return startedAt != null && finishedAt != null
-      ? trans.__('took %1', duration(finishedAt - startedAt))
-      : '';
-  };
-  return (
-    <ul className="tfc-Schedule-history">
-      {found.map(each => (
-        <li key={`${each.due} ${each.kind}`}>
-          <Mark state={each.state} />{' '}
-          <span>{moment(each.due, rules.timeZone ?? 'UTC')}</span>{' '}
-          <span>{stateWord(each.state, trans)}</span>{' '}
-          {each.run && (
-            <button
-              type="button"
-              className="tfc-Link"
-              title={trans.__('Show the run')}
-              onClick={() => onReveal(each.run)}
-            >
-              <bdi>{each.run}</bdi>
-            </button>
-          )}{' '}
-          <small>{took(each)}</small>
-          {each.reason && (
-            <small className="tfc-Schedule-why">
-              <Sentence text={told(each.reason, trans)} />
-            </small>
-          )}
-        </li>
-      ))}
-    </ul>
   );
 }

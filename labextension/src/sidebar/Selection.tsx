@@ -94,7 +94,11 @@ export function Selection({
             })
           }
         >
-          <compareIcon.react tag="span" className="tfc-Button-icon" />
+          <compareIcon.react
+            tag="span"
+            className="tfc-Button-icon"
+            aria-hidden="true"
+          />
           {trans.__('Compare')}
         </button>
       )}

@@ -170,9 +170,9 @@ export function Sidebar({
         <Schedules
           model={model}
           runs={state.runs}
+          commands={commands}
           trans={trans}
           refreshed={refreshed}
-          onReveal={onReveal}
         />
         <Projects
           model={model}

@@ -38,7 +38,11 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
             title={trans.__('Launch a cluster of TensorFlow tasks')}
             onClick={onLaunch}
           >
-            <addIcon.react tag="span" className="tfc-Button-icon" />
+            <addIcon.react
+              tag="span"
+              className="tfc-Button-icon"
+              aria-hidden="true"
+            />
             {trans.__('Launch')}
           </button>
         )}
@@ -123,7 +127,7 @@ function Chips({
               onFilter({ ...filter, phases: toggled(filter.phases, phase) })
             }
           >
-            <Icon tag="span" className="tfc-Phase-icon" />
+            <Icon tag="span" className="tfc-Phase-icon" aria-hidden="true" />
             {count}
           </button>
         );

@@ -30,7 +30,11 @@ export function Empty({
   const [copied, setCopied] = React.useState(false);
   return (
     <section className="tfc-Empty" aria-label={trans.__('No clusters yet')}>
-      <clusterIcon.react tag="div" className="tfc-Empty-icon" />
+      <clusterIcon.react
+        tag="div"
+        className="tfc-Empty-icon"
+        aria-hidden="true"
+      />
       <h3>{trans.__('No clusters yet')}</h3>
       <p>
         {trans.__(
@@ -103,7 +107,11 @@ export function Trouble({
       <div className="tfc-Trouble-foot">
         {at > 0 && <AsOf at={at / 1000} trans={trans} />}
         <button type="button" className="tfc-Button" onClick={onRetry}>
-          <refreshIcon.react tag="span" className="tfc-Button-icon" />
+          <refreshIcon.react
+            tag="span"
+            className="tfc-Button-icon"
+            aria-hidden="true"
+          />
           {trans.__('Try Again')}
         </button>
       </div>

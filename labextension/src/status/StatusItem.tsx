@@ -74,7 +74,11 @@ function Count({
       }
       onClick={() => void commands.execute(CommandIDs.openSidebar)}
     >
-      <clusterIcon.react tag="span" className="tfc-Button-icon" />
+      <clusterIcon.react
+        tag="span"
+        className="tfc-Button-icon"
+        aria-hidden="true"
+      />
       {words.join(' · ')}
     </button>
   );

@@ -293,7 +293,9 @@ export function tabOf(
   const say = (): void => {
     said.node.textContent =
       model.state.kind !== 'open'
-        ? ''
+        ? model.state.kind === 'starting'
+          ? trans.__('Loading…')
+          : ''
         : content.reloads
           ? trans.__('Reloads every %1 s while a run is active', RELOAD / 1000)
           : trans.__('Not reloading: no run shown here is active');

@@ -25,9 +25,10 @@ from support.kube.tenants import user_rules
 from support.kube.turns import OPERATOR, folder_of_all
 
 from tfcluster_magic import program
+from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.labels import OPERATOR as ACCOUNT
 from tfcluster_magic.kube.api.labels import OPERATOR_ROLE
-from tfcluster_magic.kube.objects import custom_resource
+from tfcluster_magic.kube.objects import custom_resource, notification_secret
 from tfcluster_magic.kube.objects.network_policy import DnsResolver, dns_rules
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources, Spec, Status, resource_form
 
@@ -144,7 +145,8 @@ def install(cluster: UnderTest, image: str, folder: Path) -> None:
     (copy / "base" / "policy.yaml").write_text(policy(cluster))
     cluster.kubectl("apply", "-k", str(test.parent), "--server-side", "--force-conflicts")
     system = cluster.kubectl.within(SYSTEM)
-    system("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
+    for name in ("operator", "notifier"):
+        system("rollout", "status", f"deployment/{name}", "--timeout=120s", seconds=150)
 
 
 def policy(cluster: UnderTest, **more: Any) -> str:
@@ -159,6 +161,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         # of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
+        # Receivers of notifications are pods here.
+        "notifications": {"privateNetworks": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]},
         # The node may also have Volcano, but only test_gangs.py uses it.
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,
@@ -184,7 +188,7 @@ def dns_patches(cluster: UnderTest) -> list[Object]:
 
 def tenancy(name: str, storage_class: str) -> list[Object]:
     """Return the objects of a user's namespace."""
-    labels = {
+    marks = {
         "pod-security.kubernetes.io/enforce": "restricted",
         "tfcluster.dev/tenant": "true",
         "tfcluster-tests": "true",
@@ -221,8 +225,12 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
     }
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}},
         *claims,
+        {
+            **notification_secret.empty_secret({}),
+            "metadata": {"name": labels.NOTIFICATIONS, "namespace": name},
+        },
         {**role, "rules": user_rules(), "metadata": {"name": "tfcluster-user", "namespace": name}},
         *bindings,
         denied,

@@ -11,6 +11,7 @@ import pytest
 from support.blocking_file import Blocking
 from support.polling import wait_until
 
+from tfcluster_magic import state_files
 from tfcluster_magic.backends import log_files as logs
 
 
@@ -148,7 +149,7 @@ def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
         path.write_text(f"{task} is up\n")
 
     def readers() -> int:
-        return sum("last-lines" in each.name for each in threading.enumerate())
+        return sum("tfcluster-reader" in each.name for each in threading.enumerate())
 
     blocking = Blocking(tmp_path / "worker-1.log")
     try:
@@ -157,8 +158,8 @@ def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
         for _ in range(3):
             assert logs.last_lines(places).keys() == {"worker-0", "worker-2"}
         assert readers() == 1
-        assert time.monotonic() - began < logs._LAST_WITHIN
-        assert all(each.daemon for each in threading.enumerate() if "last-lines" in each.name)
+        assert time.monotonic() - began < state_files.READ_WITHIN
+        assert all(each.daemon for each in threading.enumerate() if "tfcluster-reader" in each.name)
     finally:
         blocking.end()
     wait_until(lambda: readers() == 0)

@@ -467,3 +467,67 @@ def test_options_say_what_fits(run: Run) -> None:
     """`options` shows the machine's resources as text and as JSON."""
     assert "CPU cores" in run("options").out
     assert json.loads(run("options", "-o", "json").out)["cpu"]["total"] >= 1
+
+
+HANGS = """
+import threading
+print("waits", flush=True)
+threading.Event().wait()  # for ever
+"""
+
+
+def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> None:
+    """The stack of a program that hangs names its line; an ended run and an unknown task are
+    refused.
+    """
+    (here / "hangs.py").write_text(HANGS)
+    run("launch", "hangs.py", "--workers", "1")
+    wait_until(lambda: "waits" in run("logs", "hangs").out, "that it waits")
+    shown = run("stack", "hangs", "worker-0").out
+    assert "worker-0, process " in shown
+    assert 'hangs.py", line 4 in <module>' in shown
+    (task,) = json.loads(run("stack", "hangs", "-o", "json").out)["tasks"]
+    assert "line 4 in <module>" in task["processes"][0]["stack"]
+    assert run("stack", "hangs", "ps-0").code == 5
+    run("stop", "hangs", "--yes")
+    assert "has no task that runs" in run("stack", "hangs").err
+
+
+USES = """
+import os, time
+kept = bytearray(os.urandom(1 << 20) * 120)
+while not os.path.exists("end"):
+    sum(range(20000))
+    print("step 5", flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_top_shows_what_each_task_uses(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table goes to a pipe, the heaviest task first; after the end there are averages, and
+    `status` has the requested beside the used.
+    """
+    monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
+    (here / "uses.py").write_text(USES)
+    run("launch", "uses.py", "--workers", "2", "--worker-cpu", "2", "--worker-memory", "1Gi")
+
+    def seen() -> list[str]:
+        rows = run("top", "uses", "--sort", "memory").out.splitlines()
+        return rows if sum("0.1 of 1 GiB" in row for row in rows) == 2 else []
+
+    rows = wait_until(seen, "both tasks with their memory")
+    assert rows[0].startswith("uses-1 Running")
+    assert rows[2].split()[:3] == ["TASK", "CPU", "MEMORY"]
+    told = json.loads(run("top", "uses", "-o", "json").out)
+    assert [task["name"] for task in told["tasks"]] == ["worker-0", "worker-1"]
+    assert {task["cpuRequested"] for task in told["tasks"]} == {2.0}
+    (here / "end").touch()
+    ClusterManager().wait("uses", 90, until=Until.RELEASED)
+    after = run("top", "uses").out
+    assert "The run has ended: these are averages." in after
+    line = "worker: asked for 2 CPU, used "
+    assert line in after
+    assert line in run("status", "uses").out
+    assert run("top", "nothing").code == 5

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import replace
 from support.command_line import Run, runner
 from support.fast_clock import scheduler
 from support.polling import wait_until
@@ -149,3 +151,58 @@ def test_names_are_completed(tfcluster: Run) -> None:
         "nightly"
     ]
     assert complete_schedules(context, click.Option(["-x"]), "z") == []
+
+
+def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(
+    tfcluster: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong about `--after` is refused; the second run begins when the first has succeeded,
+    and a launch by hand waits for the newest run of a schedule.
+    """
+    monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
+    daily = ["--cron", "@daily", "--time-zone", "UTC", "--workers", "1"]
+    for after, words in (
+        ("schedule:first", "there is no schedule first"),
+        ("schedule:then", "then → then"),
+        ("first-1", "write schedule:NAME"),
+        ("schedule:first:soon", "write schedule:NAME"),
+    ):
+        refused = tfcluster("schedule", "create", "then", *daily, "--after", after, "tell.py")
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+    unknown = tfcluster("launch", "--workers", "1", "--after", "schedule:first", "tell.py")
+    assert (unknown.code, "no run of a schedule first" in unknown.err) == (2, True)
+    assert tfcluster("schedule", "create", "first", *daily, "tell.py", "--", "x").code == 0
+    then = tfcluster("schedule", "create", "then", *daily, "--after", "schedule:first", "tell.py")
+    assert (then.code, "--after schedule:first" in then.out) == (0, True), then.err
+    loop = tfcluster("schedule", "update", "first", "--after", "schedule:then:end")
+    assert (loop.code, "first → then → first" in loop.err) == (2, True)
+
+    manager = ClusterManager()
+    for name in ("first", "then"):  # as if the machine had been off for two days
+        manager.backend.schedules().change(
+            name,
+            lambda each: replace(each, status=replace(each.status, cursor=time.time() - 172800)),
+        )
+    monkeypatch.delenv("TFCLUSTER_NO_CLOCK")
+    assert tfcluster("schedule", "list").code == 0
+
+    def history() -> list[dict[str, str]]:
+        return json.loads(tfcluster("schedule", "history", "then", "-o", "json").out)
+
+    (done,) = wait_until(lambda: [each for each in history() if each["state"] == "Succeeded"][:1])
+    mine = manager.status(done["run"]).metadata
+    assert mine.scheduled is not None
+    (before,) = [
+        each
+        for each in manager.list()
+        if each.metadata.cluster == "first"
+        and each.metadata.scheduled
+        and each.metadata.scheduled.due == mine.scheduled.due
+    ]
+    assert before.status.finished_at is not None
+    assert before.status.finished_at <= mine.created_at
+    by_hand = tfcluster("launch", "--workers", "1", "--after", "schedule:then:end", "tell.py")
+    assert by_hand.code == 0, by_hand.err
+    assert "then-" in by_hand.err + by_hand.out
+    assert tfcluster("schedule", "update", "then", "--after", "").code == 0
+    assert "--after" not in tfcluster("schedule", "show", "then").out

@@ -179,7 +179,7 @@ def test_following_status_in_a_terminal_draws_in_place(run: Run) -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("sta", {"status"}),
+        ("sta", {"status", "stack"}),
         ("launch --wor", {"--workers", "--worker-cpu", "--worker-memory", "--worker-gpu"}),
         ("launch --mode ", {"between-graph", "in-graph"}),
         ("status he", {"hello-1"}),

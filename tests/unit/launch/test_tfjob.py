@@ -190,7 +190,7 @@ def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path
         ("OnFailure", "OnFailure", 2, 2, 3, "a TFJob fails as soon as its last retry begins"),
         ("OnFailure", "OnFailure", 0, 0, 3, ""),
         ("OnFailure", "Never", 1000, 100, 3, "at most 100 times"),
-        ("Never", "OnFailure", 4, 0, 3, "it is not retried, because the chief and the workers are not"),
+        ("Never", "OnFailure", 4, 0, 3, "it is not retried, because the chief and the workers"),
         ("Never", "OnFailure", 4, 0, 3, "it has no effect: neither the chief nor the workers"),
         ("Never", "Never", 4, 0, 3, "it has no effect: neither the chief nor the workers"),
         ("Never", "Always", None, 0, 3, "a task that was killed or lost is started again"),

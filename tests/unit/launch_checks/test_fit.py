@@ -84,7 +84,8 @@ def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
     """Four workers of 3 CPU do not fit on two nodes of 4, and two do."""
     there = NamespaceCapacity(nodes=(node(4), node(4)))
     (text,) = told({WORKER: (4, demand(3))}, there)
-    assert "2 workers of 3 CPU, 1Gi fit, but 4 were requested: use --workers 2, or less for each" in text
+    fitting = "2 workers of 3 CPU, 1Gi fit, but 4 were requested"
+    assert f"{fitting}: use --workers 2, or less for each" in text
     assert told({WORKER: (2, demand(4))}, there) == []
     (text,) = told({WORKER: (2, demand(3)), PS: (1, demand(2))}, there)
     assert "there is enough in total, but not on any single node" in text

@@ -159,7 +159,7 @@ def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> No
             found = list(shell.Completer.completions(line, len(line)))
         return [line[: each.start] + each.text for each in found]
 
-    assert offered("%tfcluster sta") == ["%tfcluster status"]
+    assert offered("%tfcluster stat") == ["%tfcluster status"]
     assert offered("x = %tfcluster launch --wor")[0] == "x = %tfcluster launch --workers"
     assert offered("%%tfcluster launch --mode in") == ["%%tfcluster launch --mode in-graph"]
     assert offered("%tfcluster launch --mode=in") == ["%tfcluster launch --mode=in-graph"]

@@ -281,3 +281,30 @@ def test_the_empty_list_says_what_a_cluster_is(panel: Panel) -> None:
     (hint,) = panel.runs._body.children or [None]
     assert hint is not None
     assert "set of TensorFlow processes" in hint.value
+
+
+def test_a_project_offers_its_configurations(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """The form has a field for the configurations of a project alone, and launches with the chosen
+    one; the line below says so.
+    """
+    Path("digits").mkdir()
+    Path("digits/tfcluster.yaml").write_text(
+        "program: train.py\nworkers: 1\nconfigurations:\n  two: {workers: 2}\n"
+    )
+    Path("digits/train.py").write_text("print('hello')\n")
+    form = panel.form
+    assert form.config.layout.display == "none"
+    form.program.value = "digits"
+    wait_for(lambda: form.config.layout.display == "")
+    assert [name for name, _value in form.config.options] == ["", "two"]
+    form.config.value = "two"
+    wait_for(lambda: "--config two" in form.line.value and not form.launch.disabled)
+    form.launch.click()
+    wait_for(lambda: len(rows(panel)) == 1)
+    (run,) = manager.list()
+    assert run.spec.replicas.worker.count == 2
+    form.program.value = "hello.py"
+    wait_for(lambda: form.config.layout.display == "none" and form.config.value == "")
+    wait_for(lambda: "--config" not in form.line.value)

@@ -70,14 +70,14 @@ def test_noting_again_changes_nothing() -> None:
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept = occasions.note(Deliveries(), rules, events, 100.0)
     assert occasions.note(kept, rules, events, 200.0) is kept
-    sent = occasions.sent(occasions.begin(kept, ("r", "end"), 100.0), ("r", "end"), 101.0)
+    sent = occasions.sent(occasions.begin(kept, ("r", "u", "end"), 100.0), ("r", "u", "end"), 101.0)
     assert occasions.note(sent, rules, events, 200.0) is sent
     assert occasions.pending(sent) == []
 
 
 def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
     """Attempts come ever more rarely, and the last one is a day after the first."""
-    rules, key = [rule(Occasion.FAILED)], ("r", "end")
+    rules, key = [rule(Occasion.FAILED)], ("r", "u", "end")
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept, now = occasions.note(Deliveries(), rules, events, 100.0), 100.0
     while left := occasions.pending(kept):
@@ -96,7 +96,7 @@ def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
         stall = (Event(at=100.0 + number, reason="Stalled", message="m"),)
         events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
         kept = occasions.note(kept, rules, events, 1000.0)
-        kept = occasions.sent(kept, ("r", f"stalled-{100 + number}"), 1000.0)
+        kept = occasions.sent(kept, ("r", "u", f"stalled-{100 + number}"), 1000.0)
     assert len(kept.deliveries) == MOST_KEPT
     stall = (Event(at=100.0, reason="Stalled", message="m"),)
     events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)

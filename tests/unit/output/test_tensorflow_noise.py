@@ -7,7 +7,7 @@ import re
 import pytest
 from support.project import ROOT
 
-from tfcluster_magic.output.text import TENSORFLOW_LOG_PATTERNS, is_tensorflow_log
+from tfcluster_magic.errors import TENSORFLOW_LOG_PATTERNS, is_tensorflow_log
 
 TWIN = ROOT / "labextension" / "src" / "logs" / "noise.ts"
 

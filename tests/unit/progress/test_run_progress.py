@@ -48,6 +48,7 @@ def test_progress_of_a_run(tmp_path: Path) -> None:
     assert now.eta_seconds == pytest.approx(4)
     assert now.history[-1] == (400, pytest.approx(1 / 400))
     assert progress_text(now) == "step 400/800 · 100 steps/s · loss 0.0025 · 4 s left"
+    assert progress_text(now, succeeded=True).startswith("last reported step 400/800 · ")
 
 
 def test_reader_follows(tmp_path: Path) -> None:

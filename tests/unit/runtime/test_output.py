@@ -207,8 +207,8 @@ exit_report.HIERARCHIES = (
     ("", (root, root + "/unified"), "memory.events", "memory.max"),
     ("memory", (root + "/memory",), "memory.oom_control", "memory.limit_in_bytes"),
 )
-read = exit_report._read
-exit_report._read = lambda p: lines if p == "/proc/self/cgroup" else read(p)
+read = exit_report.read_text
+exit_report.read_text = lambda p: lines if p == "/proc/self/cgroup" else read(p)
 watch = exit_report.OomWatch()
 assert not watch.own() and not watch.around()
 open(counter, "w").write("oom 1\\noom_kill 1\\n")

@@ -151,6 +151,8 @@ def test_resume(run: Run, old: Path) -> None:
         "ps-0.log",
         ".tfcluster-times/worker-0.log",  # belongs to the new run's own logs
         ".tfcluster-times/ps-0.log",
+        ".tfcluster-usage/worker-0.jsonl",  # as are its samples
+        ".tfcluster-usage/ps-0.jsonl",
     }
     assert (run.output / "checkpoint").read_text() == (
         'model_checkpoint_path: "model.ckpt-5"\n'

@@ -46,3 +46,23 @@ def test_who_may_read_a_connection_is_known_by_account() -> None:
                 assert sockets.owners(client) == {0, 1}
                 server.close()
                 assert sockets.owners(client) == set()
+
+
+def test_the_kernel_counts_the_bytes_of_a_connection() -> None:
+    """Received and sent bytes are known by socket, for v4 and v6 and both ends."""
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as server, socket.socket(family) as client:
+            server.bind((address, 0))
+            server.listen()
+            client.connect(server.getsockname())
+            peer, _address = server.accept()
+            with peer:
+                client.sendall(b"x" * 5000)
+                left = 5000
+                while left:
+                    left -= len(peer.recv(left))
+                inodes = [str(os.fstat(each.fileno()).st_ino) for each in (client, peer)]
+                found = sockets.traffic({*inodes})
+                assert found.keys() == {*inodes}
+                assert found[inodes[1]][0] == 5000
+                assert abs(found[inodes[0]][1] - 5000) <= 1

@@ -72,11 +72,18 @@ def test_program_is_told_its_place(run: Run) -> None:
 
 
 def test_program_has_no_descriptor_of_ours(run: Run) -> None:
-    """A program has stdin, stdout and stderr, and none of the runtime's own descriptors."""
-    run.program("import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')")
-    task = run.task().start()
+    """A program has stdin, stdout and stderr, and none of the runtime's own descriptors; a Python
+    also has the memory for its stacks, which its children do not get.
+    """
+    script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')"
+    text = f"""
+import os, subprocess, sys
+print(os.readlink("/proc/self/fd/3"), flush=True)
+subprocess.run([sys.executable, "-I", "-c", {script!r}], close_fds=False, check=True)
+"""
+    task = run.program(text).task().start()
     task.wait()
-    assert task.output == "['0', '1', '2']"
+    assert task.output == "/memfd:tfcluster-stacks (deleted)\n['0', '1', '2']"
 
 
 @pytest.mark.parametrize(

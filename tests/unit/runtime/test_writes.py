@@ -279,6 +279,7 @@ def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
     assert sorted(path.name for path in run.output.iterdir()) == [
         ".resumed-from",
         ".tfcluster-times",
+        ".tfcluster-usage",
         "weights.bin",
         "worker-0.log",
     ]

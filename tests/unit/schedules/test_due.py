@@ -16,14 +16,22 @@ from tfcluster_magic.schedules import (
     MOST_WAITING,
     Backfill,
     CatchUp,
+    LaunchWords,
+    Occurrence,
     OccurrenceKind,
     OccurrenceState,
     Overlap,
+    Pause,
+    Schedule,
+    ScheduleDependency,
+    ScheduledLaunch,
     ScheduleRules,
+    ScheduleStatus,
 )
 from tfcluster_magic.schedules.cron import CronTimes
 from tfcluster_magic.schedules.due import (
     RunOutcome,
+    circle_of,
     due,
     failed,
     launched,
@@ -31,7 +39,7 @@ from tfcluster_magic.schedules.due import (
     previous_success,
     settle,
 )
-from tfcluster_magic.spec import Phase
+from tfcluster_magic.spec import AwaitedOutcome, Phase, Spec
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 State, Kind = OccurrenceState, OccurrenceKind
@@ -384,3 +392,123 @@ def test_a_launch_that_was_killed_before_any_task_is_made_again_once() -> None:
         for each in due(world.rules, world.status, world.now).launch:
             world.status = launched(world.status, each, "digits-2", world.now, created=True)
     assert world.status.occurrences[0].state is State.FAILED
+
+
+# -- waiting for other schedules -------------------------------------------------------------------
+
+
+def schedule_of(name: str, rule: ScheduleRules, status: ScheduleStatus) -> Schedule:
+    """Return a schedule with this status."""
+    launch = ScheduledLaunch(cluster=name, spec=Spec(), words=LaunchWords(folder=""))
+    return Schedule(name=name, uid=name, created_at=0.0, rules=rule, launch=launch, status=status)
+
+
+class Pair:
+    """The schedule `first`, and `then`, which waits for its run of the same due time."""
+
+    def __init__(self, first: ScheduleRules, until: AwaitedOutcome, **words: Any) -> None:
+        self.first = ScheduleWorld(first)
+        after = (ScheduleDependency("first", until),)
+        self.then = ScheduleWorld(rules(after=after, **words), find=self.find)
+
+    def find(self, name: str) -> Schedule | None:
+        return schedule_of(name, self.first.rules, self.first.status) if name == "first" else None
+
+    def look(self, seconds: float = 0.0, *, reverse: bool = False) -> None:
+        """Let time pass, then let both take a turn."""
+        worlds = [self.first, self.then]
+        for each in reversed(worlds) if reverse else worlds:
+            each.pass_time(seconds)
+        for each in reversed(worlds) if reverse else worlds:
+            each.look()
+
+
+@given(
+    ends=st.lists(st.sampled_from([Phase.SUCCEEDED, Phase.FAILED]), min_size=6, max_size=6),
+    lasts=st.integers(1, 90),
+    until=st.sampled_from(AwaitedOutcome),
+    reverse=st.booleans(),
+)
+@settings(max_examples=30, deadline=None)
+def test_it_runs_after_the_run_of_the_same_time(
+    ends: list[Phase], lasts: int, until: AwaitedOutcome, reverse: bool
+) -> None:
+    """No run starts before that of the same due time is done, whichever takes its turn first; one
+    that is skipped says why, and no due time is lost.
+    """
+    pair = Pair(rules(overlap=Overlap.ALLOW), until, overlap=Overlap.ALLOW)
+    pair.first.lasts = lambda _o: lasts * MINUTE
+    of = {}
+    pair.first.ends_as = lambda o: of.setdefault(o.due, ends[len(of) % len(ends)])
+    for _ in range(12 * 10):
+        pair.look(5 * MINUTE, reverse=reverse)
+        ended = {
+            each.due: each.state for each in pair.first.status.occurrences if each.state.is_settled
+        }
+        for run in pair.then.runs.values():
+            state = ended[run.occurrence.due]
+            assert state is State.SUCCEEDED or until is AwaitedOutcome.END
+    then = {each.due: each for each in pair.then.status.occurrences}
+    assert list(then) == expected(pair.then.rules, pair.then.now)
+    for moment, state in ended.items():
+        if state is State.SUCCEEDED or until is AwaitedOutcome.END:
+            assert then[moment].run or then[moment].state is State.WAITING, then[moment]
+        elif then[moment].state is not State.WAITING:
+            assert then[moment].state is State.SKIPPED
+            assert then[moment].reason and then[moment].reason.code == "ScheduleAwaitedFailed"
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ({"cron": "30 * * * *"}, "ScheduleAwaitedNever"),
+        ({"cron": "0 */2 * * *"}, "ScheduleAwaitedNever"),
+        (None, "ScheduleAwaitedUnknown"),
+    ],
+)
+def test_a_time_at_which_the_other_has_no_run_is_skipped(
+    first: dict[str, str] | None, code: str
+) -> None:
+    """It is not waited for what never comes; the reason says so."""
+    pair = Pair(rules(**(first or {})), AwaitedOutcome.SUCCESS)
+    if first is None:
+        pair.then.find = lambda _name: None
+    for _ in range(3 * 60):
+        pair.look(MINUTE)
+    codes = {each.reason.code for each in pair.then.status.occurrences if each.reason}
+    assert codes == {code}
+
+
+def test_a_paused_schedule_is_not_waited_for() -> None:
+    """A run that was asked for, and a retry, wait for none."""
+    pair = Pair(rules(), AwaitedOutcome.SUCCESS)
+    pair.first.status = replace(pair.first.status, paused=Pause(at=START))
+    for _ in range(2 * 60):
+        pair.look(MINUTE)
+    codes = [each.reason.code for each in pair.then.status.occurrences if each.reason]
+    assert set(codes) == {"ScheduleAwaitedPaused"}
+    manual = Occurrence(due=pair.then.now, kind=Kind.MANUAL)
+    status = pair.then.status
+    pair.then.status = replace(status, occurrences=(*status.occurrences, manual))
+    pair.look()
+    assert len(pair.then.runs) == 1
+
+
+def test_circles_are_found() -> None:
+    """A circle of any length is named from the schedule that closes it."""
+    after = {"a": "b", "b": "c", "c": "d"}
+    status = ScheduleStatus(cursor=0.0)
+
+    def find(name: str) -> Schedule | None:
+        waits = (ScheduleDependency(after[name]),) if name in after else ()
+        return schedule_of(name, rules(after=waits), status)
+
+    assert circle_of("d", rules(after=(ScheduleDependency("a"),)), find) == (
+        "d",
+        "a",
+        "b",
+        "c",
+        "d",
+    )
+    assert circle_of("a", rules(after=(ScheduleDependency("a"),)), find) == ("a", "a")
+    assert circle_of("x", rules(after=(ScheduleDependency("a"),)), find) == ()

@@ -161,6 +161,24 @@ def test_idle_board_ends(state: Path, logs: Path) -> None:
     assert not list((state / "tensorboard").glob("*.json"))
 
 
+def test_a_board_ends_with_the_notebook_server_of_its_kernel(
+    state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board that a kernel started does not outlive its notebook server, even a killed one; a
+    board of a shell has no such server.
+    """
+    server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setenv("JPY_PARENT_PID", str(server.pid))
+    board = process.open(logs, state_dir=state)
+    monkeypatch.setenv("JPY_PARENT_PID", "nonsense")
+    (logs / "other").mkdir()
+    other = process.open(logs / "other", state_dir=state)
+    assert {known.pid for known in process.list_boards(state)} == {board.pid, other.pid}
+    server.kill()
+    server.communicate()
+    wait_until(lambda: process.list_boards(state) == [other], "the board ends")
+
+
 def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A board answers only below its own path, which is not in a process's arguments."""
     folder = tmp_path / "new" / "log"

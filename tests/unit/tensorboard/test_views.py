@@ -120,6 +120,22 @@ def say(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     return "".join(reversed(capfd.readouterr()))
 
 
+@pytest.mark.usefixtures("runs")
+def test_deleting_output_ends_the_boards_on_it() -> None:
+    """`delete --with-logs` ends a board on that run alone, which its tab cannot start again; a
+    board that shows another run, too, goes on.
+    """
+    manager = ClusterManager()
+    alone = manager.boards.view("one-1")
+    manager.boards.open(alone)
+    both = manager.boards.open(manager.boards.view("one-1", "two-1"))
+    manager.delete("one-1", with_logs=True)
+    assert manager.boards.living() == [both]
+    assert manager.boards.find(alone.id) is None
+    manager.delete("two-1")
+    assert manager.boards.living() == [both], "the output of two-1 stays"
+
+
 def test_the_command_opens_shares_and_ends_boards(
     runs: None, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ from ..run_names import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
+from .notification_store import KubernetesNotifications
 from .schedule_store import KubernetesSchedules
 
 
@@ -393,6 +394,10 @@ class KubernetesBackend(Backend):
         return KubernetesSchedules(
             self.api, self.namespace, lambda spec: checks.with_image(spec, self._facts(spec))
         )
+
+    def notifications(self) -> KubernetesNotifications:
+        """See `Backend.notifications`."""
+        return KubernetesNotifications(self.api, self.namespace)
 
     def next_number(self, cluster: str) -> int:
         """See `Backend.next_number`. Raises the errors of `options`."""

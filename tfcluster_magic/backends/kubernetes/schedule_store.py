@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ...errors import BackendUnavailable, Conflict, InvalidRequest, NameTaken, NotFound, Problem
+from ...errors import BackendUnavailable, Conflict, InvalidRequest, NotFound, Problem
 from ...i18n import _
 from ...kube.api import access
 from ...kube.api.client import Api, ApiError, Object, path
@@ -60,11 +60,7 @@ class KubernetesSchedules(Schedules):
             made = self._api.create(path(RESOURCE, self._namespace), body, fieldValidation="Strict")
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                text = _(
-                    "there is a schedule {name}: choose another name, or change it with "
-                    "`tfcluster schedule update {name}`"
-                )
-                raise NameTaken(text.format(name=schedule.name)) from None
+                raise self.taken(schedule.name) from None
             raise self._explained(error) from None
         return schedule_resource.read(made, time.time())
 
@@ -109,12 +105,16 @@ class KubernetesSchedules(Schedules):
     def _launch(self, launch: ScheduledLaunch) -> ScheduledLaunch:
         """Return a launch with its image. Raises InvalidRequest if it is no snapshot."""
         if launch.track:
-            allowed = _(
-                "on Kubernetes a schedule launches a snapshot: after you changed the program, run "
-                "`tfcluster schedule update NAME`"
-            )
-            raise InvalidRequest([Problem("--track", True, allowed)], _("the schedule was refused"))
+            raise InvalidRequest([self.track_problem()], _("the schedule was refused"))
         return replace(launch, spec=self._with_image(launch.spec))
+
+    def track_problem(self) -> Problem:
+        """See `Schedules.track_problem`."""
+        allowed = _(
+            "on Kubernetes a schedule launches a snapshot: after you changed the program, run "
+            "`tfcluster schedule update NAME`"
+        )
+        return Problem("--track", True, allowed)
 
     def _unknown(self, name: str) -> NotFound:
         """Return the error for a schedule that does not exist. Raises BackendUnavailable if there

@@ -158,7 +158,7 @@ class Clock:
                 if each.state is OccurrenceState.RUNNING
             }
             status = settle(before.rules, before.status, outcomes, now)
-            turns[:] = [due(before.rules, status, now)]
+            turns[:] = [due(before.rules, status, now, self._schedules.find)]
             return with_status(before, replace(turns[0].status, problem=""))
 
         try:
@@ -174,7 +174,9 @@ class Clock:
             name, stop = schedule.name, turn.stop
             self._fork(name, lambda: carry_out(self._schedules, name, stop, self._now))
         wakes = [turn.wake_at] if turn.wake_at is not None else []
-        if any(each.state is OccurrenceState.RUNNING for each in schedule.status.occurrences):
+        if turn.awaits or any(
+            each.state is OccurrenceState.RUNNING for each in schedule.status.occurrences
+        ):
             wakes.append(self._now() + LOOK_INTERVAL)
         return min(wakes, default=float("inf"))
 

@@ -112,14 +112,20 @@ class HoursFile:
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
         """Return the hours until `now`: of recorded runs and of those that still have a record."""
+        runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
+        return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)
+
+    def account_of(
+        self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
+    ) -> ledger.HoursAccount:
+        """Return the same for runs, by their uids, of which the usage was read before."""
         (group, most), kept = _group_and_budget(said), self._read()
-        runs = (
-            run
-            for cluster in clusters
-            if cluster.metadata.uid not in kept.counted
-            and (run := ledger.accounted_run(cluster, group)) is not None
+        open_runs = (
+            msgspec.structs.replace(run, group=group)
+            for uid, run in runs
+            if uid not in kept.counted
         )
-        days = ledger.add_runs(kept.days, runs, now)
+        days = ledger.add_runs(kept.days, open_runs, now)
         return ledger.HoursAccount(days=days, group=group, budget=most)
 
     def _read(self) -> ledger.Ledger:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ... import paths, state_files
-from ...errors import BackendUnavailable, NameTaken, NotFound, TFClusterError
+from ...errors import BackendUnavailable, NotFound, TFClusterError
 from ...i18n import _
 from ...schedules import Schedule, ScheduledLaunch, ScheduleRules, ScheduleStatus
 from ...spec import Model, names, to_json
@@ -134,10 +134,14 @@ class LocalSchedules(Schedules):
 
     def get(self, name: str) -> Schedule:
         """See `Schedules.get`."""
-        found = self.folder(name).load() if names.is_valid(name) else None
+        found = self.find(name)
         if found is None:
             raise self._unknown(name)
         return found
+
+    def find(self, name: str) -> Schedule | None:
+        """Return a schedule, None if there is none."""
+        return self.folder(name).load() if names.is_valid(name) else None
 
     def create(self, schedule: Schedule) -> Schedule:
         """See `Schedules.create`."""
@@ -146,11 +150,7 @@ class LocalSchedules(Schedules):
         try:
             with state_files.locked(folder.status_file):
                 if folder.load() is not None:
-                    text = _(
-                        "there is a schedule {name}: choose another name, or change it with "
-                        "`tfcluster schedule update {name}`"
-                    )
-                    raise NameTaken(text.format(name=schedule.name))
+                    raise self.taken(schedule.name)
                 folder.write(schedule, None)
         except OSError as error:
             raise self._unwritable(error) from None
@@ -235,13 +235,10 @@ def keep_time(state_dir: Path) -> None:
     Raises:
         BackendUnavailable: it cannot be started.
     """
-    schedules = LocalSchedules(state_dir, knocks=False)
-    rules = has_rules(state_dir)
-    if not rules and not any(folder.record_file.exists() for folder in schedules.folders()):
+    if not needs_clock(state_dir):
         _knock(state_dir)  # it ends when there is none left
         return
-    if rules:
-        paths.private(schedules.path)
+    paths.private(state_dir / "schedules")
     try:
         fd = take_clock_lock(state_dir)
     except OSError:
@@ -252,6 +249,24 @@ def keep_time(state_dir: Path) -> None:
     os.close(fd)
     if os.environ.get(NO_CLOCK) != "1":
         _start(state_dir)
+
+
+def needs_clock(state_dir: Path) -> bool:
+    """Return whether there is a schedule, or a rule of notifications."""
+    folders = LocalSchedules(state_dir, knocks=False).folders()
+    return has_rules(state_dir) or any(folder.record_file.exists() for folder in folders)
+
+
+def clock_pid(state_dir: Path) -> int | None:
+    """Return the pid of the clock process, None if none runs. Leaves its lock alone, which one that
+    starts needs.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        pid = int((state_dir / "schedules" / "clock.lock").read_text())
+        words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+        if os.fsencode(str(state_dir)) in words:
+            return pid
+    return None
 
 
 def _knock(state_dir: Path) -> None:

@@ -27,6 +27,7 @@ from .hub_api import (
     owner_and_run,
     page_options,
     show_page,
+    tell_results,
 )
 
 
@@ -121,15 +122,7 @@ def stop_command(
         terminal.note(_("nothing was stopped"))
         return
     told = api.ask("POST", "clusters/stop", body={"runs": meant, "reason": reason})
-    if form != "table":
-        terminal.emit(document(told, form))
-    for one in told["results"]:
-        name = f"{one['owner']}/{one['name']}"
-        if not one["ok"]:
-            terminal.exit_code = 1
-            terminal.note(_("{label}: {value}").format(label=name, value=one_line(one["detail"])))
-        elif form == "table":
-            terminal.say(_("{name} is being stopped").format(name=name))
+    tell_results(terminal, told, form, _("{name} is being stopped"))
 
 
 @click.command("logs", cls=Command)

@@ -343,6 +343,21 @@ def owner_and_run(run: str) -> tuple[str, str]:
     return owner, name
 
 
+def tell_results(terminal: Terminal, told: dict[str, Any], form: str, done: str) -> None:
+    """Print what became of each object of a change; `done` is the sentence about a `{name}` that
+    was changed.
+    """
+    if form != "table":
+        terminal.emit(document(told, form))
+    for one in told["results"]:
+        name = f"{one['owner']}/{one['name']}"
+        if not one["ok"]:
+            terminal.exit_code = 1
+            terminal.note(_("{label}: {value}").format(label=name, value=one_line(one["detail"])))
+        elif form == "table":
+            terminal.say(done.format(name=name))
+
+
 def document(told: Any, form: str) -> str:
     """Return a console response as JSON or YAML."""
     return json.dumps(told, indent=2, ensure_ascii=False) if form == "json" else to_yaml(told)

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...i18n import _
+from ...i18n import VARIABLE, _
 from .accounts import normalized_name
 
 CHECK = """
@@ -82,6 +82,28 @@ def account(name: str, uid: int, owner: str) -> Person:
             _("{name} can have no notebook, because it would run as root.").format(name=name)
         )
     return Person(name, Path(found.pw_dir), found.pw_uid, found.pw_gid)
+
+
+HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
+"""Prefixes of environment variables that only the hub may see."""
+
+
+def environment(person: Person | None) -> dict[str, str]:
+    """Return the environment of a program that runs as a person, None for the hub's owner."""
+    if person is None:
+        return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
+    env = {"HOME": str(person.home), "USER": person.name, "LOGNAME": person.name}
+    env["PATH"] = os.defpath
+    if language := os.environ.get(VARIABLE):
+        env[VARIABLE] = language
+    return env
+
+
+def become(person: Person) -> None:
+    """Let this process be of a person's account, for good."""
+    os.setgroups(person.groups)
+    os.setgid(person.gid)
+    os.setuid(person.uid)
 
 
 def why_no_notebook(name: str, owner: str) -> str:

@@ -42,6 +42,7 @@ KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
 LOOPBACK = "127.0.0.1"
 PAGES = (
     (mark("Clusters"), ""),
+    (mark("Schedules"), "schedules"),
     (mark("Users"), "users"),
     (mark("Archives"), "archives"),
     (mark("Hours"), "hours"),

@@ -1,7 +1,7 @@
-"""The console's tables of runs, users and storage: columns, filters, sorting and paging. Pure.
+"""The console's tables of runs, schedules, users and storage. Pure.
 
-All wrong query parameters are reported together, with what is allowed. Sorting is stable: rows with
-equal keys keep the same order in each reading.
+Each has columns, filters, an order and pages. All wrong query parameters are reported together,
+with what is allowed. Sorting is stable: rows with equal keys keep the same order in each reading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...spec import Model, Phase, Reason
 from ..auth.commands import AccountState
 from ..tenancy.entitlements import Entitlement, StorageSizes
 from .hub_users import HubUser
-from .sites.base import SiteRun, SiteStorage
+from .sites.base import SCHEDULE_STATES, SiteRun, SiteSchedule, SiteStorage
 
 R = TypeVar("R")
 
@@ -252,6 +252,33 @@ RUNS: Table[SiteRun] = Table(
     ),
     usual="age",
     order=lambda row: (row.owner, row.cluster, row.run),
+)
+
+
+# ---- schedules
+
+SCHEDULES: Table[SiteSchedule] = Table(
+    columns=(
+        Column("owner", lambda row: row.owner, lambda row: (row.owner,)),
+        Column("name", lambda row: row.name, lambda row: (row.name,)),
+        Column("cron", lambda row: (row.cron, row.time_zone), lambda row: (row.cron,)),
+        Column("next", lambda row: float("inf") if row.next_at is None else row.next_at),
+        Column("last", lambda row: -(row.marks[-1].due if row.marks else 0.0)),
+        Column("state", lambda row: row.state, lambda row: (row.by, str(row.reason))),
+    ),
+    filters=(
+        Filter(
+            "state",
+            lambda row, states: row.state in states,
+            SCHEDULE_STATES,
+            many=True,
+            counted=lambda row: row.state,
+        ),
+        Filter("owner", lambda row, owners: row.owner in owners),
+        KEPT,
+    ),
+    usual="owner",
+    order=lambda row: (row.owner, row.name),
 )
 
 

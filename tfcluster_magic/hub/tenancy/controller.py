@@ -25,13 +25,22 @@ from ...kube.api.client import Api, ApiError, path
 from ...kube.api.informer import Informer, backoff_seconds
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.controller.work_queue import KeyedWorkers
+from ...kube.objects import notification_secret
 from ...spec.quantities import format_bytes
 from ...spec.record_size import RECORD_BYTES
 from . import namespace_objects, provisioning
 from .caches import TenancyCaches
 from .entitlement_sources import AcceptedPolicy, Membership, OverridesFollower
 from .entitlements import Entitlement, task_classes
-from .namespace_objects import ACCOUNT, TenantContext, namespace_annotations, tenant_objects
+from .namespace_objects import (
+    ACCOUNT,
+    HUB,
+    MANAGED_BY,
+    MANAGER,
+    TenantContext,
+    namespace_annotations,
+    tenant_objects,
+)
 from .policy import entitled
 from .provisioning import PullSecrets
 
@@ -267,13 +276,18 @@ class Tenancy:
         wanted = tenant_objects(entitlement, place, namespace=name, removed=removed)
         there = self.caches.there(name)
         problems = self._give_secrets(head, entitlement, there)
+        secret = notification_secret.empty_secret({MANAGED_BY: MANAGER, HUB: self._home})
+        # It is neither read nor watched: a change of the digest makes it, and with an upgrade anew.
+        digest = _digest([*wanted, secret])
+        if not removed and (head.get("annotations") or {}).get(PROVISIONED) != digest:
+            problems += provisioning.make_secret(self._api, name, secret)
         certain = self.membership.known
         classes = {each["metadata"]["name"] for each in self.caches.classes.every()}
         problems += provisioning.provision(self._api, name, wanted, there, classes, certain=certain)
         there = self.caches.there(name)
         complete = not problems and provisioning.is_complete(wanted, there)
         late, waits = provisioning.claim_problems(self._api, name, there, self.caches.classes)
-        return problems + late, _digest(wanted) if complete else "", waits or not complete
+        return problems + late, digest if complete else "", waits or not complete
 
     def _give_secrets(
         self, head: Object, entitlement: Entitlement, there: provisioning.There

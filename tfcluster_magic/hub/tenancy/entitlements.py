@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ...kube.objects import network_policy
+from ...notifications import NotificationPolicy
 from ...quota.budgets import Budget
 from ...quota.limits import OverrideTerm
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
@@ -257,6 +258,10 @@ class HubPolicy(Model, frozen=True):
     """Whether the operator may see which secrets of a user are labelled for tasks."""
     on_removal: Literal["keep", "delete"] = "keep"
     """`delete`: when a user is removed, delete the data too."""
+    notifications: NotificationPolicy | None = None
+    """On one machine: where the notifications of all users may go, with the same fields as
+    `notifications` of the operator's policy. A user's own `policy.yaml` then does not count. On
+    Kubernetes the operator's policy says it."""
     etcd_budget: Amount = ETCD_BUDGET
     """Bytes of etcd that the TFClusters of all users may take."""
 

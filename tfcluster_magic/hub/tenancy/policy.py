@@ -21,6 +21,8 @@ from ...errors import InvalidRequest, Problem, TFClusterError, one_line
 from ...i18n import _
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import images, network_policy
+from ...notifications import NotificationPolicy
+from ...notifications.delivery import network_mistake as closed_network
 from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
 from ...spec.quantities import NUMBER_RULE, non_finite_numbers
@@ -127,6 +129,7 @@ class _File(Model, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     on_removal: Literal["keep", "delete"] = "keep"
+    notifications: NotificationPolicy | None = None
     etcd_budget: Amount = ETCD_BUDGET
 
 
@@ -179,6 +182,10 @@ class _PolicyReader:
             priorities[name] = group.priority
         if why := network_policy.dns_mistake(file.dns):
             raise self._mistake(("dns",), why)
+        networks = file.notifications.private_networks if file.notifications else ()
+        for place, each in enumerate(networks):
+            if why := closed_network(each):
+                raise self._mistake(("notifications", "privateNetworks", place), why)
         self._unique("images", (each.name for each in file.images), ("images",))
         self._images(file.images, any(g.require_digest for g in (default, *grants.values())))
         return HubPolicy(
@@ -191,6 +198,7 @@ class _PolicyReader:
             dns=file.dns,
             operator_secrets=file.operator_secrets,
             on_removal=file.on_removal,
+            notifications=file.notifications,
             etcd_budget=file.etcd_budget,
         )
 
@@ -439,7 +447,7 @@ def next_end(overrides: Overrides, now: float) -> float | None:
     return min((each.until for each in overrides.values() if each.until > now), default=None)
 
 
-def limits_of(entitlement: Entitlement) -> Limits:
+def limits_of(entitlement: Entitlement, notifications: NotificationPolicy | None = None) -> Limits:
     """Return the limits that a notebook on this machine gets."""
     grant = entitlement.grant
     quota = grant.quota
@@ -448,6 +456,7 @@ def limits_of(entitlement: Entitlement) -> Limits:
         quota=Quota(cpu=quota.cpu, memory=quota.memory, gpu=quota.gpu, pods=quota.pods),
         budget=_granted(grant, "budget"),
         storage={name: size for name, size in grant.storage.said.items() if size is not None},
+        notifications=None if notifications is None else msgspec.to_builtins(notifications),
         override=entitlement.override,
     )
 

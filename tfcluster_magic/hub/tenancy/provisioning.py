@@ -1,6 +1,7 @@
 """Provisions a tenant's namespace, and clears the namespace of a removed user.
 
-It creates, changes and removes objects, copies pull secrets by name, and explains pending claims. A
+It creates, changes and removes objects, copies pull secrets by name, makes the Secret for
+notifications, and explains pending claims. A
 namespace is deleted only if its annotation or the policy says to delete the data, and only after
 its runs.
 """
@@ -341,6 +342,21 @@ class PullSecrets:
         except ApiError as error:
             if not error.gone:
                 raise
+
+
+def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
+    """Create a Secret that its user fills, unless it exists; it cannot be read here. Return the
+    refusal as a sentence. Raises ApiError.
+    """
+
+    def create() -> None:
+        try:
+            api.create(path("secrets", namespace), body)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    return _tried(create, ("Secret", body["metadata"]["name"]))
 
 
 # -- removed users: rights are removed, runs are stopped, data stays. A namespace that is deleted

@@ -224,6 +224,14 @@ class Api:
         kind = "application/json-patch+json"
         return self._json("PATCH", where, operations, query, ANSWER_SECONDS, kind)
 
+    def apply(self, where: str, body: Object, manager: str) -> Object:
+        """Apply `body` to an object, whose fields in it then belong to `manager`. Raises ApiError.
+
+        Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/
+        """
+        kind, query = "application/apply-patch+yaml", {"fieldManager": manager, "force": "true"}
+        return self._json("PATCH", where, body, query, ANSWER_SECONDS, kind)
+
     def delete(
         self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
     ) -> Object:

@@ -67,6 +67,10 @@ separately.
 """
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace with the launch options and what fits now."""
+NOTIFICATIONS = "tfcluster-notifications"
+"""The Secret in each user's namespace with the rules of notifications."""
+NOTIFIED = f"{GROUP}/notifications"
+"""Label of that Secret, "true"."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
+from ...notifications import NotificationPolicy
 from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
 from ...spec.quantities import NUMBER_RULE, non_finite_numbers
 from . import images as references
@@ -145,6 +146,7 @@ class Policy(Model, frozen=True):
     """The cluster's DNS servers. The default is CoreDNS in `kube-system`."""
     require_network_policy: bool = True
     """Whether launches are refused if NetworkPolicies are not enforced."""
+    notifications: NotificationPolicy = NotificationPolicy()
 
 
 def uses_gangs(policy: Policy) -> bool:
@@ -182,6 +184,12 @@ def parse_policy(text: str) -> Policy:
 
 def _mistakes(policy: Policy) -> Iterator[Problem]:
     """Yield the mistakes that a policy's schema cannot express."""
+    if policy.notifications.private_networks:
+        from ...notifications.delivery import network_mistake as closed_network
+
+        for network in policy.notifications.private_networks:
+            if why := closed_network(network):
+                yield Problem("notifications.privateNetworks", network, why)
     for network in policy.egress:
         if why := networks.network_mistake(network):
             yield Problem("egress", network, why)

@@ -65,6 +65,13 @@ TEMPLATE_RULES = (
 )
 """Rules below `spec.template.spec` that only templates have."""
 SPEC_RULES = (
+    CelRule(
+        "",
+        "!(has(self.suspension) && has(self.suspension.locked) && self.suspension.locked) || "
+        "(has(self.suspend) && self.suspend)",
+        "leave it out of a schedule that is not suspended",
+        "suspension",
+    ),
     CelRule("cron", "self.trim() != ''", "say when, such as `0 2 * * *`"),
     CelRule(
         "backfills",

@@ -67,6 +67,13 @@ class Suspension(Model, frozen=True, kw_only=True):
     by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who did it")] = ""
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
     at: Annotated[float, Meta(description="since when")] | None = None
+    locked: Annotated[
+        bool,
+        Meta(
+            description="only who has the right `lock` on tfclusterschedules may set, change or "
+            "lift it"
+        ),
+    ] = False
 
 
 class BackfillRequest(Model, frozen=True, kw_only=True):
@@ -342,7 +349,9 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
         said = spec.suspension or Suspension()
         since = paused.at if paused is not None and not by_itself else now
         at = since if said.at is None else said.at
-        return replace(status, paused=Pause(at=at, by=said.by, reason=said.reason))
+        return replace(
+            status, paused=Pause(at=at, by=said.by, reason=said.reason, locked=said.locked)
+        )
     if paused is None or (by_itself and (spec.resume_at or 0.0) <= paused.at):
         return status
     # due times during the pause are not caught up
@@ -464,10 +473,8 @@ def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) ->
     """Ask in the spec for what is new in a status. The clock of who asks may be behind."""
     before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
-        pause = after.paused
-        said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at)
         spec["suspend"] = True
-        spec["suspension"] = resource_form.write(Suspension, msgspec.to_builtins(said))
+        spec["suspension"] = suspension_of(after.paused)
     elif after.paused is None and before.paused is not None:
         spec.pop("suspend", None)
         spec.pop("suspension", None)
@@ -510,6 +517,12 @@ def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) ->
         ]
         forms = [resource_form.write(BackfillRequest, msgspec.to_builtins(r)) for r in requests]
         spec["backfills"] = [*left, *forms]
+
+
+def suspension_of(pause: Pause) -> Object:
+    """Return a pause as the spec of a schedule asks for it."""
+    said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at, locked=pause.locked)
+    return resource_form.write(Suspension, msgspec.to_builtins(said))
 
 
 # -- writing by the operator -----------------------------------------------------------------------

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import one_line
 from ...kube.api import access, labels
@@ -30,6 +31,7 @@ from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, 
 from ...schedules.cron import CronTimes
 from ...schedules.due import (
     RunOutcome,
+    circle_of,
     due,
     failed,
     launched,
@@ -114,7 +116,11 @@ class ScheduleController:
         self._deleted: dict[Key, CacheUpdate] = {}
         """By run that went on: its deletion."""
         self._ended: set[Key] = set()
-        """Schedules of which a run has ended since their last turn."""
+        """Schedules of which a run has ended since their last turn, or a schedule that they wait
+        for has changed.
+        """
+        self._awaiting: dict[Key, set[Key]] = {}
+        """By schedule: those that wait for it (`after`)."""
         self._idle: dict[Key, tuple[object, float, float]] = {}
         """By schedule: the version at its last turn, when it was, until when nothing is due."""
         self._own: dict[Key, Object] = {}
@@ -158,7 +164,22 @@ class ScheduleController:
 
     def _changed(self, update: CacheUpdate) -> None:
         head = update.object["metadata"]
-        self.turns.work.add((head["namespace"], head["name"]))
+        key = (head["namespace"], head["name"])
+        with self._lock:
+            waiting = set(self._awaiting.get(key, ()))
+            self._ended |= waiting
+        for each in (key, *waiting):
+            self.turns.work.add(each)
+
+    def _await(self, key: Key, names: Iterable[str]) -> None:
+        """Note for which schedules one waits; each change of those is a turn of it."""
+        with self._lock:
+            for each in [other for other, waiting in self._awaiting.items() if key in waiting]:
+                self._awaiting[each].discard(key)
+                if not self._awaiting[each]:
+                    del self._awaiting[each]
+            for name in names:
+                self._awaiting.setdefault((key[0], name), set()).add(key)
 
     def _newest(self, key: Key) -> Object | None:
         """Return the newest known state, which may be our own write."""
@@ -173,6 +194,7 @@ class ScheduleController:
 
     def _forget(self, key: Key) -> None:
         self._follow_runs(key, ())
+        self._await(key, ())
         self._idle.pop(key, None)
         self._own.pop(key, None)
         with self._lock:
@@ -229,12 +251,31 @@ class ScheduleController:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # the turn may fail, and what ended is looked at again then
         found = schedule_resource.whole(cached)
-        schedule = schedule_resource.read(found, now)
+        schedule = self._checked(key, schedule_resource.read(found, now))
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
             self._idle[key] = found["metadata"]["resourceVersion"], now, math.inf
             return None
         return self._follow(key, found, schedule, now)
+
+    def _checked(self, key: Key, schedule: Schedule) -> Schedule:
+        """Return a schedule, with a problem if it waits for itself."""
+        rules = schedule.rules
+        if not rules.after and not any(key in each for each in self._awaiting.values()):
+            return schedule
+        self._await(key, [each.schedule for each in rules.after])  # before any of them is read
+        loop = circle_of(key[1], rules, lambda name: self._find(key[0], name))
+        if not loop or schedule.status.problem:
+            return schedule
+        text = "spec.after: these schedules wait for each other: " + " → ".join(loop)
+        return schedule_resource.with_status(schedule, replace(schedule.status, problem=text))
+
+    def _find(self, namespace: str, name: str) -> Schedule | None:
+        """Return a schedule as the cache knows it."""
+        found = self.cache.get(namespace, name)
+        if found is None or is_deleted(found):
+            return None
+        return schedule_resource.read(schedule_resource.whole(found), self._clock.now())
 
     def _follow(self, key: Key, found: Object, schedule: Schedule, now: float) -> float | None:
         """Take a turn of a valid schedule."""
@@ -243,7 +284,7 @@ class ScheduleController:
         running = [o.run for o in status.occurrences if o.state is OccurrenceState.RUNNING]
         outcomes = {run: self._outcome(key[0], run) for run in running}
         status = settle(rules, status, outcomes, now)
-        turn = due(rules, status, now)
+        turn = due(rules, status, now, lambda name: self._find(key[0], name))
         status = self._with_names(key, turn.status)
         found = self._write(key, found, schedule_resource.with_status(schedule, status), now)
         for run in turn.stop:

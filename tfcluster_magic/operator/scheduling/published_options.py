@@ -20,6 +20,7 @@ from ...kube.api.client import Api, ApiError, Object, path
 from ...kube.controller.leader_election import LEASE_KEY, OPERATOR_LEASE, OPERATOR_NAMESPACE
 from ...kube.controller.work_queue import BackgroundThread
 from ...kube.hour_ledgers import HOURS_KEY
+from ...kube.objects.notification_secret import POLICY_KEY, published_policy
 from ...launch_checks.kubernetes import (
     FACTS_KEY,
     LIMITS_OF,
@@ -133,6 +134,7 @@ class OptionsPublisher(BackgroundThread):
             LIMITS_OF: said[FACTS_KEY],
             HOURS_KEY: self._hours(namespace),
             LEASE_KEY: self._lease,
+            POLICY_KEY: published_policy(policy.notifications),
         }
 
     def _write(self, namespace: str, content: Mapping[str, str]) -> bool:

@@ -1,8 +1,11 @@
-"""Shortens one wait of TensorFlow 1 programs, which stay unmodified.
+"""Lets a task show the stacks of its program, and shortens one wait of TensorFlow 1 programs.
+
+When a signal that nothing else uses arrives, the kernel's handler writes the Python stack of every
+thread to memory that `runtime/stacks.py` reads, even if the program hangs.
 
 A worker that looks before the chief has initialized the variables sleeps 30 s (the default
-recovery_wait_secs of SessionManager and Supervisor); here 1 s. This module does nothing until the
-program itself imports TensorFlow, never breaks a program, and runs the sitecustomize that Python
+recovery_wait_secs of SessionManager and Supervisor); here 1 s, once the program itself imports
+TensorFlow. This module never breaks a program, and runs the sitecustomize that Python
 would have found otherwise. Standard library only, Python 3.8 syntax.
 """
 
@@ -17,6 +20,21 @@ _PATIENT = {
 _PARAMETER = "recovery_wait_secs"
 _DEFAULT = 30
 _SHORT = 1
+
+
+def _show_stacks():
+    """Open the memory for stacks, and register the handler; see `runtime/stacks.py`."""
+    if "TFCLUSTER_TASK" not in os.environ:
+        return
+    try:
+        import faulthandler
+        import signal
+
+        memory = os.memfd_create("tfcluster-stacks")
+        faulthandler.register(signal.SIGRTMAX - 7, memory, all_threads=True)
+    except Exception:
+        # A system without these: the program runs as it would without us.
+        pass
 
 
 def _shorten(module):
@@ -78,4 +96,5 @@ def _hand_on():
 
 
 sys.meta_path.insert(0, _Finder)
+_show_stacks()
 _hand_on()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from tfcluster_magic.backends.local.clock import Clock
 from tfcluster_magic.backends.local.notification_store import (
     DeliveryFile,
     LocalNotifications,
-    deliveries_of,
 )
 from tfcluster_magic.backends.local.notification_work import NotificationWatch
 from tfcluster_magic.backends.local.store import Store
 from tfcluster_magic.errors import TFClusterError
+from tfcluster_magic.hub.tenancy.entitlements import Entitlement, Grant
+from tfcluster_magic.hub.tenancy.policy import PolicyMistake, limits_of, parse_policy
 from tfcluster_magic.notifications import (
     Deliveries,
     DeliveryState,
@@ -58,11 +60,6 @@ def write_run(state: Path, number: int, status: Status) -> None:
     folder.status_file.write_bytes(to_json(status))
 
 
-def delivered(state: Path) -> DeliveryFile:
-    """Return the deliveries of the run."""
-    return deliveries_of(Store(state).folder("digits", 1))
-
-
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
     """A message of a newer version, or a damaged one, is told as its code."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
@@ -89,7 +86,7 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
     """Rules and deliveries that this version does not know stay as they are."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
-    file = delivered(state)
+    file = DeliveryFile(state)
     (key,) = (each.key for each in file.load().deliveries)
     file.change(lambda before: occasions.sent(before, key, 7.0))
     told = json.loads(file.path.read_text())
@@ -109,7 +106,7 @@ def test_a_result_that_is_written_during_a_look_is_seen(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result of a child between a look's reading and its end is not missed."""
-    watch, file = NotificationWatch(state), delivered(state)
+    watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)
     file.change(lambda before: occasions.begin(before, key, 0.0))
@@ -133,4 +130,30 @@ def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
     assert watch.look([])[0] == ["team"]
     LocalNotifications(state).remove("team")
     assert watch.look([]) == ([], None)
-    assert [each.state for each in delivered(state).load().deliveries] == [DeliveryState.GIVEN_UP]
+    assert [each.state for each in DeliveryFile(state).load().deliveries] == [
+        DeliveryState.GIVEN_UP
+    ]
+
+
+def test_the_hubs_policy_counts_and_not_the_users_own(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the administrator of a hub allows one host, a user's own file opens no other one."""
+    (state / "notifications" / "policy.yaml").write_text("privateNetworks: [10.0.0.0/8]\n")
+    policy = parse_policy("notifications: {hosts: [hooks.slack.com]}").notifications
+    limits = tmp_path / "limits.json"
+    limits.write_bytes(to_json(limits_of(Entitlement(Grant()), policy)))
+    assert LocalNotifications(state).policy().private_networks == ("10.0.0.0/8",)
+    monkeypatch.setenv("TFCLUSTER_LIMITS", str(limits))
+    found = LocalNotifications(state).policy()
+    assert (found.hosts, found.private_networks) == (("hooks.slack.com",), ())
+    with pytest.raises(PolicyMistake, match=r"line 2: notifications\.privateNetworks"):
+        parse_policy("notifications:\n  privateNetworks: [169.254.0.0/16]\n")
+
+
+def test_a_deleted_run_is_still_reported(state: Path) -> None:
+    """A message that waits outlives the folder of its run."""
+    watch = NotificationWatch(state)
+    assert watch.look([])[0] == ["team"]
+    shutil.rmtree(Store(state).folder("digits", 1).path)
+    assert watch.look([])[0] == ["team"]

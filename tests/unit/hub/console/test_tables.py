@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from support.console_rows import row
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub.console.sites.base import run_row
-from tfcluster_magic.hub.console.tables import RUNS
+from tfcluster_magic.hub.console.sites.base import ScheduleMark, SiteSchedule, run_row
+from tfcluster_magic.hub.console.tables import RUNS, SCHEDULES
 from tfcluster_magic.i18n import language
+from tfcluster_magic.schedules import OccurrenceState
 from tfcluster_magic.spec import (
     Message,
     Metadata,
@@ -101,3 +102,43 @@ def test_a_task_that_names_nothing_counts_as_at_its_owners_quota() -> None:
     found = run_row(TFCluster(metadata=head, spec=Spec(replicas=every), status=starting))
 
     assert (found.cpu, found.memory, found.gpu) == (3.5, 4 << 30, 0)
+
+
+def plan(owner: str, name: str, **more: object) -> SiteSchedule:
+    """Return the row of a schedule."""
+    words = {
+        "cron": "0 2 * * *",
+        "time_zone": "UTC",
+        "state": "Active",
+        "next_at": 9.0,
+        "marks": (),
+        **more,
+    }
+    return SiteSchedule(owner=owner, name=name, uid=f"{owner}-{name}", **words)  # type: ignore[arg-type]
+
+
+PLANS = [
+    plan("bob", "nightly", state="Paused", next_at=None, by="admin eve", reason="the exam"),
+    plan("ada", "hourly", next_at=3.0, marks=(ScheduleMark(8.0, OccurrenceState.FAILED, "h-1"),)),
+    plan("ada", "nightly", state="Invalid", next_at=None, reason=Message("ScheduleMissed")),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ({}, ["ada/hourly", "ada/nightly", "bob/nightly"]),
+        ({"q": "ADMIN EVE"}, ["bob/nightly"]),
+        ({"q": "exam"}, ["bob/nightly"]),
+        ({"state": "Paused,Invalid"}, ["ada/nightly", "bob/nightly"]),
+        ({"owner": "ada", "sort": "next"}, ["ada/hourly", "ada/nightly"]),
+        ({"sort": "last", "limit": "1"}, ["ada/hourly"]),
+    ],
+)
+def test_schedules_are_filtered_and_sorted(given: dict[str, str], fits: list[str]) -> None:
+    """What is due soonest comes first by `next`, what was due last by `last`; each state is
+    counted.
+    """
+    found = SCHEDULES.page(PLANS, SCHEDULES.query({key: [text] for key, text in given.items()}))
+    assert [f"{one.owner}/{one.name}" for one in found.items] == fits
+    assert set(found.counts) == {"Active", "Paused", "Invalid"}

@@ -173,7 +173,7 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
             blocks += [(name, to["ipBlock"]) for to in rule["to"] if "ipBlock" in to]
             if any(port["port"] == 53 for port in rule["ports"]):
                 dns.append(rule)
-    assert len(blocks) == 8
+    assert len(blocks) == 10
     for name, block in blocks:
         assert block == network_policy.ip_block(block["cidr"]), name
     assert dns == network_policy.dns_rules(DEFAULT_DNS) * 2

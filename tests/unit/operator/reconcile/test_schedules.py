@@ -306,3 +306,32 @@ def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
     world.pass_to(START + 120)
     assert world.runs() == ["nightly-1"]
     assert "stop" not in world.run("nightly-1")["spec"]
+
+
+def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(world: ScheduledWorld) -> None:
+    """It launches when that run has succeeded, and skips a due time at which there is none; of
+    schedules that wait for each other the condition Ready says so, until one does not any more.
+    """
+    world.create("first")
+    world.create("then", after=[{"schedule": "first"}])
+    world.pass_to(START + 60)
+    wait_until(lambda: world.states("first") == ["Running"])
+    wait_until(lambda: world.states("then") == ["Waiting"])
+    assert world.runs() == ["first-1"]
+    world.end("first-1")
+    wait_until(lambda: world.states("then") == ["Running"])
+    world.end("then-1")
+    wait_until(lambda: world.states("then") == ["Succeeded"])
+    world.change("first", suspend=True)
+    world.wait_for("first", lambda status: status.get("state") == "Paused")
+    world.pass_to(START + 120)
+    wait_until(lambda: world.states("then") == ["Succeeded", "Skipped"])
+    why = world.schedule("then")["status"]["occurrences"][-1]["reason"]
+    assert why["code"] == "ScheduleAwaitedPaused"
+    world.change("first", suspend=False, after=[{"schedule": "then", "until": "End"}])
+    for name in ("first", "then"):
+        world.wait_for(name, lambda status: status.get("state") == "Invalid")
+    assert "then → first → then" in world.schedule("then")["status"]["problem"]
+    world.change("first", after=[])
+    for name in ("first", "then"):
+        world.wait_for(name, lambda status: status.get("state") == "Active")

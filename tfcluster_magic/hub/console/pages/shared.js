@@ -23,7 +23,7 @@ export function tn(one, many, count, values = {}) {
   return filled(forms[count === 1 ? 0 : 1], { count, ...values });
 }
 
-/** Words of the API that people read: phases, and states of servers. */
+/** Words of the API that people read: phases, states of servers, of schedules and of due times. */
 const NAMES = {
   Queued: t('Queued'),
   Starting: t('Starting'),
@@ -32,6 +32,15 @@ const NAMES = {
   Succeeded: t('Succeeded'),
   Failed: t('Failed'),
   Stopped: t('Stopped'),
+  Active: t('Active'),
+  Paused: t('Paused'),
+  Invalid: t('Does not work'),
+  Waiting: t('Waiting'),
+  Launching: t('Launching'),
+  Retrying: t('Retrying'),
+  Skipped: t('Skipped'),
+  Missed: t('Missed'),
+  Unknown: t('Unknown'),
   running: t('running'),
   starting: t('starting'),
   stopping: t('stopping'),

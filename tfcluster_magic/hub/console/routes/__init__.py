@@ -14,11 +14,12 @@ from tornado.web import Application, RequestHandler, StaticFileHandler
 
 from ...shared_settings import PAGES as HUB_PAGES
 from ..service import PAGES as SITE_PAGES
-from . import archives, clusters, reports, users
+from . import archives, clusters, reports, schedules, users
 from .base import PAGES, Callback, Console, NoSuchPath
 
 ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     *clusters.HANDLERS,
+    *schedules.HANDLERS,
     *users.HANDLERS,
     *archives.HANDLERS,
     *reports.HOURS_HANDLERS,

@@ -20,8 +20,7 @@ from ...auth.accounts import normalized_name
 from ..archives import Archives
 from ..hub_users import HubUser
 from ..sites.base import SiteRun
-from .base import ConsoleHandler, ConsolePage, write_audit
-from .clusters import MOST_REASON
+from .base import MOST_REASON, ConsoleHandler, ConsolePage, write_audit
 
 PATIENCE = 180.0
 """Longest wait in seconds for a user's servers and clusters to end."""

@@ -9,9 +9,10 @@ error is `application/problem+json` with one sentence.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,16 @@ from tornado.template import Loader
 from tornado.web import HTTPError
 from traitlets import default
 
-from ....errors import NotAllowed
-from ....i18n import _
+from ....errors import InvalidRequest, NotAllowed, Problem, TFClusterError, one_line
+from ....i18n import _, current_language
 from ....spec import Model
 from ....web import MOST_BYTES, ProblemResponses, StreamedBody
 from ...audit import AuditEntry, AuditLog, new_entry
 from ...page_language import choose_language, page_language, read_scripts, script_words
 from ...user_limits import NoSitePolicy, SitePolicy
+from .. import tables
 from ..archives import Archives
-from ..cached_reading import RunCache, StorageCache
+from ..cached_reading import CachedRuns, RunCache, StorageCache
 from ..class_import import Importing
 from ..hub_users import HubUsers
 from ..service import OWNER, SHELL
@@ -206,6 +208,81 @@ async def write_audit(
     made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
     await asyncio.to_thread(handler.console.audit.asked, made)
     return made
+
+
+class ChosenObject(Model, frozen=True):
+    """A run or schedule to change; with `uid` only the one of that uid."""
+
+    owner: str
+    name: str
+    uid: str = ""
+
+
+MOST_AT_ONCE = 500
+MOST_REASON = 500
+
+
+async def change_each(
+    handler: ConsoleHandler,
+    what: str,
+    chosen: Sequence[ChosenObject],
+    reason: str,
+    change: Callable[[ChosenObject, str], Awaitable[None]],
+    *,
+    needs_reason: bool = True,
+) -> None:
+    """Call `change` with each object and the reason, and answer with what became of each, in the
+    order of the request. The audit log has them as `what`.
+
+    Raises:
+        InvalidRequest: there is no reason, or too many objects; nothing was done then.
+    """
+    cleaned = one_line(" ".join(reason.split())).strip()
+    wrong = []
+    if (needs_reason and not cleaned) or len(cleaned) > MOST_REASON:
+        rule = _("give a reason of at most {most} characters; the owner sees it")
+        wrong.append(Problem("reason", reason, rule.format(most=MOST_REASON)))
+    if not 0 < len(chosen) <= MOST_AT_ONCE:
+        rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
+        wrong.append(Problem("number", len(chosen), rule))
+    if wrong:
+        raise InvalidRequest(wrong, _("nothing was changed"))
+
+    async def detail_of(each: ChosenObject) -> str:
+        """Change one; return why it was not changed, empty if it was."""
+        try:
+            await change(each, cleaned)
+        except TFClusterError as error:
+            return str(error)
+        return ""
+
+    entries = await write_audit(handler, what, [(one.owner, one.name) for one in chosen], cleaned)
+    done = await asyncio.gather(*map(detail_of, chosen))
+    handler.console.run_cache.expire()
+    results = [detail or "done" for detail in done]
+    await asyncio.to_thread(handler.console.audit.ended, entries, results)
+    told = [
+        {"owner": one.owner, "name": one.name, "ok": not detail, "detail": detail}
+        for one, detail in zip(chosen, done, strict=True)
+    ]
+    handler.reply({"results": told})
+
+
+def is_known(handler: ConsoleHandler, asked: tables.Query, seen: CachedRuns) -> bool:
+    """Return whether the caller has this answer already, after answering 304 then; the answer gets
+    a tag. Rows of the last reading are never known, because they have to be requested again.
+    """
+    handler.set_header("Cache-Control", "no-cache")
+    if seen.note:
+        return False
+    about = hashlib.sha256(repr((asked, current_language())).encode()).hexdigest()[:16]
+    tag = f'"{handler.console.started}-{handler.console.run_cache.version}-{about}"'
+    handler.set_header("Etag", tag)
+    if handler.request.headers.get("If-None-Match") != tag:
+        return False
+    handler.set_status(304)
+    handler.finish()
+    return True
 
 
 def query_words(handler: ConsoleHandler) -> dict[str, list[str]]:

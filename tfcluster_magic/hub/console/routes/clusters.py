@@ -11,7 +11,6 @@ GET    api/home/USER                      one user's clusters; only for the hub'
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import os
 from typing import Any
@@ -20,18 +19,24 @@ import msgspec
 from msgspec.structs import replace
 from tornado.web import HTTPError
 
-from ....errors import InvalidRequest, Problem, TFClusterError, one_line
-from ....i18n import _, current_language
+from ....errors import TFClusterError
+from ....i18n import _
 from ....launch import validation
 from ....lifecycle.messages import shown
 from ....spec import Model, Phase, Stop
 from .. import tables
 from ..service import KEY, home_key
 from ..sites.base import runs_for_home
-from .base import ConsoleHandler, ConsolePage, query_words, write_audit
+from .base import (
+    ChosenObject,
+    ConsoleHandler,
+    ConsolePage,
+    change_each,
+    is_known,
+    query_words,
+    write_audit,
+)
 
-MOST_AT_ONCE = 500
-MOST_REASON = 500
 LINES = 100
 
 
@@ -42,18 +47,10 @@ class ClustersPage(ConsolePage):
     template = "console.html"
 
 
-class RunToStop(Model, frozen=True):
-    """A run to stop; with `uid` only the run of that uid."""
-
-    owner: str
-    name: str
-    uid: str = ""
-
-
 class StopRequest(Model, frozen=True):
     """Runs to stop, and why."""
 
-    runs: tuple[RunToStop, ...]
+    runs: tuple[ChosenObject, ...]
     reason: str
 
 
@@ -72,15 +69,8 @@ class Clusters(ConsoleHandler):
         asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache
         look = await cache.look(kept=asked.kept)
-        self.set_header("Cache-Control", "no-cache")
-        if not look.note:  # rows of the last reading must be requested again
-            about = hashlib.sha256(repr((asked, current_language())).encode()).hexdigest()[:16]
-            tag = f'"{self.console.started}-{cache.version}-{about}"'
-            self.set_header("Etag", tag)
-            if self.request.headers.get("If-None-Match") == tag:
-                self.set_status(304)
-                self.finish()
-                return
+        if is_known(self, asked, look):
+            return
         page = tables.RUNS.page(look.seen.rows, asked)
         rows = [replace(row, message=shown(row), messages=()) for row in page.items]
         fields: dict[str, Any] = {"items": rows, "total": page.total, "all": page.all}
@@ -94,37 +84,13 @@ class StopClusters(ConsoleHandler):
     async def post(self) -> None:
         """Answer with the result for each run, in the order of the request."""
         asked = validation.read_model(self.body(), StopRequest)
-        reason = one_line(" ".join(asked.reason.split())).strip()
-        if not reason or len(reason) > MOST_REASON:
-            rule = _("give a reason of at most {most} characters; the owner sees it")
-            raise InvalidRequest(
-                [Problem("reason", asked.reason, rule.format(most=MOST_REASON))],
-                _("nothing was stopped"),
-            )
-        if not 0 < len(asked.runs) <= MOST_AT_ONCE:
-            rule = _("a whole number from {least} to {most}").format(least=1, most=MOST_AT_ONCE)
-            raise InvalidRequest([Problem("runs", len(asked.runs), rule)], _("nothing was stopped"))
-        stop = Stop(reason=reason, by=_("admin {name}").format(name=self.who))
-        entries = await write_audit(
-            self, "stop", [(run.owner, run.name) for run in asked.runs], reason
-        )
-        done = await asyncio.gather(*(self._stop(run, stop) for run in asked.runs))
-        self.console.run_cache.expire()
-        results = [detail or "done" for detail in done]
-        await asyncio.to_thread(self.console.audit.ended, entries, results)
-        told = [
-            {"owner": run.owner, "name": run.name, "ok": not detail, "detail": detail}
-            for run, detail in zip(asked.runs, done, strict=True)
-        ]
-        self.reply({"results": told})
+        by = _("admin {name}").format(name=self.who)
 
-    async def _stop(self, run: RunToStop, stop: Stop) -> str:
-        """Stop a run; return why it was not stopped, empty if it was."""
-        try:
+        async def stop(run: ChosenObject, reason: str) -> None:
+            stop = Stop(reason=reason, by=by)
             await self.console.site.stop(run.owner, run.name, run.uid, stop)
-        except TFClusterError as error:
-            return str(error)
-        return ""
+
+        await change_each(self, "stop", asked.runs, asked.reason, stop)
 
 
 class Logs(ConsoleHandler):

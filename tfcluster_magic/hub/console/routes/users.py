@@ -30,8 +30,7 @@ from ...tenancy.policy import Override, checked_override, entitled
 from .. import class_import, tables
 from ..class_import import ClassImport, ImportedLine, browser_link
 from ..hub_users import HubUser
-from .base import ConsoleHandler, ConsolePage, query_words, write_audit
-from .clusters import MOST_AT_ONCE
+from .base import MOST_AT_ONCE, ConsoleHandler, ConsolePage, query_words, write_audit
 
 
 class UsersPage(ConsolePage):

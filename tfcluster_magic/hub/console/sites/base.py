@@ -1,4 +1,4 @@
-"""The interface of a site of the console: everyone's runs, their logs, hours, storage and leaks.
+"""The interface of a site of the console: everyone's runs, schedules, logs, hours, storage, leaks.
 
 Its types say who owns what, and nothing about how a site finds out. Every method ends within a
 bounded time. What could not be read is reported beside the rest.
@@ -10,10 +10,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from ....errors import Conflict, InvalidRequest
+from ....i18n import _
 from ....quota import limits
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
+from ....schedules import OccurrenceState, Pause, Schedule
+from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
@@ -48,6 +53,36 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     """The codes and parameters of `message`, for translation."""
 
 
+class ScheduleMark(Model, frozen=True, omit_defaults=False):
+    """A past due time of a schedule in its row: what became of it, and by which run."""
+
+    due: float
+    state: OccurrenceState
+    run: str
+
+
+class SiteSchedule(Model, frozen=True, omit_defaults=False):
+    """A row of the table of schedules. `owner` is the user's name in the hub."""
+
+    owner: str
+    name: str
+    uid: str
+    cron: str
+    time_zone: str
+    state: str
+    """One of `SCHEDULE_STATES`."""
+    next_at: float | None
+    marks: tuple[ScheduleMark, ...]
+    """The newest ones, the oldest first."""
+    by: str = ""
+    """Who paused it; empty: its owner, or itself."""
+    reason: Message | str = ""
+    """Why it is paused or invalid."""
+    locked: bool = False
+    """Whether only an administrator resumes it."""
+    since: float | None = None
+
+
 class Missed(Model, frozen=True):
     """A user whose runs could not be read, and why."""
 
@@ -56,9 +91,10 @@ class Missed(Model, frozen=True):
 
 
 class SiteRuns(Model, frozen=True):
-    """All runs at one time."""
+    """All runs and schedules at one time."""
 
     rows: tuple[SiteRun, ...] = ()
+    schedules: tuple[SiteSchedule, ...] = ()
     missed: tuple[Missed, ...] = ()
 
 
@@ -107,7 +143,7 @@ class Site(Protocol):
     """A site; every method raises only TFClusterErrors."""
 
     async def runs(self) -> SiteRuns:
-        """Return every recorded run of everyone."""
+        """Return every recorded run, and every schedule, of everyone."""
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
         """Filter an earlier reading to people who may still be shown, without reading again."""
@@ -122,6 +158,18 @@ class Site(Protocol):
             NotFound: there is no such owner or run.
             Conflict: it has ended, is already being stopped, or is another run now.
         """
+
+    async def pause(self, owner: str, name: str, uid: str, pause: Pause) -> None:
+        """Pause a schedule, so that only an administrator resumes it; if `uid` is given, only the
+        one with that uid.
+
+        Raises:
+            NotFound: there is no such owner or schedule.
+            Conflict: an administrator has paused it, or it is another schedule now.
+        """
+
+    async def resume(self, owner: str, name: str, uid: str) -> None:
+        """Resume a schedule that an administrator paused. Raises NotFound or Conflict."""
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """Return the last log lines of a task. Raises NotFound."""
@@ -182,6 +230,80 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
     )
 
 
+MOST_MARKS = 10
+"""Past due times in the row of a schedule."""
+SCHEDULE_STATES = ("Active", "Paused", "Invalid")
+
+
+def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:
+    """Return a schedule as a row without owner."""
+    status, rules = schedule.status, schedule.rules
+    row = SiteSchedule(
+        owner="",
+        name=schedule.name,
+        uid=schedule.uid,
+        cron=rules.cron,
+        time_zone=rules.time_zone,
+        state="Active",
+        next_at=status.cursor,
+        marks=tuple(
+            ScheduleMark(each.due, each.state, each.run or (*each.earlier, "")[0])
+            for each in status.occurrences[-MOST_MARKS:]
+        ),
+    )
+    if status.problem:
+        return replace(row, state="Invalid", reason=status.problem, next_at=None)
+    if (pause := status.paused) is not None:
+        told = {"by": pause.by, "reason": pause.reason, "locked": pause.locked, "since": pause.at}
+        return replace(row, state="Paused", next_at=None, **told)
+    return current_schedule(row, now)
+
+
+def refuse_to_pause(name: str, pause: Pause | None) -> None:
+    """Raise Conflict if an administrator has paused a schedule already."""
+    if pause is not None and pause.locked:
+        text = _("{name} is already paused by {by}")
+        raise Conflict(text.format(name=name, by=pause.by))
+
+
+def refuse_to_resume(name: str, pause: Pause | None) -> None:
+    """Raise Conflict unless an administrator has paused a schedule."""
+    if pause is None:
+        raise Conflict(_("{name} is not paused").format(name=name))
+    if not pause.locked:
+        raise Conflict(_("{name} was not paused by an administrator").format(name=name))
+
+
+def current_schedule(row: SiteSchedule, now: float) -> SiteSchedule:
+    """Return a row with the due time that comes next; most rows have it."""
+    if row.next_at is None or row.next_at > now:
+        return row
+    try:
+        coming = CronTimes(row.cron, row.time_zone).next(now)
+    except InvalidRequest as error:
+        return replace(row, state="Invalid", reason=str(error), next_at=None)
+    return replace(row, next_at=coming)
+
+
+def bounded_schedule(row: SiteSchedule) -> SiteSchedule:
+    """Return a row of a schedule cut to a few KiB."""
+    reason: Message | str = row.reason
+    if isinstance(reason, str) or len(msgspec.json.encode(reason)) > MOST_CODED:
+        reason = _cut(str(reason), MOST_MESSAGE)
+    marks = (replace(each, run=_cut(each.run)) for each in row.marks[-MOST_MARKS:])
+    return replace(
+        row,
+        name=_cut(row.name),
+        uid=_cut(row.uid),
+        cron=_cut(row.cron),
+        time_zone=_cut(row.time_zone),
+        state=row.state if row.state in SCHEDULE_STATES else "Invalid",
+        marks=tuple(marks),
+        by=_cut(row.by),
+        reason=reason,
+    )
+
+
 def bounded_row(row: SiteRun) -> SiteRun:
     """Return a row cut to a few KiB, because everyone's rows are kept in memory."""
     texts = {
@@ -189,7 +311,7 @@ def bounded_row(row: SiteRun) -> SiteRun:
         for name in row.__struct_fields__
         if isinstance(text := getattr(row, name), str)
     }
-    return msgspec.structs.replace(
+    return replace(
         row,
         **{**texts, "message": _cut(row.message, MOST_MESSAGE)},
         messages=row.messages if len(msgspec.json.encode(row.messages)) <= MOST_CODED else (),

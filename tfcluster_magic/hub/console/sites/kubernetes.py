@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as a site of the console: runs, hours, storage, archives.
+"""A Kubernetes cluster as a site of the console: runs, schedules, hours, storage, archives.
 
 One list and one watch for each kind fill a cache (`kube/api/informer`), so that a reading makes no
 request. To stop, read or remove something, it asks the API server by uid, so that no other object
@@ -31,12 +31,22 @@ from ....kube.objects import custom_resource
 from ....quota import ledger
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
-from ....spec import Stop
+from ....schedules import Pause
+from ....spec import Stop, names
 from ...tenancy.entitlements import HubPolicy
 from ...tenancy.namespace_objects import HUB
 from ...user_limits import NoSitePolicy
-from . import kubernetes_archive, kubernetes_runs
-from .base import Leak, Missed, SiteHours, SiteLeaks, SiteRuns, SiteStorage
+from . import kubernetes_archive, kubernetes_runs, kubernetes_schedules
+from .base import (
+    Leak,
+    Missed,
+    SiteHours,
+    SiteLeaks,
+    SiteRuns,
+    SiteStorage,
+    refuse_to_pause,
+    refuse_to_resume,
+)
 
 
 def site_hours(
@@ -197,7 +207,14 @@ class KubernetesSite:
             shape=kubernetes_runs.POD,
             trim=kubernetes_runs.trim_pod,
         )
-        self.all = (self.tenants, self.clusters, self.pods)
+        self.schedules = Informer(
+            api,
+            path(kubernetes_schedules.RESOURCE),
+            optional=True,  # it may be newer than the resources of the cluster
+            trim=self._trim_schedule,
+        )
+        self.needed = (self.tenants, self.clusters, self.pods)
+        self.all = (*self.needed, self.schedules)
         self._leaks = kubernetes_runs.LeakFinder(
             api, lambda uid: bool(self.clusters.of(uid)), self._owner
         )
@@ -221,13 +238,16 @@ class KubernetesSite:
 
     @property
     def synced(self) -> bool:
-        """Whether all first lists have arrived."""
-        return all(each.synced.is_set() for each in self.all)
+        """Whether all first lists have arrived; a cluster may have no schedules."""
+        return all(each.synced.is_set() for each in self.needed)
 
     @property
     def problems(self) -> list[str]:
         """Why the caches are not current."""
-        return [self._told(each.problem) for each in self.all if each.problem is not None]
+        problems = [each.problem for each in self.needed if each.problem is not None]
+        if (error := self.schedules.problem) is not None and not error.gone:
+            problems.append(error)
+        return [self._told(each) for each in problems]
 
     # -- the interface of `Site` -------------------------------------------------------------------
 
@@ -238,8 +258,11 @@ class KubernetesSite:
         except TFClusterError as error:
             return SiteRuns(missed=(Missed(owner="", detail=str(error)),))
         every = kubernetes_runs.run_rows(self.clusters.every(), self.pods.every(), self._users())
+        plans = kubernetes_schedules.schedule_rows(
+            self.schedules.every(), self._users(), time.time()
+        )
         missed = (Missed(owner="", detail=text) for text in dict.fromkeys(self.problems))
-        return SiteRuns(rows=every, missed=tuple(missed))
+        return SiteRuns(rows=every, schedules=plans, missed=tuple(missed))
 
     async def still(self, _seen: SiteRuns, /) -> SiteRuns:
         """See `Site.still`; the cache is always current."""
@@ -259,6 +282,16 @@ class KubernetesSite:
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `Site.stop`."""
         await self._asked(lambda: self._stop(owner, name, uid, stop))
+
+    async def pause(self, owner: str, name: str, uid: str, pause: Pause) -> None:
+        """See `Site.pause`."""
+        change = kubernetes_schedules.suspended(pause)
+        await self._asked(lambda: self._suspend(owner, name, uid, change, refuse_to_pause))
+
+    async def resume(self, owner: str, name: str, uid: str) -> None:
+        """See `Site.resume`."""
+        change = kubernetes_schedules.NOT_SUSPENDED
+        await self._asked(lambda: self._suspend(owner, name, uid, change, refuse_to_resume))
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """See `Site.tail`."""
@@ -380,6 +413,42 @@ class KubernetesSite:
             texts = [_("Its pods are gone. The record keeps its last lines:"), *kept]
         return [text[:_LONGEST_LINE] for text in texts[-lines:]]
 
+    def _suspend(
+        self,
+        owner: str,
+        name: str,
+        uid: str,
+        change: Object,
+        check: Callable[[str, Pause | None], None],
+    ) -> None:
+        """Suspend or resume a schedule as it is now, if `check` raises nothing."""
+        namespace = self._namespace(owner)
+        if not names.is_valid(name):  # no other API path
+            raise _unknown_schedule(name)
+        where = path(kubernetes_schedules.RESOURCE, namespace, name)
+        found = find_object(self._api, where)
+        if found is None:
+            raise _unknown_schedule(name)
+        head = found["metadata"]
+        if uid and uid != head["uid"]:
+            text = _("nothing was done, because {name} is another schedule now")
+            raise Conflict(text.format(name=name))
+        check(name, kubernetes_schedules.pause_of(found))
+        kept = {key: head[key] for key in ("uid", "resourceVersion")}
+        try:
+            self._api.merge(where, {"metadata": kept, **change})
+        except ApiError as error:
+            if error.gone:
+                raise _unknown_schedule(name) from None
+            if error.status == 409:
+                raise Conflict(_("{name} has just changed: try again").format(name=name)) from None
+            raise
+
+    def _trim_schedule(self, found: Object) -> Object:
+        head = found["metadata"]
+        known = self.schedules.get(head["namespace"], head["name"])
+        return kubernetes_schedules.trim_schedule(found, known, time.time())
+
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
         """Return a run as in the cache. Raises NotFound, Conflict or ApiError."""
         found = None if fresh else self.clusters.get(namespace, name)
@@ -426,7 +495,7 @@ class KubernetesSite:
             BackendUnavailable: it takes too long, or the API server refuses.
         """
         deadline = time.monotonic() + FIRST_SECONDS
-        for each in self.all:
+        for each in self.needed:
             while not each.synced.wait(0.05):
                 if each.problem is not None or time.monotonic() > deadline:
                     why = self.problems or [_("the API server has not sent its first lists yet")]
@@ -438,6 +507,10 @@ class KubernetesSite:
 
 def _unknown(name: str) -> NotFound:
     return NotFound(_("there is no run {name} any more").format(name=name))
+
+
+def _unknown_schedule(name: str) -> NotFound:
+    return NotFound(_("there is no schedule {name} any more").format(name=name))
 
 
 def _uid(found: Object) -> str:

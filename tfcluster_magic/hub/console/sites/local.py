@@ -22,10 +22,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ....errors import BackendUnavailable, NotFound, TFClusterError
-from ....i18n import VARIABLE, _
+from ....i18n import _
+from ....schedules import Pause
 from ....spec import Stop
-from ...auth.system_accounts import NoServer, Person, account, why_no_notebook
-from ...local_servers import HIDDEN
+from ...auth.system_accounts import NoServer, Person, account, environment, why_no_notebook
 from .base import (
     RUNS_KEPT,
     Missed,
@@ -33,8 +33,10 @@ from .base import (
     SiteLeaks,
     SiteRun,
     SiteRuns,
+    SiteSchedule,
     SiteStorage,
     bounded_row,
+    bounded_schedule,
 )
 from .person_reader import (
     ERRORS,
@@ -162,6 +164,7 @@ class ReaderClient:
     def __init__(self, name: str, person: Person | None, fork_server: ForkServer) -> None:
         self.name = name
         self.rows: tuple[SiteRun, ...] = ()
+        self.schedules: tuple[SiteSchedule, ...] = ()
         self.why = ""
         self._person, self._fork_server = person, fork_server
         self._child: ReaderProcess | None = None
@@ -169,7 +172,7 @@ class ReaderClient:
         self._listing: asyncio.Task[None] | None = None
 
     def list(self) -> asyncio.Task[None]:
-        """Start to read the runs, or return the reading in progress."""
+        """Start to read the runs and schedules, or return the reading in progress."""
         if self._listing is None or self._listing.done():
             self._listing = asyncio.ensure_future(self._list())
         return self._listing
@@ -182,6 +185,8 @@ class ReaderClient:
         else:
             mine = (replace(bounded_row(row), owner=self.name) for row in answer.rows)
             self.rows, self.why = tuple(mine), ""
+            plans = (replace(bounded_schedule(row), owner=self.name) for row in answer.schedules)
+            self.schedules = tuple(plans)
 
     async def ask(self, ask: ReaderRequest) -> ReaderAnswer:
         """Return one answer; raises the error in it, or BackendUnavailable."""
@@ -237,17 +242,6 @@ def program(module: str) -> list[str]:
     return [sys.executable, "-I", "-m", module]
 
 
-def environment(person: Person | None) -> dict[str, str]:
-    """Return the environment of a program that runs as a person, None for the hub's owner."""
-    if person is None:
-        return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
-    env = {"HOME": str(person.home), "USER": person.name, "LOGNAME": person.name}
-    env["PATH"] = os.defpath
-    if language := os.environ.get(VARIABLE):
-        env[VARIABLE] = language
-    return env
-
-
 # -- site
 
 LISTING_SECONDS = 5.0
@@ -292,13 +286,18 @@ class LocalSite:
                     name=reader.name
                 )
         missed += [Missed(owner=r.name, detail=r.why) for r in readers if r.why]
-        return SiteRuns(rows=tuple(row for r in readers for row in r.rows), missed=tuple(missed))
+        return SiteRuns(
+            rows=tuple(row for r in readers for row in r.rows),
+            schedules=tuple(row for r in readers for row in r.schedules),
+            missed=tuple(missed),
+        )
 
     async def still(self, seen: SiteRuns) -> SiteRuns:
         """See `Site.still`."""
         await self._people()
         return SiteRuns(
             rows=tuple(row for row in seen.rows if row.owner in self._readers),
+            schedules=tuple(row for row in seen.schedules if row.owner in self._readers),
             missed=tuple(one for one in seen.missed if one.owner in {"", *self._readers}),
         )
 
@@ -325,6 +324,16 @@ class LocalSite:
         """See `Site.stop`."""
         reader = await self._of(owner)
         await reader.ask(ReaderRequest(do="stop", name=name, uid=uid, stop=stop))
+
+    async def pause(self, owner: str, name: str, uid: str, pause: Pause) -> None:
+        """See `Site.pause`."""
+        reader = await self._of(owner)
+        await reader.ask(ReaderRequest(do="pause", name=name, uid=uid, pause=pause))
+
+    async def resume(self, owner: str, name: str, uid: str) -> None:
+        """See `Site.resume`."""
+        reader = await self._of(owner)
+        await reader.ask(ReaderRequest(do="resume", name=name, uid=uid))
 
     async def tail(self, owner: str, name: str, task: str, lines: int) -> list[str]:
         """See `Site.tail`."""
@@ -401,7 +410,7 @@ class LocalSite:
             await self.close()
         if unused > RUNS_KEPT:
             for reader in self._readers.values():
-                reader.rows = ()
+                reader.rows, reader.schedules = (), ()
 
     async def close(self) -> None:
         """End all readers and the fork server."""

@@ -1,4 +1,4 @@
-"""The reader process of one person's runs, and the fork server that starts readers.
+"""The reader process of one person's runs and schedules, and the fork server that starts readers.
 
 A reader answers each line of JSON with one line, and ends with its console. It runs under the
 person's own account, so every file and symlink in their folders is opened with their rights only.
@@ -27,14 +27,26 @@ from .... import paths, state_files
 from ....backends import folder_sizes, run_names
 from ....backends.local import lost_supervisor, processes
 from ....backends.local.backend import LocalBackend
+from ....backends.local.schedule_store import NO_CLOCK, LocalSchedules, with_status
 from ....backends.local.store import Record, RunFolder, Store
 from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ....i18n import _
 from ....lifecycle.messages import shown
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
+from ....schedules import Pause, Schedule
+from ....schedules.due import paused, resumed
 from ....spec import Model, Status, Stop, TFCluster
-from .base import Leak, SiteRun, run_row
+from .base import (
+    Leak,
+    SiteRun,
+    SiteSchedule,
+    current_schedule,
+    refuse_to_pause,
+    refuse_to_resume,
+    run_row,
+    schedule_row,
+)
 
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
@@ -44,7 +56,9 @@ Stamp = tuple[state_files.Stamp | None, ...]
 
 
 class ReaderRequest(Model, frozen=True):
-    """A request; `do` is `list`, `stop`, `tail`, `leaks`, `hours`, `storage` or `remove`."""
+    """A request; `do` is `list`, `stop`, `tail`, `leaks`, `hours`, `storage`, `remove`, `pause` or
+    `resume`.
+    """
 
     do: str
     name: str = ""
@@ -53,12 +67,14 @@ class ReaderRequest(Model, frozen=True):
     lines: int = 0
     leak: str = ""
     stop: Stop = Stop()
+    pause: Pause = Pause(at=0.0)
 
 
 class ReaderAnswer(Model, frozen=True):
     """The answer; `error` is the name of a TFClusterError class with message `detail`."""
 
     rows: tuple[SiteRun, ...] = ()
+    schedules: tuple[SiteSchedule, ...] = ()
     lines: tuple[str, ...] = ()
     leaks: tuple[Leak, ...] = ()
     hours: HoursByDay = {}
@@ -76,7 +92,9 @@ class RunsReader:
     def __init__(self) -> None:
         self.backend = LocalBackend()
         self.store = Store(self.backend.state_dir)
+        self.schedules = LocalSchedules(self.backend.state_dir)
         self._kept: dict[Path, tuple[Stamp, SiteRun]] = {}
+        self._kept_schedules: dict[str, tuple[Stamp, SiteSchedule]] = {}
 
     def answer(self, ask: ReaderRequest) -> ReaderAnswer:
         """Carry out a request."""
@@ -95,7 +113,10 @@ class RunsReader:
     def _list(self, _ask: ReaderRequest) -> ReaderAnswer:
         now = time.time()
         rows = (self._row(folder, now) for folder in self.store.folders())
-        return ReaderAnswer(rows=tuple(row for row in rows if row is not None))
+        return ReaderAnswer(
+            rows=tuple(row for row in rows if row is not None),
+            schedules=tuple(self._schedule_rows(now)),
+        )
 
     def _row(self, folder: RunFolder, now: float) -> SiteRun | None:
         stamp = state_files.stamp(folder.status_file), state_files.stamp(folder.record_file)
@@ -110,6 +131,39 @@ class RunsReader:
         if cluster.status.released_at is not None:
             self._kept[folder.path] = stamp, row
         return row
+
+    def _schedule_rows(self, now: float) -> Iterator[SiteSchedule]:
+        """Yield a row for each schedule; the file of one that has not changed is not read."""
+        kept, self._kept_schedules = self._kept_schedules, {}
+        for folder in self.schedules.folders():
+            name, stamp = folder.path.name, folder.stamps()
+            known = kept.get(name)
+            if known is not None and known[0] == stamp:
+                row = current_schedule(known[1], now)
+            elif (found := folder.load()) is not None:
+                row = schedule_row(found, now)
+            else:
+                continue
+            self._kept_schedules[name] = stamp, row
+            yield row
+
+    def _pause(self, ask: ReaderRequest) -> ReaderAnswer:
+        def pause(schedule: Schedule) -> Schedule:
+            _check_schedule(schedule, ask.uid)
+            refuse_to_pause(schedule.name, schedule.status.paused)
+            return with_status(schedule, paused(schedule.status, ask.pause))
+
+        self.schedules.change(ask.name, pause)
+        return ReaderAnswer()
+
+    def _resume(self, ask: ReaderRequest) -> ReaderAnswer:
+        def resume(schedule: Schedule) -> Schedule:
+            _check_schedule(schedule, ask.uid)
+            refuse_to_resume(schedule.name, schedule.status.paused)
+            return with_status(schedule, resumed(schedule.status, time.time()))
+
+        self.schedules.change(ask.name, resume)
+        return ReaderAnswer()
 
     def _hours(self, _ask: ReaderRequest) -> ReaderAnswer:
         return ReaderAnswer(hours=self.backend.hours().days)
@@ -204,6 +258,12 @@ class RunsReader:
         return ReaderAnswer()
 
 
+def _check_schedule(schedule: Schedule, uid: str) -> None:
+    if uid and uid != schedule.uid:
+        text = _("nothing was done, because {name} is another schedule now")
+        raise Conflict(text.format(name=schedule.name))
+
+
 def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
     """Return whether a process has a supervisor of any state folder among its ancestors."""
     seen = set()
@@ -234,6 +294,8 @@ def _is_free(path: Path) -> bool:
 def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
     """Answer requests until the console ends."""
     paths.state_dir()
+    # A clock needs the person's limits, which are not in this environment.
+    os.environ[NO_CLOCK] = "1"
     reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
     for line in asked:
         out.write(msgspec.json.encode(reader.answer(decoder.decode(line))) + b"\n")

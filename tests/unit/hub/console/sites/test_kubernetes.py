@@ -11,12 +11,15 @@ from support.node_logs import NodeLog
 from support.polling import wait_until_async
 
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
+from tfcluster_magic.hub.console.sites.base import SiteSchedule
 from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.schedules import Pause
 from tfcluster_magic.spec import Stop
 
 __all__ = ["server"]  # a fixture used by the tests below
+KINDS = ("namespaces", "pods", "tfclusters", "tfclusterschedules")
 LONG_AGO = "2026-01-01T00:00:00Z"
 
 
@@ -88,7 +91,7 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
 
         await wait_until_async(is_told)
         lists = [where for method, where in server.calls if method == "GET"]
-        assert sorted(lists) == sorted(path(each) for each in ("namespaces", "pods", "tfclusters"))
+        assert sorted(lists) == sorted(path(each) for each in KINDS)
 
     within(server, look)
 
@@ -225,5 +228,68 @@ def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeSer
             await world.stop("ada", "digits-1", "", Stop(reason="an exam"))
         assert (await world.leaks()).missed[0].detail
         assert len((await world.runs()).rows) == 1
+
+    within(server, look)
+
+
+def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeServer) -> None:
+    """A pause is asked for in the spec, locked; a resume lifts that, and no suspension of the
+    owner's; a cluster without schedules is no problem.
+    """
+    at = path("tfclusterschedules", ADA, "nightly")
+    spec = {"cron": "0 2 * * *", "template": {"spec": {"program": {"inline": "pass"}}}}
+    server.put(at, {"metadata": {}, "kind": "TFClusterSchedule", "spec": spec})
+    wrong = {**spec, "cron": "99 * * * *", "suspend": True}
+    server.put(path("tfclusterschedules", BOB, "wrong"), {"metadata": {}, "spec": wrong})
+    lock = Pause(at=1.0, by="admin eve", reason="an exam", locked=True)
+
+    async def look(world: KubernetesSite) -> None:
+        async def rows() -> dict[str, SiteSchedule]:
+            found = (await world.runs()).schedules
+            return {f"{row.owner}/{row.name}": row for row in found}
+
+        async def are_seen() -> bool:
+            return len(await rows()) == 2
+
+        await wait_until_async(are_seen)
+        seen = await rows()
+        assert (seen["ada/nightly"].state, seen["bob/wrong"].state) == ("Active", "Invalid")
+        assert seen["ada/nightly"].next_at is not None
+        assert "minute" in str(seen["bob/wrong"].reason)
+        with pytest.raises(Conflict, match="not paused by an administrator"):
+            await world.resume("bob", "wrong", "")
+        with pytest.raises(Conflict, match="another schedule"):
+            await world.pause("ada", "nightly", "another", lock)
+        for name in ("none", "../../pods/x", "nightly/status", ""):
+            with pytest.raises(NotFound):
+                await world.pause("ada", name, "", lock)
+        await world.pause("ada", "nightly", "", lock)
+        suspension = {"by": "admin eve", "reason": "an exam", "locked": True}
+        asked = server.objects[at]["spec"]
+        assert asked["suspend"] is True
+        assert {**asked["suspension"], **suspension} == asked["suspension"]
+        with pytest.raises(Conflict, match="already paused by admin eve"):
+            await world.pause("ada", "nightly", "", lock)
+
+        async def is_paused() -> bool:
+            row = (await rows())["ada/nightly"]
+            return (row.state, row.by, row.locked) == ("Paused", "admin eve", True)
+
+        await wait_until_async(is_paused)
+        await world.resume("ada", "nightly", "")
+        assert server.objects[at]["spec"] == spec
+
+    within(server, look)
+
+
+def test_a_cluster_without_schedules_has_runs(server: KubeServer) -> None:
+    """The console of a cluster whose resources are older shows its runs, and no problem."""
+    server.lacks.add("tfclusterschedules")
+    launched(server, ADA, "digits-1", phase="Running")
+
+    async def look(world: KubernetesSite) -> None:
+        seen = await world.runs()
+        assert [row.name for row in seen.rows] == ["digits-1"]
+        assert seen.missed == () and seen.schedules == () and world.synced
 
     within(server, look)

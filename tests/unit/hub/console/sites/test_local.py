@@ -10,10 +10,12 @@ from support.blocking_file import Blocking
 from support.local_console import manager, within
 from support.polling import wait_until_async
 
-from tfcluster_magic.errors import Conflict, NotFound
-from tfcluster_magic.hub.console.sites.base import SiteRuns
+from tfcluster_magic.errors import Conflict, NotAllowed, NotFound
+from tfcluster_magic.hub.console.sites.base import SiteRuns, SiteSchedule
 from tfcluster_magic.hub.console.sites.local import LocalSite, ReaderClient
+from tfcluster_magic.hub.console.sites.person_reader import ReaderRequest, RunsReader
 from tfcluster_magic.runs.manager import ClusterManager, Until
+from tfcluster_magic.schedules import Pause
 from tfcluster_magic.spec import Stop
 
 __all__ = ["manager"]  # a fixture used by the tests below
@@ -138,3 +140,70 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
     monkeypatch.setenv("TFCLUSTER_STATE_DIR", str(manager.state_dir))
     manager.stop("digits")
     manager.wait("digits", until=Until.RELEASED)
+
+
+def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
+    manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator's pause takes the place of
+    the owner's, whose resume is refused until an administrator resumes it.
+    """
+    monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
+    verbs = manager.schedules
+    made = verbs.create("nightly", "sleep.py", cron="0 2 * * *", time_zone="Asia/Shanghai")
+    verbs.pause("nightly", "data repair")
+
+    async def look(here: LocalSite) -> None:
+        async def row() -> SiteSchedule | None:
+            return next(iter((await here.runs()).schedules), None)
+
+        seen = await wait_until_async(row)
+        assert seen is not None
+        assert (seen.owner, seen.cron, seen.time_zone) == ("ada", "0 2 * * *", "Asia/Shanghai")
+        assert (seen.state, seen.reason, seen.locked) == ("Paused", "data repair", False)
+        with pytest.raises(Conflict, match="not paused by an administrator"):
+            await here.resume("ada", "nightly", "")
+        with pytest.raises(Conflict, match="another schedule"):
+            await here.pause("ada", "nightly", "another", LOCK)
+        for name in ("../runs", "none", ""):
+            with pytest.raises(NotFound):
+                await here.pause("ada", name, "", LOCK)
+        await here.pause("ada", "nightly", made.uid, LOCK)
+        with pytest.raises(Conflict, match="already paused by admin eve"):
+            await here.pause("ada", "nightly", made.uid, LOCK)
+        seen = await row()
+        assert seen is not None
+        assert (seen.state, seen.by, seen.locked) == ("Paused", "admin eve", True)
+        for refused in (verbs.resume, verbs.run_now):
+            with pytest.raises(NotAllowed, match="only an administrator resumes it: an exam"):
+                refused("nightly")
+        assert verbs.pause("nightly", "mine").status.paused == LOCK
+        await here.resume("ada", "nightly", made.uid)
+        seen = await row()
+        assert seen is not None and seen.state == "Active" and seen.next_at is not None
+
+    within(look)
+
+
+def test_a_schedule_that_has_not_changed_is_not_read_again(
+    manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing of many people's schedules costs two looks at the marks of two files for each."""
+    monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
+    manager.schedules.create("nightly", "sleep.py", cron="0 2 * * *")
+    reader = RunsReader()
+
+    def seen() -> SiteSchedule:
+        (row,) = reader.answer(ReaderRequest(do="list")).schedules
+        return row
+
+    first = seen()
+    assert seen() is first
+    manager.schedules.pause("nightly")
+    paused = seen()
+    assert (first.state, paused.state) == ("Active", "Paused")
+    manager.schedules.delete("nightly")
+    assert reader.answer(ReaderRequest(do="list")).schedules == ()
+
+
+LOCK = Pause(at=1.0, by="admin eve", reason="an exam", locked=True)

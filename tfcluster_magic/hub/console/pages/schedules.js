@@ -1,0 +1,266 @@
+/* The table of schedules, asked for again every five seconds while it is seen, and pausing them. */
+
+import { drawChips, drawColumns, drawPlace } from './columns.js';
+import { LIMIT, drawRows, follow } from './table.js';
+import { ask, at, make, named, t } from './shared.js';
+
+const COLUMNS = [
+  ['owner', t('Owner')],
+  ['name', t('Schedule')],
+  ['cron', t('Due')],
+  ['next', t('Next')],
+  ['last', t('Last ten')],
+  ['state', t('State')]
+];
+
+const view = { text: '', states: new Set(), sort: 'owner', offset: 0 };
+const chosen = new Map();
+let shown = { items: [], total: 0, all: 0, states: {}, missed: [] };
+
+/** Whether an administrator paused a schedule, so that only an administrator resumes it. */
+const isLocked = row => row.state === 'Paused' && row.locked;
+
+/** Mark and colour of what became of a due time. */
+const MARKS = {
+  Succeeded: ['●', 'phase-Succeeded'],
+  Failed: ['✗', 'phase-Failed'],
+  Stopped: ['■', ''],
+  Skipped: ['○', ''],
+  Missed: ['○', ''],
+  Unknown: ['?', '']
+};
+
+function marksOf(row) {
+  const cell = make('td', '', { class: 'short' });
+  const counts = {};
+  const marks = make('span', '', { 'aria-hidden': 'true', class: 'marks' });
+  for (const each of row.marks) {
+    const [mark, look] = MARKS[each.state] ?? ['…', ''];
+    const about = [
+      new Date(each.due * 1000).toLocaleString(document.documentElement.lang),
+      named(each.state),
+      each.run
+    ];
+    const title = about.filter(Boolean).join(' · ');
+    marks.append(make('span', mark, { class: look, title }));
+    counts[each.state] = (counts[each.state] ?? 0) + 1;
+  }
+  const words = Object.entries(counts).map(
+    ([state, count]) => `${named(state)} ${count}`
+  );
+  cell.append(
+    marks,
+    make('span', words.join(', '), { class: 'visually-hidden' })
+  );
+  return cell;
+}
+
+/** Look and icon of states, which are those of phases. */
+const LOOKS = {
+  Active: ['Running', 'fa-clock'],
+  Paused: ['Queued', 'fa-pause'],
+  Invalid: ['Failed', 'fa-xmark']
+};
+
+function stateOf(row) {
+  const cell = make('td', '', { class: 'message' });
+  const [look, icon] = LOOKS[row.state] ?? ['', ''];
+  const chip = make('span', '', { class: `phase phase-${look}` });
+  const word =
+    row.state === 'Paused' && row.by
+      ? t('Paused by {by}', row)
+      : named(row.state);
+  chip.append(
+    make('i', '', { class: `fa ${icon}`, 'aria-hidden': 'true' }),
+    ` ${word}`
+  );
+  cell.append(chip);
+  if (row.reason) {
+    cell.append(make('div', row.reason));
+  }
+  return cell;
+}
+
+function drawRow(row) {
+  const line = make('tr');
+  const box = make('input', '', {
+    type: 'checkbox',
+    class: 'form-check-input',
+    'aria-label': t('Select {name} of {owner}', row)
+  });
+  box.checked = chosen.has(row.uid);
+  box.addEventListener('change', () => {
+    choose(row, box.checked);
+    drawChoice();
+  });
+  const pick = make('td');
+  pick.append(box);
+  const due = make('td');
+  due.append(
+    make('code', row.cron),
+    make('div', row.timeZone, { class: 'small' })
+  );
+  line.append(
+    pick,
+    make('td', row.owner, { class: 'short' }),
+    make('th', row.name, { scope: 'row' }),
+    due,
+    make('td', row.next || '–', { class: 'short', title: row.timeZone }),
+    marksOf(row),
+    stateOf(row)
+  );
+  return line;
+}
+
+function choose(row, yes) {
+  if (yes) {
+    chosen.set(row.uid, row);
+  } else {
+    chosen.delete(row.uid);
+  }
+}
+
+/** The chosen schedules that can be paused, or resumed. */
+const ofChosen = locked =>
+  [...chosen.values()].filter(row => isLocked(row) === locked);
+
+function drawChoice() {
+  const [others, paused] = [ofChosen(false).length, ofChosen(true).length];
+  at('pause').disabled = !others;
+  at('pause').textContent = others
+    ? t('Pause {count}…', { count: others })
+    : t('Pause…');
+  at('resume').disabled = !paused;
+  at('resume').textContent = paused
+    ? t('Resume {count}…', { count: paused })
+    : t('Resume…');
+  at('every').checked =
+    shown.items.length > 0 && shown.items.every(row => chosen.has(row.uid));
+}
+
+function draw() {
+  for (const row of shown.items) {
+    if (chosen.has(row.uid)) {
+      choose(row, true);
+    }
+  }
+  drawRows(shown.items.map(drawRow));
+  drawColumns(COLUMNS, view, change);
+  drawChips(at('states'), shown.states, view.states, change);
+  drawChoice();
+  drawPlace(shown, view.offset, LIMIT);
+  at('empty').textContent = shown.all
+    ? t('No schedule matches. Clear the filter, or choose other states.')
+    : t(
+        'There are no schedules yet. A user creates one in a notebook: `%tfcluster schedule create nightly --cron "0 2 * * *" train.py`'
+      );
+}
+
+const { look, change } = follow({
+  path: 'api/schedules',
+  view,
+  words: asked => {
+    asked.set('kept', 'true');
+    for (const state of view.states) {
+      asked.append('state', state);
+    }
+  },
+  every: 5000,
+  draw: told => {
+    shown = told;
+    draw();
+  }
+});
+
+// -- pause and resume ---------------------------------------------------------------------------
+
+/** The dialog of each verb: its words, which chosen schedules it is about, whether it says why. */
+const VERBS = {
+  pause: {
+    title: t('Pause schedules'),
+    about: t(
+      'These schedules launch nothing until an administrator resumes them. Active runs go on.'
+    ),
+    label: t('Reason, shown to each owner'),
+    action: t('Pause'),
+    locked: false
+  },
+  resume: {
+    title: t('Resume schedules'),
+    about: t(
+      'These schedules launch again when they are due next. Due times of the pause are not caught up.'
+    ),
+    label: t('Reason, for the audit log (optional)'),
+    action: t('Resume'),
+    locked: true
+  }
+};
+let verb = 'pause';
+
+function open(what) {
+  verb = what;
+  const { title, about, label, action, locked } = VERBS[what];
+  at('ask-title').textContent = title;
+  at('ask-about').textContent = about;
+  at('reason-label').textContent = label;
+  at('now').textContent = action;
+  at('now').className = locked ? 'btn btn-primary' : 'btn btn-danger';
+  at('chosen').replaceChildren(
+    ...ofChosen(locked).map(row => make('li', t('{name} of {owner}', row)))
+  );
+  at('said').textContent = '';
+  at('reason').value = '';
+  at('ask').showModal();
+  at('reason').focus();
+}
+
+async function carryOut(event) {
+  event.preventDefault();
+  const { locked } = VERBS[verb];
+  const reason = at('reason').value.trim();
+  if (!reason && !locked) {
+    at('said').textContent = t('Give a reason; the owner sees it.');
+    at('reason').focus();
+    return;
+  }
+  at('now').disabled = true;
+  try {
+    const schedules = ofChosen(locked).map(({ owner, name, uid }) => ({
+      owner,
+      name,
+      uid
+    }));
+    const { told } = await ask(`api/schedules/${verb}`, {
+      method: 'POST',
+      body: { schedules, reason }
+    });
+    const failed = told.results.filter(result => !result.ok);
+    chosen.clear();
+    change(view.offset);
+    if (failed.length) {
+      at('said').textContent = failed
+        .map(result => t('{name} of {owner}: {detail}', result))
+        .join('; ');
+    } else {
+      at('ask').close();
+    }
+  } catch (error) {
+    at('said').textContent = error.message;
+  } finally {
+    at('now').disabled = false;
+  }
+}
+
+at('every').addEventListener('change', () => {
+  for (const row of shown.items) {
+    choose(row, at('every').checked);
+  }
+  draw();
+});
+at('pause').addEventListener('click', () => open('pause'));
+at('resume').addEventListener('click', () => open('resume'));
+at('reason').addEventListener('input', () => {
+  at('said').textContent = '';
+});
+at('ask').querySelector('form').addEventListener('submit', carryOut);
+look();

@@ -1,0 +1,141 @@
+"""The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
+
+Each user's namespace has one, `labels.NOTIFICATIONS`. The user writes the rules, with the URLs and
+secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that no
+user can make it send a text of their own (k8s/base/admission-notifier.yaml). Patches carry the
+version that they are based on, so that a concurrent change is refused and not lost. No error
+contains a part of the content.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ...notifications import (
+    Deliveries,
+    NotificationPolicy,
+    NotificationRule,
+    NotificationRules,
+    TestRequest,
+)
+from ...spec import Model
+from ..api import labels
+from ..api.client import Object
+
+RULES_KEY, TEST_KEY, DELIVERIES_KEY = "rules.json", "test.json", "deliveries.json"
+MOST_BYTES = 700 * 1024
+"""The most characters of the Secret in base64; see k8s/base/admission-notifier.yaml."""
+POLICY_KEY = "notifications.json"
+"""Key of the ConfigMap `labels.OPTIONS`: the policy, without the mail server's account."""
+MANAGER = "tfcluster-notifier"
+"""The field manager of the notifier."""
+RECORD = f"{labels.GROUP}/notifications"
+"""Annotation of a run: the state of each message about it."""
+
+# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+_RULES = msgspec.json.Decoder(NotificationRules)
+_DELIVERIES = msgspec.json.Decoder(Deliveries)
+_TEST = msgspec.json.Decoder(TestRequest)
+_POLICY = msgspec.json.Decoder(NotificationPolicy)
+_M = TypeVar("_M", bound=Model)
+
+
+class UnreadableSecret(ValueError):
+    """A key of the Secret is damaged, or of a newer version."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"{key} is damaged, or of a newer version")
+
+
+def read_rules(found: Object) -> tuple[NotificationRule, ...]:
+    """Return the rules; none if there are none yet. Raises UnreadableSecret."""
+    return _read(found, RULES_KEY, _RULES, NotificationRules()).rules
+
+
+def read_deliveries(found: Object) -> Deliveries:
+    """Return the deliveries; none if there are none yet. Raises UnreadableSecret."""
+    return _read(found, DELIVERIES_KEY, _DELIVERIES, Deliveries())
+
+
+def read_test(found: Object) -> TestRequest | None:
+    """Return the test that the user asked for last, if there is one. Raises UnreadableSecret."""
+    test = _read(found, TEST_KEY, _TEST, TestRequest())
+    return test if test.id else None
+
+
+def trim(found: Object) -> Object:
+    """Return what is read of a Secret; nothing of one that is too large."""
+    head, data = found["metadata"], found.get("data") or {}
+    names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+    kept = {key: data[key] for key in (RULES_KEY, TEST_KEY, DELIVERIES_KEY) if key in data}
+    if sum(map(len, kept.values())) > MOST_BYTES:
+        kept = {}
+    return {"metadata": {name: head[name] for name in names if name in head}, "data": kept}
+
+
+def _read(found: Object, key: str, decoder: msgspec.json.Decoder[_M], default: _M) -> _M:
+    text = (found.get("data") or {}).get(key)
+    if not text:
+        return default
+    try:
+        return decoder.decode(base64.b64decode(text, validate=True))
+    except (msgspec.MsgspecError, binascii.Error, ValueError, RecursionError):
+        raise UnreadableSecret(key) from None
+
+
+def write_rules(found: Object, rules: Sequence[NotificationRule]) -> Object:
+    """Return the patch that replaces the rules of this version of the Secret."""
+    return _patch(found, RULES_KEY, NotificationRules(rules=tuple(rules)))
+
+
+def write_test(found: Object, test: TestRequest) -> Object:
+    """Return the patch that asks for a test."""
+    return _patch(found, TEST_KEY, test)
+
+
+def write_deliveries(found: Object, deliveries: Deliveries) -> Object:
+    """Return the patch that replaces the deliveries of this version of the Secret."""
+    return _patch(found, DELIVERIES_KEY, deliveries)
+
+
+def _patch(found: Object, key: str, value: Model) -> Object:
+    head = found["metadata"]
+    text = base64.b64encode(msgspec.json.encode(value)).decode()
+    version = {"uid": head["uid"], "resourceVersion": head["resourceVersion"]}
+    return {"metadata": version, "data": {key: text}}
+
+
+def empty_secret(marks: dict[str, str]) -> Object:
+    """Return a new Secret without rules."""
+    head = {"name": labels.NOTIFICATIONS, "labels": {**marks, labels.NOTIFIED: "true"}}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": head}
+
+
+def setup_command(namespace: str) -> str:
+    """Return the command by which an administrator makes the Secret."""
+    return f"kubectl -n {namespace} create secret generic {labels.NOTIFICATIONS}"
+
+
+def published_policy(policy: NotificationPolicy) -> str:
+    """Return the part of the policy that users may know, for `POLICY_KEY`."""
+    smtp = policy.smtp
+    if smtp is not None:
+        smtp = msgspec.structs.replace(smtp, username="", password_file="")
+    shown = msgspec.structs.replace(policy, smtp=smtp)
+    return msgspec.json.encode(shown, order="deterministic").decode()
+
+
+def read_published_policy(options: Object) -> NotificationPolicy:
+    """Return the policy in the ConfigMap of options; the default if an older or newer operator
+    wrote it: the notifier has the last word.
+    """
+    try:
+        return _POLICY.decode((options.get("data") or {}).get(POLICY_KEY, "{}"))
+    except msgspec.MsgspecError:
+        return NotificationPolicy()

@@ -1,0 +1,3 @@
+"""The notifier: sends users' notifications on Kubernetes, in a process and with an account of its
+own.
+"""

@@ -1,0 +1,133 @@
+"""Python stacks of a running task, on request: a file in the run's folder asks, another answers.
+
+The program's hook (`site/sitecustomize.py`) lets the kernel write every thread's stack to memory
+when a real-time signal arrives, even if the program hangs. The signal is sent only to a process
+that has this memory open and catches the signal, because it ends any other. `usage/stacks.py` of
+the package asks and reads. Standard library only, Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import time
+
+import process
+from exit_report import read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER = ".tfcluster-stacks"
+# As in site/sitecustomize.py.
+SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
+MEMORY = "/memfd:tfcluster-stacks"
+# Seconds for the answer of a process and of a whole task, and without growth until it is complete.
+ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
+MOST_PROCESSES = 32
+MOST_BYTES = 256 << 10
+MOST_WORDS = 200
+_REQUEST = re.compile(rb"[0-9a-f]{32}")
+
+
+def answer(folder: str, task: str, pids: list[int]) -> None:
+    """Answer the request for this task's stacks, if there is one. Raises nothing for a volume that
+    fails: whoever asks waits for a limited time.
+    """
+    asked = os.path.join(folder, FOLDER, f"{task}.ask")
+    try:
+        fd = os.open(asked, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        with open(fd, "rb") as file:
+            number = file.read(32) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        if _REQUEST.fullmatch(number):
+            until = time.monotonic() + ALL
+            content = {
+                "request": number.decode(),
+                "at": time.time(),
+                "processes": [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]],
+            }
+            beside = os.path.join(folder, FOLDER, f".{task}.json.{os.getpid()}")
+            with open(beside, "w", encoding="utf-8") as made:
+                json.dump(content, made)
+            os.replace(beside, os.path.join(folder, FOLDER, f"{task}.json"))
+        os.unlink(asked)
+    except OSError:
+        # The volume is full or was removed.
+        return
+
+
+def stack_of(pid: int, until: float) -> dict[str, Any]:
+    """Return the command and the stacks of a process, or a code that says why there are none; wait
+    until the monotonic time `until` at most.
+    """
+    command = read_text(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:MOST_WORDS]
+    found = {"pid": pid, "command": command, "stack": "", "problem": ""}
+    memory = _memory_of(pid)
+    if not memory:
+        try:
+            is_python = "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+        except OSError:
+            is_python = False
+        found["problem"] = "NoHook" if is_python else "NotPython"
+    elif not _catches(pid):
+        found["problem"] = "HandlerReplaced"
+    else:
+        found["stack"] = _dump(pid, memory, min(until, time.monotonic() + ANSWER))
+        found["problem"] = "" if found["stack"] else "NoAnswer"
+    return found
+
+
+def _memory_of(pid: int) -> str:
+    """Return the path of the memory that the hook has opened in a process, or ''."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        for name in os.listdir(folder):
+            try:
+                if os.readlink(os.path.join(folder, name)).startswith(MEMORY):
+                    return os.path.join(folder, name)
+            except OSError:
+                # Closed meanwhile.
+                continue
+    except OSError:
+        # Ended, or it has changed its user.
+        pass
+    return ""
+
+
+def _catches(pid: int) -> bool:
+    for line in read_text(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (SIGNAL - 1) & 1)
+    return False
+
+
+def _dump(pid: int, memory: str, until: float) -> str:
+    """Send the signal and return what the process writes then; '' if it does not answer."""
+    try:
+        fd = os.open(memory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        before = size = os.fstat(fd).st_size
+        process.send(pid, SIGNAL)
+        # The memory raises no event, so its size is polled.
+        grown = time.monotonic()
+        while time.monotonic() < until:
+            time.sleep(0.02)
+            now = os.fstat(fd).st_size
+            if now > size:
+                size, grown = now, time.monotonic()
+            elif size > before and time.monotonic() - grown > SETTLED:
+                break
+        return os.pread(fd, min(size - before, MOST_BYTES), before).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

@@ -1,0 +1,503 @@
+"""Samples of what a task uses: CPU, throttling, memory, network, disk and GPUs.
+
+A thread samples every two seconds and writes to the folder `.tfcluster-usage` of the run's output,
+a file for each task. All files of a run together stay below 1 MiB: old samples are merged. A volume
+that hangs, is full or was removed costs samples and nothing else. `usage/` of the package reads the
+files. The thread also answers requests for stacks. Standard library only, Python 3.8 syntax.
+
+What is counted: the processes of the task as /proc shows them, including those that have ended. In
+a pod network is that of the pod, else that of the task's TCP connections; the last bytes of a
+connection that ends between two samples are missed. Disk is what reaches a block device.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+
+import sockets
+import stacks
+from activity import FamilyReading
+from exit_report import CGROUP_ROOT, HIERARCHIES, NO_LIMIT, find_cgroup, read_text
+from process import read_stat
+from task_config import attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any
+
+    from task_config import TaskConfig
+
+FOLDER = ".tfcluster-usage"
+SAMPLE = 2.0
+# The largest part of a core that sampling may use; with that of `activity` it is 0.5 %.
+MOST_SHARE = 0.003
+# A family is listed again after so many samples, or when one of its processes has ended: finding
+# the children of a hundred threads costs more than all the rest.
+LIST_EVERY = 3
+
+# ---- the file ----
+# Lines of JSON. An object begins an attempt: its time (seconds since 1970), number and limits. An
+# array is an interval that follows the one before:
+# [0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB, read KiB, written KiB,
+#  throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB], without last zeros.
+# The peak is what the kernel noted between two samples, where it exceeds all samples.
+
+VERSION = 1
+RUN_BYTES = 1 << 20
+TASK_BYTES = 32 << 10
+# Writes of a whole run in a second, so that 600 tasks do not load a volume.
+MOST_WRITES = 60.0
+BLOCK = 64 << 10
+KIB = 1 << 10
+FIELDS = 11
+MEMORY, GPU_MEMORY, PEAK = 2, 9, 10
+_LARGEST = (MEMORY, GPU_MEMORY, PEAK)
+RETRY_SECONDS = (2.0, 60.0)
+
+
+def merged(rows: list[list[int]]) -> list[int]:
+    """Return one interval for several: sums, and the largest memory."""
+    return [max(c) if at in _LARGEST else sum(c) for at, c in enumerate(zip(*rows))]
+
+
+def encoded(row: list[int]) -> bytes:
+    """Return the line of an interval."""
+    count = FIELDS
+    while count > 1 and not row[count - 1]:
+        count -= 1
+    return (",".join(map(str, row[:count]))).join("[]").encode() + b"\n"
+
+
+def thinned(content: bytes, most: int) -> bytes:
+    """Return the content of a file in at most `most` bytes, if any whole interval fits. The newest
+    quarter of the intervals stays; the others are merged to equal lengths. The oldest attempts go
+    if that is not enough.
+    """
+    attempts = _attempts(content)
+    count = sum(len(rows) for _head, rows in attempts)
+    newest = count // 4
+    step = 4 * int(SAMPLE * 10)
+    while attempts:
+        made, left = [], newest
+        for head, rows in reversed(attempts):
+            kept = rows[max(0, len(rows) - left) :] if left else []
+            older = _binned(rows[: len(rows) - len(kept)], step)
+            left -= len(kept)
+            made.append(head + b"".join(map(encoded, older + kept)))
+        result = b"".join(reversed(made))
+        if len(result) <= most:
+            return result
+        if step < 10**9:
+            step *= 2
+        elif len(attempts) > 1:
+            attempts.pop(0)
+        elif newest:
+            newest //= 2
+        else:
+            break
+    return b""
+
+
+def _attempts(content: bytes) -> list[tuple[bytes, list[list[int]]]]:
+    """Return the attempts of a file, each with its first line and its intervals. Lines of anything
+    else are left out, as is one that a killed writer left unfinished.
+    """
+    found: list[tuple[bytes, list[list[int]]]] = []
+    for line in content.split(b"\n")[:-1]:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append((line + b"\n", []))
+        elif found and _is_row(value):
+            found[-1][1].append(value + [0] * (FIELDS - len(value)))
+    return found
+
+
+def _is_row(value: Any) -> bool:
+    right = isinstance(value, list) and 0 < len(value) <= FIELDS
+    return right and all(type(each) is int for each in value)
+
+
+def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
+    """Merge rows that end in the same interval of `step` (0.1 s)."""
+    made: list[list[int]] = []
+    group: list[list[int]] = []
+    at, place = 0, -1
+    for row in rows:
+        at += row[0]
+        if group and at // step != place:
+            made.append(merged(group))
+            group = []
+        group.append(row)
+        place = at // step
+    return [*made, merged(group)] if group else made
+
+
+class UsageFile:
+    """One task's file. It never raises; what cannot be written is kept for the next call, merged to
+    one interval.
+    """
+
+    def __init__(self, folder: str, task: str, tasks: int) -> None:
+        self._path = os.path.join(folder, FOLDER, f"{task}.jsonl")
+        # While a file is replaced, its successor lies beside it and has half of its size.
+        self._most = min(TASK_BYTES, RUN_BYTES // max(1, tasks) * 2 // 3)
+        self._head = b""
+        self._rows: list[list[int]] = []
+        self._fd = -1
+        self._pause = RETRY_SECONDS[0]
+        self._next_try = 0.0
+
+    def begin(self, head: dict[str, Any]) -> None:
+        """Begin an attempt."""
+        self._head = json.dumps(head, separators=(",", ":")).encode() + b"\n"
+
+    def write(self, row: list[int]) -> None:
+        """Append an interval."""
+        self._rows.append(row)
+        if time.monotonic() < self._next_try:
+            self._rows = [merged(self._rows)]
+            return
+        try:
+            self._append(self._head + b"".join(map(encoded, self._rows)))
+        except OSError:
+            self.close()
+            self._rows = [merged(self._rows)]
+            self._next_try = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, RETRY_SECONDS[1])
+        else:
+            self._head, self._rows, self._pause = b"", [], RETRY_SECONDS[0]
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # a network volume that failed meanwhile
+
+    def _append(self, lines: bytes) -> None:
+        if self._fd < 0:
+            self._open()
+        size = os.fstat(self._fd).st_size
+        if size + len(lines) > self._most:
+            self._thin(len(lines))
+            size = os.fstat(self._fd).st_size
+        if size + len(lines) > self._most:
+            raise OSError("too many tasks for a file of each")
+        if os.write(self._fd, lines) < len(lines):
+            os.ftruncate(self._fd, size)
+            raise OSError("the disk is full")
+        if not os.fstat(self._fd).st_nlink:
+            raise OSError("its file was removed")
+
+    def _open(self) -> None:
+        try:
+            # Not the output folder: it was removed.
+            os.mkdir(os.path.dirname(self._path), mode=0o755)
+        except FileExistsError:
+            pass
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._fd = os.open(self._path, flags, 0o644)
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise OSError("it is not a regular file")
+        content = os.pread(self._fd, TASK_BYTES, 0)
+        # A killed writer left a part of a line, or a program wrote here.
+        os.ftruncate(self._fd, content.rfind(b"\n") + 1)
+
+    def _thin(self, room: int) -> None:
+        content = thinned(os.pread(self._fd, TASK_BYTES, 0), max(0, self._most // 2 - room))
+        beside = os.path.join(
+            os.path.dirname(self._path), f".{os.path.basename(self._path)}.thinned"
+        )
+        # A kill leaves one of the two files complete.
+        with open(beside, "wb") as file:
+            file.write(content)
+        os.replace(beside, self._path)
+        self.close()
+        self._open()
+
+
+# ---- sources ----
+
+
+def memory(pids: list[int]) -> tuple[int, int]:
+    """Return the resident bytes of these processes, and the largest that one of them ever had.
+
+    Pages of files and shared memory count once: in the process that has most of them.
+    """
+    own = shared = peak = 0
+    for pid in pids:
+        resident = {"VmHWM": 0, "RssAnon": 0, "RssFile": 0, "RssShmem": 0}
+        for line in read_text(f"/proc/{pid}/status").splitlines():
+            name, _colon, value = line.partition(":")
+            if name in resident:
+                resident[name] = int(value.split()[0]) * KIB
+        own += resident["RssAnon"]
+        shared = max(shared, resident["RssFile"] + resident["RssShmem"])
+        peak = max(peak, resident["VmHWM"])
+    return own + shared, peak
+
+
+def disk(pids: list[int]) -> tuple[int, int]:
+    """Return the bytes that these processes have read from and written to block devices, and the
+    ended ones below them. A process whose numbers are not readable is left out.
+    """
+    read = written = 0
+    for pid in pids:
+        for line in read_text(f"/proc/{pid}/io").splitlines():
+            name, _colon, value = line.partition(":")
+            if name == "read_bytes":
+                read += int(value)
+            elif name == "write_bytes":
+                written += int(value)
+    return read, written
+
+
+def pod_network() -> tuple[int, int]:
+    """Return the bytes that a pod has received and sent, without its loopback."""
+    received = sent = 0
+    for line in read_text("/proc/net/dev").splitlines()[2:]:
+        name, _colon, numbers = line.partition(":")
+        part = numbers.split()
+        if name.strip() != "lo" and len(part) > 8:
+            received += int(part[0])
+            sent += int(part[8])
+    return received, sent
+
+
+class Connections:
+    """The bytes of the TCP connections of processes, added up over connections that come and go."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[int, int]] = {}
+        self._ended = (0, 0)
+
+    def look(self, pids: list[int]) -> tuple[int, int]:
+        """Return the bytes received and sent so far."""
+        owned = {inode for pid in pids for inode in sockets.inodes(pid)}
+        try:
+            now = sockets.traffic(owned) if owned else {}
+        except (OSError, AttributeError):
+            # No such netlink family here, or the answer was cut short.
+            now = self._open
+        for inode, before in self._open.items():
+            if now.get(inode, (-1, -1)) < before:
+                self._ended = tuple(map(sum, zip(self._ended, before)))  # type: ignore[assignment]
+        self._open = now
+        return tuple(map(sum, zip(self._ended, *now.values())))  # type: ignore[return-value]
+
+
+class Cgroup:
+    """The task's own control group: its limits, and for how long it was throttled. A group in which
+    others run, too, says nothing about this task.
+    """
+
+    def __init__(self, pids: list[int]) -> None:
+        mine = {str(pid) for pid in (os.getpid(), *pids)}
+
+        def own(folder: str) -> str:
+            members = read_text(os.path.join(folder, "cgroup.procs")).split() if folder else []
+            return folder if members and mine.issuperset(members) else ""
+
+        v2 = (CGROUP_ROOT, CGROUP_ROOT + "/unified")
+        v1 = (CGROUP_ROOT + "/cpu", CGROUP_ROOT + "/cpu,cpuacct")
+        self._cpu = own(find_cgroup("", v2, "cpu.max")) or own(find_cgroup("cpu", v1, "cpu.stat"))
+        groups = ((own(find_cgroup(c, m, name)), name) for c, m, _counters, name in HIERARCHIES)
+        self._memory = next((os.path.join(at, name) for at, name in groups if at), "")
+
+    def throttled(self) -> float:
+        """Return the seconds for which its threads had to wait for the limit of CPU."""
+        for line in (
+            read_text(os.path.join(self._cpu, "cpu.stat")).splitlines() if self._cpu else ()
+        ):
+            name, _space, value = line.partition(" ")
+            if name == "throttled_usec":
+                return int(value) / 1e6
+            if name == "throttled_time":
+                return int(value) / 1e9
+        return 0.0
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits that it has: `cpu` in cores, `memory` in bytes."""
+        found: dict[str, float] = {}
+        if self._cpu:
+            quota, _space, period = read_text(os.path.join(self._cpu, "cpu.max")).partition(" ")
+            if not quota:
+                quota = read_text(os.path.join(self._cpu, "cpu.cfs_quota_us"))
+                period = read_text(os.path.join(self._cpu, "cpu.cfs_period_us"))
+            if quota.strip().isdigit() and period.strip().isdigit():
+                found["cpu"] = round(int(quota) / int(period), 3)
+        most = read_text(self._memory).strip() if self._memory else ""
+        if most.isdigit() and int(most) < NO_LIMIT:
+            found["memory"] = int(most)
+        return found
+
+
+class Gpus:
+    """The task's NVIDIA GPUs by NVML, the driver's own library; none where that is not installed.
+
+    `CUDA_VISIBLE_DEVICES` names them; numbers count as NVML's. Use and memory are those of the
+    whole device.
+    """
+
+    def __init__(self, visible: str | None) -> None:
+        self._devices: list[ctypes.c_void_p] = []
+        if visible is not None and visible.strip() in ("", "-1"):
+            return
+        try:
+            import ctypes
+
+            self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            self._ctypes = ctypes
+            if self._nvml.nvmlInit_v2() != 0:
+                return
+            if visible is None:
+                count = ctypes.c_uint()
+                self._nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+                names = [str(number) for number in range(count.value)]
+            else:
+                names = [name.strip() for name in visible.split(",")]
+            found = (self._find(name) for name in names)
+            self._devices = [each for each in found if each is not None]
+        except (OSError, AttributeError, ImportError):
+            # No driver, or one from before these calls.
+            self._devices = []
+
+    def _find(self, name: str) -> ctypes.c_void_p | None:
+        handle = self._ctypes.c_void_p()
+        pointer = self._ctypes.byref(handle)
+        if name.isdigit():
+            status = self._nvml.nvmlDeviceGetHandleByIndex_v2(
+                self._ctypes.c_uint(int(name)), pointer
+            )
+        else:
+            status = self._nvml.nvmlDeviceGetHandleByUUID(name.encode(), pointer)
+        return handle if status == 0 else None
+
+    def look(self) -> tuple[float, int]:
+        """Return how many GPUs are at work (1.5: one, and one half of the time), and their used
+        bytes.
+        """
+        busy, used = 0.0, 0
+        for device in self._devices:
+            rates = (self._ctypes.c_uint * 2)()  # percent of time: compute, memory
+            if self._nvml.nvmlDeviceGetUtilizationRates(device, rates) == 0:
+                busy += rates[0] / 100
+            room = (self._ctypes.c_ulonglong * 3)()  # bytes: total, free, used
+            if self._nvml.nvmlDeviceGetMemoryInfo(device, room) == 0:
+                used += room[2]
+        return busy, used
+
+
+# ---- the thread ----
+
+
+class UsageWatch:
+    """Samples the processes below this one until `close`. `seen` is the last reading of them."""
+
+    def __init__(self, config: TaskConfig, pace: float = SAMPLE) -> None:
+        self.seen: FamilyReading | None = None
+        self._pace = min(pace, SAMPLE)
+        self._folder, self._task = config.output_dir, config.task
+        tasks = sum(config.counts.values())
+        self._file = UsageFile(config.output_dir, config.task, tasks)
+        self._write_every = max(self._pace, tasks / MOST_WRITES)
+        self._in_pod = config.in_pod
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tfcluster-usage", daemon=True)
+        self._pids: list[int] = []
+        self._looks = 0
+        self._gpu_busy = 0.0
+        self._peak = 0
+        self._began = self._at = time.monotonic()
+        self._wrote_at = self._at
+
+    def start(self) -> None:
+        """Start sampling. Call it after the last fork."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Take the last sample now."""
+        self._closing.set()
+
+    def close(self, seconds: float) -> None:
+        """Wait at most `seconds` until the last sample is written."""
+        self._closing.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        pending: list[list[int]] = []
+        self._gpus = Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._connections = Connections()
+        # What this process itself had read and written before the program began.
+        self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
+        look = FamilyReading()
+        self._pids = look.pids
+        self._group = Cgroup(self._pids)
+        self._totals = [0] * FIELDS
+        self._throttled = self._group.throttled()
+        head = {"v": VERSION, "at": round(time.time(), 1), "attempt": int(attempt(os.environ))}
+        self._file.begin({**head, **self._group.limits()})
+        pause, last = self._pace, False
+        while not last:
+            last = self._closing.wait(pause)
+            spent = time.thread_time()
+            pending.append(self._sample())
+            if last or time.monotonic() - self._wrote_at >= self._write_every - self._pace / 2:
+                self._wrote_at = time.monotonic()
+                for row in pending:
+                    self._file.write(row)
+                pending = []
+                stacks.answer(self._folder, self._task, self._pids)
+            pause = max(self._pace, (time.thread_time() - spent) / MOST_SHARE)
+        self._file.close()
+
+    def _sample(self) -> list[int]:
+        """Return the interval since the last sample."""
+        now = time.monotonic()
+        if self._looks % LIST_EVERY == 0 or not all(map(read_stat, self._pids)):
+            self.seen = FamilyReading()
+        else:
+            self.seen = FamilyReading(self._pids)
+        self._looks += 1
+        pids = self._pids = self.seen.pids
+        resident, highest = memory(pids)
+        (read_before, written_before), network_before = self._before
+        read, written = disk([os.getpid(), *pids])
+        received, sent = pod_network() if self._in_pod else self._connections.look(pids)
+        busy, used = self._gpus.look()
+        self._gpu_busy += busy * (now - self._at)
+        self._at = now
+        before, self._totals = (
+            self._totals,
+            [
+                int((now - self._began) * 10),
+                int(self.seen.cpu * 100),
+                0,
+                (received - network_before[0]) // KIB,
+                (sent - network_before[1]) // KIB,
+                (read - read_before) // KIB,
+                (written - written_before) // KIB,
+                int((self._group.throttled() - self._throttled) * 100),
+                int(self._gpu_busy * 100),
+                0,
+                0,
+            ],
+        )
+        # Processes that end take some of their numbers along.
+        row = [max(0, b - a) for a, b in zip(before, self._totals)]
+        self._totals = [max(each) for each in zip(before, self._totals)]
+        row[MEMORY], row[GPU_MEMORY] = resident // BLOCK, used // BLOCK
+        self._peak = max(self._peak, row[MEMORY])
+        if highest // BLOCK > self._peak:
+            self._peak = row[PEAK] = highest // BLOCK
+        return row

@@ -1,0 +1,1 @@
+"""What tasks use, beside what was requested: the samples of `runtime/usage.py`, read and summed."""

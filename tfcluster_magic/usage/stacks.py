@@ -1,0 +1,145 @@
+"""Python stacks of a run's tasks: asked for and answered by files in the run's folder.
+
+`runtime/stacks.py` answers in the task. Nothing is executed in the task from here, and no right to
+trace processes is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from .. import state_files
+from ..errors import Conflict
+from ..i18n import _, mark
+from ..spec import Model
+
+FOLDER = ".tfcluster-stacks"
+WITHIN = 30.0
+"""Seconds for which answers are awaited; a task looks for a request every two to ten seconds."""
+_MOST_BYTES = 9 << 20
+_POLL = 0.1
+
+PROBLEMS = {
+    "NotPython": mark("it is not a Python process"),
+    "NoHook": mark(
+        "this Python runs without the hook of TFCluster: it was started by `python -I`, `-E` or "
+        "`-S` or with another PYTHONPATH, or it has closed all of its files"
+    ),
+    "HandlerReplaced": mark("the program has replaced or reset the signal handler of the hook"),
+    "NoAnswer": mark(
+        "it did not answer: it is stopped, waits in the kernel for a volume, or blocks signals"
+    ),
+}
+
+
+class ProcessStack(Model, frozen=True, omit_defaults=False):
+    """One process of a task: the Python stacks of its threads, or the code of `PROBLEMS` that says
+    why there are none.
+    """
+
+    pid: int
+    command: str
+    stack: str
+    problem: str
+
+
+class TaskStack(Model, frozen=True, omit_defaults=False):
+    """The processes of a task as they were at `at`; None if the task has not answered."""
+
+    task: str
+    at: float | None
+    processes: tuple[ProcessStack, ...] = ()
+
+
+class RunStacks(Model, frozen=True, omit_defaults=False):
+    """The stacks of tasks of a run."""
+
+    name: str
+    tasks: tuple[TaskStack, ...]
+
+
+class _StackAnswer(msgspec.Struct):
+    request: str
+    at: float
+    processes: tuple[ProcessStack, ...]
+
+
+def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) -> RunStacks:
+    """Return the stacks of these tasks; wait at most `within` seconds for them.
+
+    Raises:
+        Conflict: a request cannot be written.
+    """
+    folder = Path(output, FOLDER)
+    number = uuid.uuid4().hex
+    try:
+        folder.mkdir(mode=0o755, exist_ok=True)
+        for task in tasks:
+            beside = folder / f".{task}.ask.{number}"
+            beside.write_text(number)
+            os.replace(beside, folder / f"{task}.ask")
+    except OSError as error:
+        raise Conflict(
+            _("stacks are asked for by a file in {folder}, which cannot be written: {why}").format(
+                folder=folder, why=error.strerror
+            )
+        ) from None
+    found: dict[str, _StackAnswer] = {}
+    until = time.monotonic() + within
+    # Network file systems report no changes.
+    while len(found) < len(tasks) and time.monotonic() < until:
+        time.sleep(_POLL)
+        for task in tasks:
+            told = None if task in found else _answer(folder / f"{task}.json")
+            if told is not None and told.request == number:
+                found[task] = told
+    for task in tasks:
+        for path in (folder / f"{task}.ask", folder / f"{task}.json"):
+            with suppress(OSError):
+                path.unlink()
+    return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
+
+
+def _of_task(task: str, told: _StackAnswer | None) -> TaskStack:
+    return (
+        TaskStack(task=task, at=None)
+        if told is None
+        else TaskStack(task=task, at=told.at, processes=told.processes)
+    )
+
+
+def _answer(path: Path) -> _StackAnswer | None:
+    try:
+        with os.fdopen(state_files.open_regular(path, owned=False), "rb") as file:
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
+    except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # not there yet, or a program wrote it
+
+
+def stack_text(found: RunStacks) -> str:
+    """Return the stacks as text: a block for each process of each task."""
+    blocks = []
+    for task in found.tasks:
+        if task.at is None:
+            blocks.append(
+                _(
+                    "{task} did not answer: it does not run, or waits for its volume. "
+                    "`tfcluster status {name}` shows it"
+                ).format(task=task.task, name=found.name)
+            )
+        elif not task.processes:
+            blocks.append(_("{task} has no process").format(task=task.task))
+        for each in task.processes:
+            head = _("{task}, process {pid}: {command}").format(
+                task=task.task, pid=each.pid, command=each.command
+            )
+            problem = _(PROBLEMS[each.problem]) if each.problem in PROBLEMS else each.problem
+            blocks.append(f"{head}\n{each.stack.rstrip() or problem}")
+    return "\n\n".join(blocks)

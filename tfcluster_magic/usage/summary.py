@@ -1,0 +1,273 @@
+"""What the tasks of a run use now and used on average, beside what was requested. Pure.
+
+All attempts of a task count: amounts are added up, memory is the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ..i18n import _
+from ..spec import Model, TaskType, TFCluster
+from ..spec.names import task_name
+from ..spec.quantities import parse_memory
+from .samples import Attempt, Interval
+
+WINDOW = 6.0
+"""Seconds over which the current rates are computed."""
+STALE = 30.0
+"""Seconds after which the last sample of a task says nothing about now: the task has ended, or its
+volume does not answer.
+"""
+
+
+class Rates(Model, frozen=True, omit_defaults=False):
+    """What a task used over a time of `seconds`.
+
+    `cpu` and `gpu` are cores and GPUs at work, `throttled` is the part of the time in which it
+    waited for its CPU limit, `memory` and `gpu_memory` are bytes, the others bytes a second.
+    """
+
+    seconds: float
+    cpu: float
+    throttled: float
+    memory: int
+    received: float
+    sent: float
+    read: float
+    written: float
+    gpu: float
+    gpu_memory: int
+
+
+class TaskUsage(Model, frozen=True, omit_defaults=False):
+    """One task. `current` is None if it was not sampled lately, `average` if it never was.
+
+    `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are those of the
+    launch; a container's own limit stands in for a missing one. `steps_per_second` is the rate at
+    which its program trains now, as far as it is known.
+    """
+
+    name: str
+    task_type: TaskType
+    attempts: int = 0
+    at: float | None = None
+    current: Rates | None = None
+    average: Rates | None = None
+    cpu_seconds: float = 0.0
+    memory_peak: int = 0
+    cpu_requested: float | None = None
+    memory_requested: int | None = None
+    gpus_requested: int = 0
+    steps_per_second: float | None = None
+
+
+class TypeUsage(Model, frozen=True, omit_defaults=False):
+    """The sampled tasks of one type: the mean of their average CPU and GPU, and the largest peak of
+    memory with the task that had it.
+    """
+
+    task_type: TaskType
+    tasks: int
+    cpu: float
+    cpu_requested: float | None
+    memory_peak: int
+    peak_task: str
+    memory_requested: int | None
+    gpu: float
+    gpus_requested: int
+
+
+class RunUsage(Model, frozen=True, omit_defaults=False):
+    """All tasks of a run, in reading order, and its types that were sampled."""
+
+    name: str
+    uid: str
+    ended: bool
+    tasks: tuple[TaskUsage, ...]
+    types: tuple[TypeUsage, ...]
+
+
+def run_usage(
+    cluster: TFCluster,
+    samples: Mapping[str, Sequence[Attempt]],
+    steps: Mapping[str, float],
+    now: float,
+) -> RunUsage:
+    """Return the usage of a run from the samples of its tasks, and their steps a second."""
+    ended = cluster.status.phase.is_final
+    tasks: list[TaskUsage] = []
+    types: list[TypeUsage] = []
+    for task_type, count in cluster.spec.replicas.counts.items():
+        asked = cluster.spec.replicas.of(task_type).resources
+        memory = parse_memory(asked.memory) if asked.memory else None
+        mine = []
+        for name in (task_name(task_type, index) for index in range(count)):
+            attempts = samples.get(name, ())
+            row = TaskUsage(
+                name=name,
+                task_type=task_type,
+                cpu_requested=asked.cpu,
+                memory_requested=memory,
+                gpus_requested=asked.gpu,
+                steps_per_second=None if ended else steps.get(name),
+            )
+            mine.append(_with_samples(row, attempts, None if ended else now) if attempts else row)
+        tasks += mine
+        types += _type_usage(task_type, mine)
+    return RunUsage(
+        name=cluster.metadata.name,
+        uid=cluster.metadata.uid,
+        ended=ended,
+        tasks=tuple(tasks),
+        types=tuple(types),
+    )
+
+
+def _with_samples(row: TaskUsage, attempts: Sequence[Attempt], now: float | None) -> TaskUsage:
+    every = [interval for attempt in attempts for interval in attempt.intervals]
+    last = attempts[-1]
+    current = None
+    if now is not None and now - every[-1].at <= STALE:
+        newest = last.intervals[-1]
+        recent = [each for each in last.intervals if each.at > newest.at - WINDOW]
+        current = replace(_rates(recent), memory=newest.memory, gpu_memory=newest.gpu_memory)
+    return TaskUsage(
+        name=row.name,
+        task_type=row.task_type,
+        attempts=len(attempts),
+        at=every[-1].at,
+        current=current,
+        average=_rates(every),
+        cpu_seconds=round(sum(each.cpu for each in every), 2),
+        memory_peak=max(max(each.memory, each.peak) for each in every),
+        cpu_requested=row.cpu_requested or last.cpu_limit,
+        memory_requested=row.memory_requested or last.memory_limit,
+        gpus_requested=row.gpus_requested,
+        steps_per_second=row.steps_per_second,
+    )
+
+
+def _rates(intervals: Sequence[Interval]) -> Rates:
+    """Return the mean of intervals."""
+    lived = [each for each in intervals if each.memory]  # a last one has no processes any more
+    lasted = max(sum(each.seconds for each in lived), 0.1)
+    seconds = sum(each.seconds for each in intervals)
+
+    def rate(amounts: Iterable[float]) -> float:
+        return round(sum(amounts) / max(seconds, 0.1), 3)
+
+    return Rates(
+        seconds=round(seconds, 1),
+        cpu=rate(each.cpu for each in intervals),
+        throttled=min(1.0, rate(each.throttled for each in intervals)),
+        memory=round(sum(each.memory * each.seconds for each in lived) / lasted),
+        received=rate(each.received for each in intervals),
+        sent=rate(each.sent for each in intervals),
+        read=rate(each.read for each in intervals),
+        written=rate(each.written for each in intervals),
+        gpu=rate(each.gpu for each in intervals),
+        gpu_memory=round(sum(each.gpu_memory * each.seconds for each in lived) / lasted),
+    )
+
+
+def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsage]:
+    known = [(task, task.average) for task in tasks if task.average is not None]
+    if not known:
+        return []
+    highest = max((task for task, _average in known), key=lambda task: task.memory_peak)
+    return [
+        TypeUsage(
+            task_type=task_type,
+            tasks=len(known),
+            cpu=round(sum(average.cpu for _task, average in known) / len(known), 3),
+            cpu_requested=highest.cpu_requested,
+            memory_peak=highest.memory_peak,
+            peak_task=highest.name,
+            memory_requested=highest.memory_requested,
+            gpu=round(sum(average.gpu for _task, average in known) / len(known), 3),
+            gpus_requested=highest.gpus_requested,
+        )
+    ]
+
+
+# ---- the samples of one task over time ----
+
+
+class Series(Model, frozen=True, omit_defaults=False):
+    """The samples of one task, oldest first: a column for each figure, as in `Rates`. `at` is the
+    end of an interval, `attempt` the number of the start that it belongs to.
+    """
+
+    at: tuple[float, ...]
+    seconds: tuple[float, ...]
+    attempt: tuple[int, ...]
+    cpu: tuple[float, ...]
+    throttled: tuple[float, ...]
+    memory: tuple[int, ...]
+    received: tuple[float, ...]
+    sent: tuple[float, ...]
+    read: tuple[float, ...]
+    written: tuple[float, ...]
+    gpu: tuple[float, ...]
+    gpu_memory: tuple[int, ...]
+
+
+def series(attempts: Sequence[Attempt]) -> Series:
+    """Return the samples of a task as columns."""
+    every = [(a.number, each, _rates([each])) for a in attempts for each in a.intervals]
+    return Series(
+        at=tuple(round(each.at, 1) for _number, each, _rate in every),
+        attempt=tuple(number for number, _each, _rate in every),
+        **{
+            name: tuple(getattr(rate, name) for _number, _each, rate in every)
+            for name in Rates.__struct_fields__
+        },
+    )
+
+
+# ---- sentences ----
+
+_GIB, _MIB = 1 << 30, 1 << 20
+
+
+def memory_words(used: float, asked: float | None) -> str:
+    """Return `2.1 of 8 GiB`, `40 MiB`."""
+    size, unit = (_GIB, "GiB") if max(used, asked or 0) >= _GIB else (_MIB, "MiB")
+    if asked is None:
+        return f"{_short(used / size)} {unit}"
+    return _("{used} of {asked} {unit}").format(
+        used=_short(used / size), asked=_short(asked / size), unit=unit
+    )
+
+
+def _short(number: float) -> str:
+    """Return a number with one digit after the point, or none if it has none or is large."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}".removesuffix(".0")
+
+
+def usage_lines(usage: RunUsage) -> list[str]:
+    """Return a sentence for each type of tasks: what was requested, and what was used of it."""
+    return [_type_line(each) for each in usage.types]
+
+
+def _type_line(each: TypeUsage) -> str:
+    values = {
+        "type": each.task_type.value,
+        "asked": f"{each.cpu_requested or 0:g}",
+        "used": _short(each.cpu),
+        "memory": memory_words(each.memory_peak, each.memory_requested),
+        "task": each.peak_task,
+        "gpus": each.gpus_requested,
+        "busy": _short(each.gpu),
+    }
+    if each.cpu_requested:
+        text = _("{type}: asked for {asked} CPU, used {used}; peak of memory {memory} ({task})")
+    else:
+        text = _("{type}: used {used} CPU; peak of memory {memory} ({task})")
+    told = text.format(**values)
+    if each.gpus_requested:
+        told += _("; GPUs: asked for {gpus}, used {busy}").format(**values)
+    return told
