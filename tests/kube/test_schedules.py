@@ -6,7 +6,6 @@ operator that all others need.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +50,9 @@ spec:
           time.sleep(float(sys.argv[1]))
         arguments: ["%(seconds)s", "{scheduled_for:%%H:%%M}"]
 """
+PAUSED = """  suspend: true
+  suspension: {by: ida, reason: repairs}
+"""
 SPEED = 12.0
 """Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
 PROJECT = """
@@ -69,19 +71,17 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture(scope="module", autouse=True)
 def minutely(home: Tenant, request: pytest.FixtureRequest) -> list[str]:
-    """Apply schedules that are due each minute, and pause the second; return their names."""
+    """Apply schedules that are due each minute, the second one paused; return their names."""
     count = 20 if request.config.getoption("--long") else 5
     names = [f"nightly-{chr(97 + n)}" for n in range(count)]
     for name in names:
-        apply(home.kubectl, name)
-    said = {"spec": {"suspend": True, "suspension": {"by": "ida", "reason": "repairs"}}}
-    home.kubectl("patch", "tfcs", names[1], "--type=merge", "-p", json.dumps(said))
+        apply(home.kubectl, name, more=PAUSED if name == names[1] else "")
     return names
 
 
-def apply(home: Kubectl, name: str, **words: Any) -> None:
+def apply(home: Kubectl, name: str, *, more: str = "", **words: Any) -> None:
     said = {"cron": "* * * * *", "overlap": "Forbid", "seconds": 0, **words}
-    home.apply(NIGHTLY % {"name": name, **said})
+    home.apply(NIGHTLY % {"name": name, **said} + more)
 
 
 def test_a_project_is_replaced_and_ended_at_its_longest_duration(
@@ -95,6 +95,7 @@ def test_a_project_is_replaced_and_ended_at_its_longest_duration(
     """
     kubectl = home.kubectl
     kubectl.apply(*rights(user_rules(), home.name))
+    kubectl("wait", "--for=create", "configmap/tfcluster-options", "--timeout=180s", seconds=200)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(kubectl, tmp_path / "user")))
     monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")
     project = tmp_path / "digits"
