@@ -57,15 +57,15 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(value: object) -> QuotedText:
-    """Return a value as YAML of several lines; keys keep their order."""
+    """Return a value as YAML, whole lines; keys keep their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return QuotedText(text.rstrip("\n"))
+    return QuotedText(text)  # with its last line break, which may be a value's
 
 
 def yaml_documents(values: list[dict[str, Any]]) -> str:
     """Return several values as one stream of YAML documents."""
-    return "---\n".join(as_yaml(value) + "\n" for value in values)
+    return "---\n".join(map(as_yaml, values))
 
 
 def template_environment(loader: BaseLoader | None = None) -> Environment:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfcluster_magic.kube.objects import templates
 
 
+@example("0\n")
 @given(
     st.recursive(
         st.text() | st.integers() | st.booleans() | st.none(),
