@@ -81,9 +81,9 @@ def read_file(path: Path, kind: type[T]) -> T | None:
 
 
 def registry_folder(state_dir: str | os.PathLike[str] | None) -> Path:
-    """Return the registry folder, created if missing; None means this user's state folder."""
+    """Return the registry folder, which may be missing; None means this user's state folder."""
     base = paths.state_dir() if state_dir is None else Path(state_dir).absolute()
-    return paths.private(base / "tensorboard")
+    return base / "tensorboard"
 
 
 def read_board(path: Path) -> Board | None:
@@ -233,7 +233,8 @@ def open(  # noqa: A001 - read as tensorboard.open
                 idle_timeout=idle_timeout
             )
         )
-    entry = RegistryEntry(registry_folder(state_dir), _checked_folder(folder, log_root, exact))
+    where = paths.private(registry_folder(state_dir))
+    entry = RegistryEntry(where, _checked_folder(folder, log_root, exact))
     with entry.locked() as lock:
         board = entry.living()
         if board and _is_in_folder(board, entry.folder) and _answers(board):

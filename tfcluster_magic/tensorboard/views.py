@@ -60,7 +60,7 @@ def view_of_folder(
     """Return the view of one folder, and store it."""
     real = os.path.realpath(folder)
     view = View(_view_id(real), os.path.basename(real) or real, real, (), asked)
-    return _store_view(_views_folder(state_dir), view)
+    return _store_view(paths.private(_views_folder(state_dir)), view)
 
 
 def view_of_runs(
@@ -69,7 +69,7 @@ def view_of_runs(
     """Return the view of runs, from their names to output folders in any order, and store it."""
     named = {name: os.path.realpath(folder) for name, folder in sorted(folders.items())}
     names = tuple(named)
-    where = _views_folder(state_dir)
+    where = paths.private(_views_folder(state_dir))
     its_id = _view_id(*(part for pair in named.items() for part in pair))
     links = where / its_id
     try:
@@ -98,7 +98,7 @@ def _view_id(*parts: str) -> str:
 
 
 def _views_folder(state_dir: str | os.PathLike[str] | None) -> Path:
-    return paths.private(registry_folder(state_dir) / "views")
+    return registry_folder(state_dir) / "views"
 
 
 def _read_view(path: Path) -> View | None:

@@ -15,7 +15,6 @@ import type {
   IPlanProject
 } from '../api/launchOptions';
 import { splitArguments } from './commandLine';
-import type { IRepeat } from './repeat';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 
@@ -23,6 +22,23 @@ export type ProgramSource = 'file' | 'cell' | 'url';
 export interface ICellProgram {
   readonly text: string;
   readonly notebook: string;
+}
+
+/** A usual choice, or `cron` for any other expression. */
+export type When = 'hour' | 'day' | 'workday' | 'week' | 'month' | 'cron';
+
+/** The inputs of the usual choices, as typed. */
+export interface IRepeat {
+  /** The schedule that is changed; '' for a new one. */
+  readonly schedule: string;
+  readonly when: When;
+  /** The minute of every hour. */
+  readonly minute: string;
+  /** `02:00`. */
+  readonly time: string;
+  /** The day of the week; 0 is Sunday. */
+  readonly weekday: string;
+  readonly day: string;
 }
 
 export interface IDraft {

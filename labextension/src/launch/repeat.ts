@@ -4,24 +4,7 @@
  */
 import type { ILaunchOptions, IField } from '../api/launchOptions';
 import type { ILaunch, ISchedulePlan } from '../api/types';
-import { defaultOf, type IDraft } from './draft';
-
-/** A usual choice, or `cron` for any other expression. */
-export type When = 'hour' | 'day' | 'workday' | 'week' | 'month' | 'cron';
-
-/** The inputs of the usual choices, as typed. */
-export interface IRepeat {
-  /** The schedule that is changed; '' for a new one. */
-  readonly schedule: string;
-  readonly when: When;
-  /** The minute of every hour. */
-  readonly minute: string;
-  /** `02:00`. */
-  readonly time: string;
-  /** The day of the week; 0 is Sunday. */
-  readonly weekday: string;
-  readonly day: string;
-}
+import { defaultOf, type IDraft, type IRepeat, type When } from './draft';
 
 export const DAILY: IRepeat = {
   schedule: '',

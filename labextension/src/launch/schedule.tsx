@@ -4,7 +4,8 @@ import * as React from 'react';
 import type { IField, ILaunchOptions } from '../api/launchOptions';
 import { moment } from '../run/quantities';
 import { attributes, IFormProps, Row } from './fields';
-import { browserZone, cronOf, IRepeat, knownZones, When } from './repeat';
+import type { IRepeat, When } from './draft';
+import { browserZone, cronOf, knownZones } from './repeat';
 import { NameRow, Rows, Section } from './sections';
 
 interface IScheduleProps extends IFormProps {
