@@ -271,6 +271,7 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
     filled = json.dumps({**body, "data": {"test.json": large}})
     said = refusal(home.kubectl, *alice, *words, stdin=filled)
     assert "may have 700 KiB" in said
+    assert "must stay mutable" in refusal(home.kubectl, *patch({"immutable": True}))
     home.kubectl(*patch({"data": {"test.json": encoded}}))
 
 
