@@ -6,6 +6,7 @@ operator that all others need.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -211,6 +211,7 @@ class ClockKeeper:
         each = self._accounts[name]
         said = os.read(each.answer, 100)
         os.close(each.answer)
+        os.kill(each.child, signal.SIGKILL)  # its account may have stopped it
         os.waitpid(each.child, 0)
         each.child, each.answer = 0, -1
         if not said.isdigit() or each.clock >= 0:
@@ -219,8 +220,12 @@ class ClockKeeper:
             fd = os.pidfd_open(int(said))
         except OSError:  # it has ended meanwhile, or this system has no such descriptors
             return
-        uid = os.geteuid() if name == self.owner else account(name, 0, self.owner).uid
-        if Path("/proc", said.decode()).stat().st_uid == uid:  # nobody else's process is ended
+        try:
+            uid = os.geteuid() if name == self.owner else account(name, 0, self.owner).uid
+            is_theirs = Path("/proc", said.decode()).stat().st_uid == uid
+        except (OSError, NoServer):  # the clock or the account is gone meanwhile
+            is_theirs = False
+        if is_theirs:  # nobody else's process is ended
             each.clock = fd
         else:
             os.close(fd)

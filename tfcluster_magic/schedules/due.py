@@ -11,6 +11,7 @@ whatever the rules and however long nobody looked.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -127,6 +128,7 @@ def due(
         InvalidRequest: the rules have a cron expression or a time zone that is none.
     """
     times = CronTimes(rules.cron, rules.time_zone)
+    find = functools.cache(find)  # a hundred due times may wait for the same schedules
     work = _Work(
         rules, times, now, status.cursor, list(status.occurrences), list(status.backfills), find
     )

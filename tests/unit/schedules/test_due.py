@@ -458,6 +458,28 @@ def test_it_runs_after_the_run_of_the_same_time(
             assert then[moment].reason and then[moment].reason.code == "ScheduleAwaitedFailed"
 
 
+def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
+    """Reading a schedule costs a millisecond, and one tenant's must not hold up the others."""
+    pair = Pair(rules(overlap=Overlap.ALLOW, max_parallel=1), AwaitedOutcome.SUCCESS)
+    pair.first.lasts = lambda _o: 30 * 24 * 60 * MINUTE
+    for _ in range(5):
+        pair.look(60 * MINUTE)
+    waiting = tuple(
+        Occurrence(due=each.due, kind=Kind.BACKFILL, changed_at=each.due)
+        for each in pair.first.status.occurrences
+    )
+    read = []
+
+    def find(name: str) -> Schedule | None:
+        read.append(name)
+        return pair.find(name)
+
+    status = replace(pair.then.status, occurrences=waiting)
+    turn = due(pair.then.rules, status, pair.then.now, find)
+    assert turn.awaits and len(waiting) > 3
+    assert read == ["first"]
+
+
 @pytest.mark.parametrize(
     ("first", "code"),
     [

@@ -11,6 +11,7 @@ due times, when one of its runs ends, and when it changes; in between it costs n
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
@@ -30,6 +31,7 @@ from ...kube.objects import custom_resource, schedule_resource
 from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, placeholders
 from ...schedules.cron import CronTimes
 from ...schedules.due import (
+    FindSchedule,
     RunOutcome,
     circle_of,
     due,
@@ -251,20 +253,23 @@ class ScheduleController:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # the turn may fail, and what ended is looked at again then
         found = schedule_resource.whole(cached)
-        schedule = self._checked(key, schedule_resource.read(found, now))
+        find = functools.cache(lambda name: self._find(key[0], name))  # each is read once a turn
+        schedule = self._checked(key, schedule_resource.read(found, now), find)
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
             self._idle[key] = found["metadata"]["resourceVersion"], now, math.inf
             return None
-        return self._follow(key, found, schedule, now)
+        return self._follow(key, found, schedule, now, find)
 
-    def _checked(self, key: Key, schedule: Schedule) -> Schedule:
+    def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
         """Return a schedule, with a problem if it waits for itself."""
         rules = schedule.rules
-        if not rules.after and not any(key in each for each in self._awaiting.values()):
-            return schedule
+        if not rules.after:
+            with self._lock:
+                if not any(key in each for each in self._awaiting.values()):
+                    return schedule
         self._await(key, [each.schedule for each in rules.after])  # before any of them is read
-        loop = circle_of(key[1], rules, lambda name: self._find(key[0], name))
+        loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
         text = "spec.after: these schedules wait for each other: " + " → ".join(loop)
@@ -277,14 +282,16 @@ class ScheduleController:
             return None
         return schedule_resource.read(schedule_resource.whole(found), self._clock.now())
 
-    def _follow(self, key: Key, found: Object, schedule: Schedule, now: float) -> float | None:
+    def _follow(
+        self, key: Key, found: Object, schedule: Schedule, now: float, find: FindSchedule
+    ) -> float | None:
         """Take a turn of a valid schedule."""
         rules, status = schedule.rules, schedule.status
         self._follow_runs(key, _held_runs(key, status))
         running = [o.run for o in status.occurrences if o.state is OccurrenceState.RUNNING]
         outcomes = {run: self._outcome(key[0], run) for run in running}
         status = settle(rules, status, outcomes, now)
-        turn = due(rules, status, now, lambda name: self._find(key[0], name))
+        turn = due(rules, status, now, find)
         status = self._with_names(key, turn.status)
         found = self._write(key, found, schedule_resource.with_status(schedule, status), now)
         for run in turn.stop:
