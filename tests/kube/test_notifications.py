@@ -265,12 +265,14 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
     assert "cannot" in refusal(home.kubectl, *alice, "get", "secrets")
     said = refusal(home.kubectl, *patch({"data": {"deliveries.json": encoded}}))
     assert "only the notifier writes" in said
+    home.kubectl(*patch({"data": {"deliveries.json": ""}}))  # the advice for damaged ones
     large = base64.b64encode(b"x" * 540_000).decode()
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}
     words = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     filled = json.dumps({**body, "data": {"test.json": large}})
     said = refusal(home.kubectl, *alice, *words, stdin=filled)
     assert "may have 700 KiB" in said
+    assert "must stay mutable" in refusal(home.kubectl, *patch({"immutable": True}))
     home.kubectl(*patch({"data": {"test.json": encoded}}))
 
 

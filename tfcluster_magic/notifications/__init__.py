@@ -8,6 +8,7 @@ contains a secret.
 from __future__ import annotations
 
 import enum
+import re
 import urllib.parse
 from typing import Annotated, Any, ClassVar
 
@@ -24,6 +25,13 @@ MOST_BYTES_KEPT = 384 * 1024
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """The most names of runs in one rule."""
+# On Kubernetes users write rules without our commands, so these are checked when a message is sent,
+# too. They are no patterns of the fields: one bad rule must not make all of them unreadable.
+_SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
+MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
+"""One mail address, without a name or a route."""
+LAB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
+"""An address of JupyterLab."""
 
 
 class Occasion(str, enum.Enum):
@@ -213,8 +221,8 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
         return False
 
     def allows_recipient(self, address: str) -> bool:
-        """Return whether mail may go to this address."""
-        if self.smtp is None:
+        """Return whether mail may go to this text, which must be one address."""
+        if self.smtp is None or not MAIL_ADDRESS.fullmatch(address):
             return False
         domain = address.rpartition("@")[2].lower()
         return not self.smtp.recipients or domain in map(str.lower, self.smtp.recipients)

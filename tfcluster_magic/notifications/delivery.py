@@ -2,8 +2,9 @@
 
 The check covers the address of the connection itself, so a name that later resolves to another
 address does no harm. Redirects are not followed and proxies are not used. Of an answer only its
-status and the receiver's own reason are kept. An attempt ends within `TIMEOUT`, whatever the
-receiver does. The text of an error contains no secret.
+status and the receiver's own reason are kept. Once its name is resolved, for which the system's
+resolver has limits of its own, an attempt ends within `TIMEOUT`, whatever the receiver does. The
+text of an error contains no secret.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import ssl
 import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -25,11 +27,20 @@ from .. import state_files
 from ..errors import TFClusterError, one_line, strip_controls
 from ..i18n import _
 from ..program.download import Deadline
-from . import NotificationPolicy, NotificationRule, SmtpServer, Webhook, WebhookFormat
+from . import (
+    MAIL_ADDRESS,
+    NotificationPolicy,
+    NotificationRule,
+    SmtpServer,
+    Webhook,
+    WebhookFormat,
+)
 from .wording import Notification, mail, refusal, webhook_request
 
 TIMEOUT = 20.0
 """The longest duration of one attempt, in seconds."""
+MOST_ADDRESSES = 16
+"""The most addresses of one host that are tried."""
 _MOST_ANSWER = 64 * 1024
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _CLOSED = (
@@ -196,10 +207,10 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
         answer = None
     if isinstance(answer, dict):
         said = refusal(answer, kind)
+        said = scrubbed(said, webhook.secrets)[:200]  # before it is cut: half a secret is one, too
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
         said = _("the answer is no JSON object")
     if status not in range(200, 300):
-        # The secrets go before it is cut: half of one is a secret, too.
         said = said or scrubbed(body.decode("utf-8", "replace"), webhook.secrets)[:100]
         raise NotDelivered(
             _("it answered {status}: {said}").format(status=status, said=said)
@@ -230,13 +241,16 @@ def send_mail(
             client.ehlo_or_helo_if_needed()
             if server.username:
                 client.login(server.username, password)
-            client.send_message(mail(message, server.sender, recipient))
+            text = mail(message, server.sender, recipient)
+            client.send_message(text, to_addrs=[recipient])  # whatever its headers are read as
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 
 
 def mail_mistake(recipient: str, policy: NotificationPolicy) -> str:
     """Return why mail cannot go to this address; empty if it can."""
+    if not MAIL_ADDRESS.fullmatch(recipient):
+        return _("write one address, name@example.com")
     if policy.smtp is None:
         return _("the policy names no mail server")
     if not policy.allows_recipient(recipient):
@@ -272,7 +286,7 @@ class _MailClient(smtplib.SMTP):
         super().__init__(server.host, server.port, local_hostname=own_name, timeout=timeout)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        sock = socket.create_connection((host, port), timeout)
+        sock = _connect(host, port, None, timeout)
         self._deadline.watch(sock)
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_hostname=host)
@@ -283,13 +297,19 @@ class _MailClient(smtplib.SMTP):
 # -- connections and errors ------------------------------------------------------------------------
 
 
-def _connect(host: str, port: int, policy: NotificationPolicy, timeout: float) -> socket.socket:
-    """Connect to the first address of a host that is allowed. Raises NotDelivered, OSError."""
+def _connect(
+    host: str, port: int, policy: NotificationPolicy | None, timeout: float
+) -> socket.socket:
+    """Connect to the first address of a host that answers and that the policy allows; without a
+    policy any may. Raises NotDelivered, OSError.
+    """
     end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: Exception = NotDelivered(_("{host} has no address").format(host=host))
-    for family, kind, protocol, _name, address in found:
-        if why := address_mistake(str(address[0]), policy):
+    for family, kind, protocol, _name, address in islice(found, MOST_ADDRESSES):
+        if time.monotonic() >= end:
+            raise TimeoutError
+        if policy is not None and (why := address_mistake(str(address[0]), policy)):
             problem = NotDelivered(why)
             continue
         sock = socket.socket(family, kind, protocol)

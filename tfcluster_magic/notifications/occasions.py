@@ -275,7 +275,7 @@ def note(
             fresh += [_delivery(rule, event, now, task, lines) for rule in about_it]
     if not fresh:
         return kept
-    return bounded(replace(kept, deliveries=(*kept.deliveries, *fresh)))
+    return bounded(replace(kept, deliveries=(*kept.deliveries, *fresh)), now)
 
 
 def make_test(rule: NotificationRule, request: TestRequest, now: float) -> Delivery:
@@ -288,7 +288,7 @@ def make_test(rule: NotificationRule, request: TestRequest, now: float) -> Deliv
         rule_uid=rule.uid,
         event=f"{TEST_EVENT}{request.id}",
         about="",
-        occasion=rule.on[0],
+        occasion=next(iter(rule.on), Occasion.FAILED),
         title=title,
         sentence=sentence,
         at=now,
@@ -303,14 +303,23 @@ def note_test(
     request: TestRequest | None,
     now: float,
 ) -> Deliveries:
-    """Return `kept` with the delivery of a requested test; an old request is ignored."""
+    """Return `kept` with the delivery of a requested test; one at another time is given up."""
     rule = next((each for each in rules if request and each.uid == request.rule), None)
-    if rule is None or request is None or abs(now - request.at) > TEST_FOR:
+    if rule is None or request is None or request.at <= kept.forgotten_until:
         return kept
     test = make_test(rule, request, now)
     if any(each.key == test.key for each in kept.deliveries):
         return kept
-    return bounded(replace(kept, deliveries=(*kept.deliveries, test)))
+    apart = abs(now - request.at)
+    if apart > TEST_FOR:
+        with language(rule.language):
+            why = _(
+                "the request and the notifier's clock are {seconds:.0f} seconds apart: the "
+                "notifier was stopped, or a clock is wrong. Check the clocks, then run "
+                "`tfcluster notify test {name}`"
+            ).format(seconds=min(apart, 1e12), name=rule.name)
+        test = replace(_settled(test, DeliveryState.GIVEN_UP, now), problem=why)
+    return bounded(replace(kept, deliveries=(*kept.deliveries, test)), now)
 
 
 def _delivery(
@@ -350,11 +359,12 @@ def _rendered(words: Message | str) -> str:
         return words.code if isinstance(words, Message) else ""
 
 
-def bounded(kept: Deliveries) -> Deliveries:
+def bounded(kept: Deliveries, now: float) -> Deliveries:
     """Return `kept` within `MOST_KEPT` and `MOST_BYTES_KEPT`.
 
     The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
-    reported again. If too many are pending, the oldest of these are dropped, too.
+    reported again. If too many are pending, the oldest of these are dropped, too. A time ahead of
+    the clock counts as now, so that it does not keep the events until then back.
     """
     found = list(kept.deliveries)
     sizes = {each.key: len(to_json(each)) for each in found}
@@ -365,7 +375,7 @@ def bounded(kept: Deliveries) -> Deliveries:
         if count <= MOST_KEPT and total <= MOST_BYTES_KEPT:
             break
         count, total = count - 1, total - sizes[each.key]
-        until = max(until, each.at)
+        until = max(until, min(each.at, now))
         gone.add(each.key)
     if not gone:
         return kept

@@ -24,7 +24,7 @@ import msgspec
 from ..errors import is_tensorflow_log, last_overwrite, strip_controls
 from ..i18n import _, language
 from ..spec import API_VERSION
-from . import Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
+from . import LAB_ADDRESS, Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
 
 MOST_LINES, LINES_LENGTH = 10, 1500
 """The most printed lines of a message, and their characters."""
@@ -93,10 +93,10 @@ def printed_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 def compose(delivery: Delivery, rule: NotificationRule) -> Notification:
     """Return the message of a delivery."""
-    link = rule.lab
-    if rule.lab and delivery.uid:
+    link = rule.lab if LAB_ADDRESS.fullmatch(rule.lab) else ""
+    if link and delivery.uid:
         name = urllib.parse.quote(delivery.about)
-        link = f"{rule.lab.rstrip('/')}?tfcluster=run:{name}"
+        link = f"{link.rstrip('/')}?tfcluster=run:{name}"
     identity = "\0".join((*delivery.key, delivery.about))
     return Notification(
         key=hashlib.sha256(identity.encode()).hexdigest()[:32],
@@ -206,7 +206,7 @@ def _unmentioned(text: str) -> str:
 
 
 def refusal(answer: Mapping[str, Any], kind: WebhookFormat) -> str:
-    """Return the reason for which a receiver refused a message; empty if it accepted it.
+    """Return a receiver's reason for refusing a message, uncut; empty if it accepted the message.
 
     All of them refuse with the HTTP status 200: Feishu by `code` and `msg` (older bots by
     `StatusCode`), DingTalk and WeCom by `errcode` and `errmsg`.
@@ -222,7 +222,7 @@ def refusal(answer: Mapping[str, Any], kind: WebhookFormat) -> str:
     if code == 0:
         return ""
     said = next((answer[name] for name in names[1] if name in answer), "")
-    return " ".join(f"{'' if code is None else code} {said}".split())[:200] or "?"
+    return " ".join(f"{'' if code is None else code} {said}".split()) or "?"
 
 
 # -- mail ------------------------------------------------------------------------------------------

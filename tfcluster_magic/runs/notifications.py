@@ -7,7 +7,6 @@ manager.notifications.test("team")
 from __future__ import annotations
 
 import os
-import re
 import time
 import urllib.parse
 import uuid
@@ -18,6 +17,7 @@ from ..errors import InvalidRequest, NotFound, Problem
 from ..i18n import _, current_language
 from ..notifications import (
     KNOWN_HOSTS,
+    LAB_ADDRESS,
     LAB_LENGTH,
     MOST_CLUSTERS,
     SIGNED_FORMATS,
@@ -32,8 +32,6 @@ from ..notifications import (
 )
 from ..spec import names
 from ..spec.quantities import DURATION_RULE, parse_duration
-
-_ADDRESS = re.compile(r"[^@\s<>,;\"()]{1,64}@[^@\s<>,;\"()]{1,189}")
 
 
 class NotificationVerbs:
@@ -79,6 +77,8 @@ class NotificationVerbs:
             NameTaken: there is a rule of this name.
             Conflict: you have as many rules as are allowed.
         """
+        from ..notifications.delivery import mail_mistake
+
         store, problems = self._backend.notifications(), list[Problem]()
         if not names.is_valid(name):
             problems.append(Problem("name", name, names.NAME_RULE))
@@ -96,7 +96,7 @@ class NotificationVerbs:
             problems.append(Problem("--webhook", None, _("give either --webhook or --mail")))
         policy = store.policy()
         hook = _webhook(webhook, format, secret, policy, problems) if webhook else None
-        if mail and (why := _mail_problem(mail, policy)):
+        if mail and (why := mail_mistake(mail, policy)):
             problems.append(Problem("--mail", mail, why))
         if len(clusters) > MOST_CLUSTERS:
             allowed = _("at most {most} names").format(most=MOST_CLUSTERS)
@@ -179,14 +179,6 @@ def _seconds(said: float | str, problems: list[Problem]) -> float:
     return found
 
 
-def _mail_problem(address: str, policy: NotificationPolicy) -> str:
-    from ..notifications.delivery import mail_mistake
-
-    if not _ADDRESS.fullmatch(address):
-        return _("write one address, name@example.com")
-    return mail_mistake(address, policy)
-
-
 def _webhook(
     url: str,
     kind: str | None,
@@ -233,7 +225,7 @@ def _webhook(
 def _lab(said: str | None) -> str:
     """Return the address of JupyterLab: the given one, else that of this server in the hub."""
     found = os.environ.get("JUPYTERHUB_PUBLIC_URL", "") if said is None else said
-    if not found.startswith(("http://", "https://")):
+    if not LAB_ADDRESS.fullmatch(found):
         return ""
     base = found.split("?")[0].split("#")[0].rstrip("/")
     return base if base.endswith("/lab") else f"{base}/lab"

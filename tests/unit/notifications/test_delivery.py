@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import hmac
@@ -13,23 +14,34 @@ import socketserver
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from support.message_receiver import LOOPBACK, Receiver, receiver
 
-from tfcluster_magic.notifications import NotificationPolicy, SmtpServer, Webhook, WebhookFormat
+from tfcluster_magic.notifications import (
+    Delivery,
+    NotificationPolicy,
+    NotificationRule,
+    Occasion,
+    SmtpServer,
+    Webhook,
+    WebhookFormat,
+)
 from tfcluster_magic.notifications.delivery import (
+    MOST_ADDRESSES,
     NotDelivered,
     address_mistake,
     network_mistake,
     post,
     send_mail,
 )
-from tfcluster_magic.notifications.wording import Notification, mail, webhook_request
+from tfcluster_magic.notifications.wording import Notification, compose, mail, webhook_request
 
 __all__ = ["receiver"]  # a fixture, as if written here
+TOKEN = "tok-1234567"
 MESSAGE = Notification(
     key="k1",
     occasion="failed",
@@ -150,6 +162,11 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
         receiver.answer = json.dumps(answer).encode()
         with pytest.raises(NotDelivered, match="did not take"):
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
+        long = {key: v if isinstance(v, int) else "x" * 187 + TOKEN for key, v in answer.items()}
+        receiver.answer = json.dumps(long).encode()  # the reason is cut within the token
+        with pytest.raises(NotDelivered, match="did not take") as told:
+            post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
+        assert "tok" not in str(told.value)
         good = {key: 0 if isinstance(value, int) else "ok" for key, value in answer.items()}
         receiver.answer = json.dumps(good).encode()
         post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
@@ -162,6 +179,65 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
     with pytest.raises(NotDelivered, match=r"did not answer within 0\.5 seconds"):
         post(MESSAGE, Webhook(url=receiver.url), LOOPBACK, time.time(), timeout=0.5)
     assert time.monotonic() - began < 10
+
+
+def test_few_addresses_are_tried_and_none_after_the_end(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with very many addresses takes no longer than one with a single address."""
+    tried = 0
+    port = int(receiver.url.split(":")[2].partition("/")[0])
+    hook = Webhook(url=f"http://many.example:{port}/hook/{TOKEN}")
+
+    def addresses(ports: Sequence[int]) -> Iterator[tuple[object, ...]]:
+        nonlocal tried
+        for each in ports:
+            tried += 1
+            address = ("127.0.0.1", each)
+            yield socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address
+
+    with socket.socket() as closed, socket.socket() as full, contextlib.ExitStack() as callers:
+        closed.bind(("127.0.0.1", 0))
+        ports = [closed.getsockname()[1]] * MOST_ADDRESSES + [port]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: addresses(ports))
+        with pytest.raises(NotDelivered, match="cannot be reached"):
+            post(MESSAGE, hook, LOOPBACK, time.time())
+        assert receiver.paths == []
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _caller in range(4):  # more than wait in the queue, so that no other one is answered
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(full.getsockname())
+        ports, tried = [full.getsockname()[1]] * MOST_ADDRESSES, 0
+        with pytest.raises(NotDelivered, match="did not answer within"):
+            post(MESSAGE, hook, LOOPBACK, time.time(), timeout=0.3)
+        assert tried <= 2
+
+
+def test_a_rule_written_by_hand_is_checked() -> None:
+    """On Kubernetes a user writes rules without our checks: mail goes to one allowed address, and a
+    link is an address and nothing else.
+    """
+    server = SmtpServer(
+        host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)
+    )
+    for two in (
+        "victim@other.com, x@example.com",
+        "v@other.com\n,x@example.com",
+        "a:;@example.com",
+    ):
+        with pytest.raises(NotDelivered, match="write one address"):
+            send_mail(MESSAGE, two, NotificationPolicy(smtp=server))
+    told = Delivery(
+        rule="r", rule_uid="u", event="end", uid="1", about="digits-2", occasion=Occasion.FAILED,
+        title="t", sentence="s", at=1.0, noted_at=1.0,
+    )  # fmt: skip
+    for lab in ("https://x\nYour password expired: https://evil", "see https://x", "https://x\0y"):
+        rule = NotificationRule(name="r", uid="u", created_at=0.0, on=(), mail_to="x", lab=lab)
+        assert compose(told, rule).link == ""
+    rule = replace(rule, lab="https://hub.example/lab")
+    assert compose(told, rule).link == "https://hub.example/lab?tfcluster=run:digits-2"
 
 
 def test_mail_needs_a_server_and_an_allowed_domain() -> None:
@@ -218,6 +294,7 @@ def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
         )
         send_mail(MESSAGE, "me@example.com", NotificationPolicy(smtp=smtp))
         assert "Subject: TFCluster: digits-2 failed" in seen
+        assert "rcpt TO:<me@example.com>" in seen
         with pytest.raises(NotDelivered, match="550: no such user"):
             send_mail(MESSAGE, "nobody@example.com", NotificationPolicy(smtp=smtp))
         (tmp_path / "password").write_text("pass-1234567\n")

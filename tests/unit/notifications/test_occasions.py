@@ -10,6 +10,7 @@ from tfcluster_magic.notifications import (
     DeliveryState,
     NotificationRule,
     Occasion,
+    TestRequest,
     Webhook,
     occasions,
 )
@@ -101,6 +102,58 @@ def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
     stall = (Event(at=100.0, reason="Stalled", message="m"),)
     events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
     assert occasions.note(kept, rules, events, 1000.0) is kept
+
+
+def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
+    """An event that is dated in the future, and dropped, does not keep later events back."""
+    rules, kept = [rule(Occasion.STALLED)], Deliveries()
+
+    def stall(at: float, now: float) -> bool:
+        nonlocal kept
+        events = occasions.run_events(
+            run(Phase.RUNNING, events=(Event(at=at, reason="Stalled", message="m"),)), rules, now
+        )
+        before, kept = kept, occasions.note(kept, rules, events, now)
+        kept = occasions.sent(kept, ("r", "u", f"stalled-{at:.0f}"), now)
+        return kept != before
+
+    for number in range(MOST_KEPT + 20):
+        stall(1e9 + number, 1000.0)
+    assert kept.forgotten_until == 1000.0
+    assert stall(1001.0, 1002.0)
+
+
+def test_an_event_slightly_ahead_of_the_clock_is_told_once() -> None:
+    """Another clock is two seconds ahead: its events are not told again once they are dropped."""
+    rules, kept = [rule(Occasion.STALLED)], Deliveries()
+    for number in range(MOST_KEPT + 20):
+        stalls = (Event(at=102.0 + number, reason="Stalled", message="m"),)
+        events = occasions.run_events(run(Phase.RUNNING, events=stalls), rules, 100.0 + number)
+        kept = occasions.note(kept, rules, events, 100.0 + number)
+        kept = occasions.sent(kept, ("r", "u", f"stalled-{102 + number}"), 100.0 + number)
+    stalls = (Event(at=121.0, reason="Stalled", message="m"),)
+    events = occasions.run_events(run(Phase.RUNNING, events=stalls), rules, 400.0)
+    assert occasions.note(kept, rules, events, 400.0) is kept
+
+
+def test_a_rule_without_occasions_can_be_tested() -> None:
+    """`on: []`, written by hand, makes no error."""
+    request = TestRequest(id="t", rule="r", at=100.0)
+    kept = occasions.note_test(Deliveries(), [rule()], request, 100.0)
+    assert [each.is_test for each in occasions.pending(kept)] == [True]
+
+
+def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
+    """A request that is too old or too new names the clocks; one that was forgotten is ignored."""
+    for at in (1000.0, 9000.0, 1e300):
+        request = TestRequest(id="t", rule="r", at=at)
+        kept = occasions.note_test(Deliveries(), [rule(Occasion.FAILED)], request, 5000.0)
+        (told,) = kept.deliveries
+        assert told.state is DeliveryState.GIVEN_UP
+        assert "clock" in told.problem
+        assert occasions.note_test(kept, [rule(Occasion.FAILED)], request, 5001.0) is kept
+    old, emptied = replace(request, at=1000.0), Deliveries(forgotten_until=4000.0)
+    assert occasions.note_test(emptied, [rule(Occasion.FAILED)], old, 5000.0) is emptied
 
 
 def test_a_budget_is_told_when_it_is_crossed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from support.message_receiver import LOOPBACK, Receiver, receiver
 from support.polling import wait_until
 
 from tfcluster_magic.backends.kubernetes.notification_store import KubernetesNotifications
-from tfcluster_magic.errors import BackendUnavailable, NameTaken
+from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.objects import custom_resource, notification_secret
 from tfcluster_magic.notifications import (
@@ -294,6 +295,43 @@ def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCapture
     with pytest.raises(Exception, match="kubectl patch secret") as refused:
         KubernetesNotifications(world.server.api(), "b").rules()
     assert TOKEN not in str(refused.value)
+
+
+def test_emptied_deliveries_send_nothing_again(world: World) -> None:
+    """The command that a user learns for damaged deliveries sends no old message again, and those
+    of later events.
+    """
+    world.add()
+    world.start()
+    world.fail("digits-1")
+    world.wait_for("Sent")
+    world.kill()
+    secret: Object = world.server.objects[SECRET]
+    damaged = {**secret, "data": {**secret["data"], "deliveries.json": "e30K" * 3}}
+    world.server.put(SECRET, damaged)
+    with pytest.raises(TFClusterError, match="not sent again") as refused:
+        world.store.deliveries()
+    change = re.search(r"-p '(.*)'`", str(refused.value))
+    assert change is not None
+    world.server.api().merge(SECRET, json.loads(change[1]))
+    world.start()
+    wait_until(lambda: world.server.objects[SECRET]["data"]["deliveries.json"])
+    world.fail("digits-2")
+    world.wait_for("Sent")
+    assert [each["about"] for each in world.receiver.bodies] == ["digits-1", "digits-2"]
+
+
+def test_a_test_does_not_wait_for_due_messages(world: World) -> None:
+    """A test is sent before older messages of its rule."""
+    rule = world.add()
+    for number in range(5):
+        world.fail(f"digits-{number + 1}")
+    request = TestRequest(id="t1", rule=rule.uid, at=time.time())
+    found = world.server.objects[SECRET]
+    world.server.api().merge(SECRET, notification_secret.write_test(found, request))
+    world.start()
+    world.wait_for(*["Sent"] * 6)
+    assert world.receiver.bodies[0]["about"] == ""
 
 
 def test_what_is_missing_is_said(world: World) -> None:

@@ -138,9 +138,16 @@ def _readable(read: Callable[[Object], T], found: Object) -> T:
         text = _(
             "{key} in the Secret {name} is damaged, or of a newer version; `{command}` removes it"
         )
+        value = "null"
+        if error.key == notification_secret.DELIVERIES_KEY:
+            value = '""'
+            text = _(
+                "{key} in the Secret {name} is damaged, or of a newer version. To empty it, so "
+                "that waiting messages are dropped and old ones are not sent again, run `{command}`"
+            )
         command = (
             f"kubectl patch secret {labels.NOTIFICATIONS} --type=merge "
-            f'-p \'{{"data":{{"{error.key}":null}}}}\''
+            f'-p \'{{"data":{{"{error.key}":{value}}}}}\''
         )
         told = text.format(key=error.key, name=labels.NOTIFICATIONS, command=command)
         raise TFClusterError(told) from None

@@ -52,7 +52,8 @@ class DeliveryFile:
         self.path = state_dir / "notifications" / "deliveries.json"
 
     def load(self) -> Deliveries:
-        """Return the deliveries; none if there is no file or it is damaged.
+        """Return the deliveries; none if there is no file. Of a damaged one only its time is known:
+        what happened before counts as settled, so that nothing is sent again.
 
         Raises:
             OSError: it cannot be read, or a newer version wrote it, so what was sent is unknown.
@@ -68,7 +69,7 @@ class DeliveryFile:
         except state_files.Unreadable as why:
             if _is_json(text):
                 raise OSError(str(why)) from None
-            return Deliveries()
+            return Deliveries(forgotten_until=self.path.stat().st_mtime)
 
     def change(self, change: Callable[[Deliveries], Deliveries]) -> Deliveries:
         """Replace the deliveries by what `change` returns, under a lock. Raises OSError."""

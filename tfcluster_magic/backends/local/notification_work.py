@@ -1,9 +1,10 @@
 """The clock process's work on notifications: it finds events and sends messages.
 
 A message is stored before its first attempt, and each attempt and its result are stored, too. A
-process that is killed therefore loses no message. It repeats one only if it dies between the
-receiver's answer and the next write; both copies have the same id. Forked children send the
-messages, one child for each rule, so that a silent receiver delays no other one.
+process that is killed therefore loses no message. It repeats one only if the receiver's answer does
+not arrive, or if it dies between this answer and the next write; both copies have the same id.
+Forked children send the messages, one child for each rule, so that a silent receiver delays no
+other one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
 
 Each user's namespace has one, `labels.NOTIFICATIONS`. The user writes the rules, with the URLs and
-secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that no
-user can make it send a text of their own (k8s/base/admission-notifier.yaml). Patches carry the
-version that they are based on, so that a concurrent change is refused and not lost. No error
-contains a part of the content.
+secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that
+nobody invents an event (k8s/base/admission-notifier.yaml). Patches carry the version that they are
+based on, so that a concurrent change is refused and not lost. No error contains a part of the
+content.
 """
 
 from __future__ import annotations
@@ -61,6 +61,13 @@ def read_rules(found: Object) -> tuple[NotificationRule, ...]:
 def read_deliveries(found: Object) -> Deliveries:
     """Return the deliveries; none if there are none yet. Raises UnreadableSecret."""
     return _read(found, DELIVERIES_KEY, _DELIVERIES, Deliveries())
+
+
+def has_emptied_deliveries(found: Object) -> bool:
+    """Return whether the user emptied the deliveries, so that events until now are forgotten. A
+    Secret whose deliveries were never written lacks the key.
+    """
+    return (found.get("data") or {}).get(DELIVERIES_KEY) == ""
 
 
 def read_test(found: Object) -> TestRequest | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,19 @@ def test_a_fault_of_notifications_leaves_schedules_alone(
     (state / "schedules").mkdir()
     wake_at = Clock(state, lambda: 100.0).look()
     assert wake_at is not None and wake_at > 100.0
+
+
+def test_damaged_deliveries_send_nothing_again(state: Path) -> None:
+    """Events before a file was damaged count as settled; later ones are sent."""
+    watch = NotificationWatch(state)
+    assert watch.look([])[0] == ["team"]
+    DeliveryFile(state).path.write_text('{"deliv')
+    assert NotificationWatch(state).look([])[0] == []
+    status = Status(
+        phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, finished_at=time.time() + 1, message="m"
+    )
+    write_run(state, 2, status)
+    assert NotificationWatch(state).look([])[0] == ["team"]
 
 
 def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state: Path) -> None:
