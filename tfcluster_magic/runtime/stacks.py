@@ -2,8 +2,10 @@
 
 The program's hook (`site/sitecustomize.py`) lets the kernel write every thread's stack to memory
 when a real-time signal arrives, even if the program hangs. The signal is sent only to a process
-that has this memory open and catches the signal, because it ends any other. `usage/stacks.py` of
-the package asks and reads. Standard library only, Python 3.8 syntax.
+that has this memory open and catches the signal, because it ends any other, and only while the
+process stands still: the handler reads the threads' frames without the GIL, so a thread that runs
+Python meanwhile can make it crash (CPython issues 116008 and 140815). `usage/stacks.py` of the
+package asks and reads. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
 # Seconds for the answer of a process and of a whole task, and without growth until it is complete.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
+# Seconds for which a process must use no CPU before it gets the signal, and for which such a moment
+# is looked for.
+STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
@@ -46,6 +51,8 @@ def answer(folder: str, task: str, pids: list[int]) -> None:
     try:
         with open(fd, "rb") as file:
             number = file.read(32) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        # Before any signal: a request that cannot be answered must not be repeated.
+        os.unlink(asked)
         if _REQUEST.fullmatch(number):
             until = time.monotonic() + ALL
             content = {
@@ -54,10 +61,12 @@ def answer(folder: str, task: str, pids: list[int]) -> None:
                 "processes": [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]],
             }
             beside = os.path.join(folder, FOLDER, f".{task}.json.{os.getpid()}")
-            with open(beside, "w", encoding="utf-8") as made:
-                json.dump(content, made)
-            os.replace(beside, os.path.join(folder, FOLDER, f"{task}.json"))
-        os.unlink(asked)
+            try:
+                with open(beside, "w", encoding="utf-8") as made:
+                    json.dump(content, made)
+                os.replace(beside, os.path.join(folder, FOLDER, f"{task}.json"))
+            except OSError:
+                os.unlink(beside)
     except OSError:
         # The volume is full or was removed.
         return
@@ -79,9 +88,50 @@ def stack_of(pid: int, until: float) -> dict[str, Any]:
     elif not _catches(pid):
         found["problem"] = "HandlerReplaced"
     else:
-        found["stack"] = _dump(pid, memory, min(until, time.monotonic() + ANSWER))
-        found["problem"] = "" if found["stack"] else "NoAnswer"
+        found["problem"] = _moment(pid, min(until, time.monotonic() + LOOK))
+        if not found["problem"]:
+            found["stack"] = _dump(pid, memory, min(until, time.monotonic() + ANSWER))
+            found["problem"] = "" if found["stack"] else "NoAnswer"
     return found
+
+
+def _moment(pid: int, until: float) -> str:
+    """Wait for a moment in which the process stands still and takes the signal at once; return ''
+    then. Return the code of the problem if there is none until the monotonic time `until`.
+
+    A signal that stays pending is not sent: it would arrive when the process computes again.
+    """
+    while True:
+        before = process.read_stat(pid)[11:13]
+        time.sleep(STILL)
+        problem = "Busy"
+        if before and process.read_stat(pid)[11:13] == before:
+            problem = _not_now(pid)
+        if not problem or time.monotonic() >= until:
+            return problem
+
+
+def _not_now(pid: int) -> str:
+    """Return the code that says why no thread takes the signal now, or why one runs; else ''."""
+    folder = f"/proc/{pid}/task"
+    takes = False
+    try:
+        for thread in os.listdir(folder):
+            words = dict(
+                line.partition(":")[::2]
+                for line in read_text(os.path.join(folder, thread, "status")).splitlines()
+            )
+            state = words.get("State", "").strip()[:1]
+            if state == "R":
+                return "Busy"
+            if state in ("D", "T", "t"):
+                # It waits in the kernel, or is stopped.
+                return "NoAnswer"
+            takes = takes or not int(words.get("SigBlk", "-1"), 16) >> (SIGNAL - 1) & 1
+    except OSError:
+        # The process has ended.
+        pass
+    return "" if takes else "NoAnswer"
 
 
 def _memory_of(pid: int) -> str:

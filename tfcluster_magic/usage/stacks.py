@@ -36,6 +36,7 @@ PROBLEMS = {
     "NoAnswer": mark(
         "it did not answer: it is stopped, waits in the kernel for a volume, or blocks signals"
     ),
+    "Busy": mark("it computes, and reading its stacks could crash it; ask again when it hangs"),
 }
 
 
@@ -80,6 +81,27 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
     folder = Path(output, FOLDER)
     number = uuid.uuid4().hex
     try:
+        _request(folder, tasks, number)
+        found: dict[str, _StackAnswer] = {}
+        until = time.monotonic() + within
+        # Network file systems report no changes.
+        while len(found) < len(tasks) and time.monotonic() < until:
+            time.sleep(_POLL)
+            for task in tasks:
+                told = None if task in found else _answer(folder / f"{task}.json")
+                if told is not None and told.request == number:
+                    found[task] = told
+    finally:
+        for task in tasks:
+            for path in (folder / f"{task}.ask", folder / f"{task}.json"):
+                with suppress(OSError):
+                    path.unlink()
+    return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
+
+
+def _request(folder: Path, tasks: Sequence[str], number: str) -> None:
+    """Write a request for each task. Raises Conflict."""
+    try:
         folder.mkdir(mode=0o755, exist_ok=True)
         for task in tasks:
             beside = folder / f".{task}.ask.{number}"
@@ -91,20 +113,6 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
                 folder=folder, why=error.strerror
             )
         ) from None
-    found: dict[str, _StackAnswer] = {}
-    until = time.monotonic() + within
-    # Network file systems report no changes.
-    while len(found) < len(tasks) and time.monotonic() < until:
-        time.sleep(_POLL)
-        for task in tasks:
-            told = None if task in found else _answer(folder / f"{task}.json")
-            if told is not None and told.request == number:
-                found[task] = told
-    for task in tasks:
-        for path in (folder / f"{task}.ask", folder / f"{task}.json"):
-            with suppress(OSError):
-                path.unlink()
-    return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
 
 
 def _of_task(task: str, told: _StackAnswer | None) -> TaskStack:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.polling import wait_until
-from support.task_process import Run, alive, new_run
+from support.task_process import RUNTIME, Run, alive, new_run
 
 from tfcluster_magic.errors import Conflict
 from tfcluster_magic.usage.stacks import PROBLEMS, ask, stack_text
@@ -32,6 +33,7 @@ import signal, subprocess, sys, time
 number = signal.SIGRTMAX - 7
 head = "import signal, time; "
 tail = "; print('up', flush=True); time.sleep(600)"
+busy = "import threading; threading.Thread(target=lambda: all(True for _ in iter(int, 1))).start()"
 others = [
     subprocess.Popen(["sleep", "600"]),
     *(
@@ -40,6 +42,7 @@ others = [
             (["-I"], "pass"),
             ([], f"signal.signal({number}, signal.SIG_DFL)"),
             ([], f"signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])"),
+            ([], busy),
         )
     ),
 ]
@@ -75,14 +78,14 @@ def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
 def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None:
     """No process is ended by the request, and each says why it has no stack."""
     task = run.program(FAMILY).task().start(QUICK)
-    wait_until(lambda: task.output.count("up") == 3, "the processes")
+    wait_until(lambda: task.output.count("up") == 4, "the processes")
     path = run.output / "pids"
     wait_until(lambda: path.exists() and path.read_text().endswith("."), "their numbers")
     pids = [int(number) for number in path.read_text().split()[:-1]]
     stacks = ask("digits-1", str(run.output), ["worker-0"], within=120)
     (found,) = stacks.tasks
     problems = {each.pid: each.problem for each in found.processes}
-    told = ["NotPython", "NoHook", "HandlerReplaced", "NoAnswer"]
+    told = ["NotPython", "NoHook", "HandlerReplaced", "NoAnswer", "Busy"]
     assert [problems[pid] for pid in pids] == told
     assert all(map(alive, pids))
     assert told == list(PROBLEMS)
@@ -99,3 +102,20 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Conflict, match="cannot be written"):
         ask("digits-1", str(tmp_path / "file"), ["worker-0"])
+
+
+def test_a_request_that_cannot_be_answered_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process gets its signal every two seconds because a volume takes no answer."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import stacks  # type: ignore[import-not-found, unused-ignore]
+
+    folder = tmp_path / ".tfcluster-stacks"
+    (folder / "worker-0.json").mkdir(parents=True)  # stands where the answer is written
+    (folder / "worker-0.ask").write_text("0" * 32)
+    stacks.answer(str(tmp_path), "worker-0", [])
+    assert [each.name for each in folder.iterdir() if not each.is_dir()] == []
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
