@@ -14,7 +14,6 @@ import json
 import os
 import re
 import signal
-import stat
 import time
 
 import process
@@ -36,40 +35,72 @@ STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
-_REQUEST = re.compile(rb"[0-9a-f]{32}")
+# Requests that are answered in a look. An answer that nobody fetched is removed after so long.
+MOST_REQUESTS = 4
+FORGOTTEN = 600.0
+_NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
 
 def answer(folder: str, task: str, pids: list[int]) -> None:
-    """Answer the request for this task's stacks, if there is one. Raises nothing for a volume that
-    fails: whoever asks waits for a limited time.
+    """Answer the requests for this task's stacks, if there are any. Raises nothing for a volume
+    that fails: whoever asks waits for a limited time.
     """
-    asked = os.path.join(folder, FOLDER, f"{task}.ask")
     try:
-        fd = os.open(asked, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        at = os.open(
+            os.path.join(folder, FOLDER),
+            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+        )
     except OSError:
         return
     try:
-        with open(fd, "rb") as file:
-            number = file.read(32) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        # Before any signal: a request that cannot be answered must not be repeated.
-        os.unlink(asked)
-        if _REQUEST.fullmatch(number):
-            until = time.monotonic() + ALL
-            content = {
-                "request": number.decode(),
-                "at": time.time(),
-                "processes": [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]],
-            }
-            beside = os.path.join(folder, FOLDER, f".{task}.json.{os.getpid()}")
-            try:
-                with open(beside, "w", encoding="utf-8") as made:
-                    json.dump(content, made)
-                os.replace(beside, os.path.join(folder, FOLDER, f"{task}.json"))
-            except OSError:
-                os.unlink(beside)
+        numbers = _requests(at, task)
+        if not numbers:
+            return
+        until = time.monotonic() + ALL
+        now = time.time()
+        processes = [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]]
+        for number in numbers:
+            content = {"request": number, "at": now, "processes": processes}
+            _write(at, f"{task}.{number}.json", json.dumps(content).encode())
     except OSError:
         # The volume is full or was removed.
         return
+    finally:
+        os.close(at)
+
+
+def _requests(at: int, task: str) -> list[str]:
+    """Remove a few requests for this task and return their numbers. One that cannot be removed is
+    not answered, because it would be answered for ever.
+    """
+    found: list[str] = []
+    for name in os.listdir(at):
+        match = _NAME.fullmatch(name, len(task)) if name.startswith(task) else None
+        if match is None or len(found) == MOST_REQUESTS:
+            continue
+        try:
+            if match.group(2) == "ask":
+                os.unlink(name, dir_fd=at)
+                found.append(match.group(1))
+            elif os.lstat(name, dir_fd=at).st_mtime < time.time() - FORGOTTEN:
+                os.unlink(name, dir_fd=at)
+        except OSError:
+            # Removed meanwhile, or a program put something else here.
+            continue
+    return found
+
+
+def _write(at: int, name: str, content: bytes) -> None:
+    beside = f".{name}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(beside, flags, 0o644, dir_fd=at)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.rename(beside, name, src_dir_fd=at, dst_dir_fd=at)
+    except OSError:
+        os.unlink(beside, dir_fd=at)
+        raise
 
 
 def stack_of(pid: int, until: float) -> dict[str, Any]:

@@ -218,8 +218,14 @@ class UsageFile:
         beside = os.path.join(
             os.path.dirname(self._path), f".{os.path.basename(self._path)}.thinned"
         )
+        try:
+            # Of a killed writer, or a program put it there.
+            os.unlink(beside)
+        except FileNotFoundError:
+            pass
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         # A kill leaves one of the two files complete.
-        with open(beside, "wb") as file:
+        with open(os.open(beside, flags, 0o644), "wb") as file:
             file.write(content)
         os.replace(beside, self._path)
         self.close()

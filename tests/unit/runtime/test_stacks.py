@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.polling import wait_until
@@ -104,18 +107,71 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
         ask("digits-1", str(tmp_path / "file"), ["worker-0"])
 
 
-def test_a_request_that_cannot_be_answered_is_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No process gets its signal every two seconds because a volume takes no answer."""
+@pytest.fixture
+def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Yield the module of the runtime as a task imports it."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
-    import stacks  # type: ignore[import-not-found, unused-ignore]
+    import stacks as module  # type: ignore[import-not-found, unused-ignore]
 
-    folder = tmp_path / ".tfcluster-stacks"
-    (folder / "worker-0.json").mkdir(parents=True)  # stands where the answer is written
-    (folder / "worker-0.ask").write_text("0" * 32)
-    stacks.answer(str(tmp_path), "worker-0", [])
-    assert [each.name for each in folder.iterdir() if not each.is_dir()] == []
+    yield module
     for name in set(sys.modules) - before:
         del sys.modules[name]
+
+
+def test_a_request_that_cannot_be_answered_is_not_repeated(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """No process gets its signal every two seconds because a volume takes no answer."""
+    folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
+    (folder / f"worker-0.{number}.json").mkdir(parents=True)  # stands where the answer is written
+    (folder / f"worker-0.{number}.ask").touch()
+    task_side.answer(str(tmp_path), "worker-0", [])
+    assert [each.name for each in folder.iterdir()] == [f"worker-0.{number}.json"]
+
+
+def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: Path) -> None:
+    """Two who ask for one task at the same time both get an answer."""
+    folder = tmp_path / ".tfcluster-stacks"
+    with ThreadPoolExecutor() as pool:
+        asked = [
+            pool.submit(ask, "digits-1", str(tmp_path), ["worker-0"], within=60) for _ in range(2)
+        ]
+        wait_until(lambda: len(list(folder.glob("worker-0.*.ask"))) == 2, "the requests")
+        task_side.answer(str(tmp_path), "worker-0", [])
+        assert all(each.result().tasks[0].at is not None for each in asked)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_look_answers_few_requests_and_removes_old_answers(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """A folder full of requests does not keep a task busy, and is not filled by answers."""
+    folder = tmp_path / ".tfcluster-stacks"
+    folder.mkdir()
+    old = folder / f"worker-0.{'f' * 32}.json"
+    old.touch()
+    os.utime(old, (0, 0))
+    task_side.answer(str(tmp_path), "worker-0", [])
+    assert not old.exists()
+    for number in range(6):
+        (folder / f"worker-0.{number:032x}.ask").touch()
+    (folder / f"worker-01.{0:032x}.ask").touch()  # another task's
+    task_side.answer(str(tmp_path), "worker-0", [])
+    names = [each.name for each in folder.iterdir()]
+    assert sum(name.endswith(".json") for name in names) == 4
+    assert sum(name.endswith(".ask") for name in names) == 3
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """A program cannot lead requests and answers to another folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / ".tfcluster-stacks").symlink_to(elsewhere)
+    with pytest.raises(Conflict, match="cannot be written"):
+        ask("digits-1", str(tmp_path), ["worker-0"], within=0.3)
+    (elsewhere / f"worker-0.{'0' * 32}.ask").touch()
+    task_side.answer(str(tmp_path), "worker-0", [])
+    assert [each.suffix for each in elsewhere.iterdir()] == [".ask"]

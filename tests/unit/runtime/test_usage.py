@@ -145,6 +145,22 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
         assert len(every) >= least
 
 
+def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
+    """A link that a program put beside the samples leads no write to another file."""
+    other = tmp_path / "other"
+    other.write_text("kept")
+    file = usage.UsageFile(str(tmp_path), "worker-0", 1)
+    file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
+    file.write([20, 100, 7] + [0] * 8)
+    beside = tmp_path / ".tfcluster-usage" / ".worker-0.jsonl.thinned"
+    beside.symlink_to(other)
+    for _number in range(2000):
+        file.write([20, 15000, 30000] + [9] * 8)
+    file.close()
+    assert not beside.is_symlink()
+    assert other.read_text() == "kept"
+
+
 def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
     """The newest quarter keeps its resolution; what is older has one interval for a fixed time."""
     head = json.dumps({"v": 1, "at": 1.7e9, "attempt": 1}).encode() + b"\n"
