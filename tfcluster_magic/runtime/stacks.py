@@ -21,6 +21,7 @@ from exit_report import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FOLDER = ".tfcluster-stacks"
@@ -41,9 +42,9 @@ FORGOTTEN = 600.0
 _NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
 
-def answer(folder: str, task: str, pids: list[int]) -> None:
-    """Answer the requests for this task's stacks, if there are any. Raises nothing for a volume
-    that fails: whoever asks waits for a limited time.
+def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
+    """Answer the requests for the stacks of this task, whose processes `family` lists, if there are
+    any. Raises nothing for a volume that fails: whoever asks waits for a limited time.
     """
     try:
         at = os.open(
@@ -58,7 +59,7 @@ def answer(folder: str, task: str, pids: list[int]) -> None:
             return
         until = time.monotonic() + ALL
         now = time.time()
-        processes = [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]]
+        processes = [stack_of(pid, until) for pid in family()[:MOST_PROCESSES]]
         for number in numbers:
             content = {"request": number, "at": now, "processes": processes}
             _write(at, f"{task}.{number}.json", json.dumps(content).encode())

@@ -97,6 +97,25 @@ def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None
     assert "most recent call first" in text
 
 
+def test_a_costly_sample_delays_no_answer(run: Run) -> None:
+    """The pause that keeps sampling cheap is not one before the next look for requests."""
+    slow = run.output.parent / "slow.py"
+    slow.write_text(
+        f"import runpy, sys; sys.path.insert(0, {str(RUNTIME)!r})\n"
+        "import usage; usage.MOST_SHARE = 1e-9; usage.LONGEST = 1e6\n"
+        f"runpy.run_path({str(RUNTIME / 'task.py')!r}, run_name='__main__')\n"
+    )
+    task = run.program("import time; open('up', 'w').close(); time.sleep(600)").task()
+    task.started = [str(slow)]
+    task.start(QUICK)
+    samples = run.output / ".tfcluster-usage" / "worker-0.jsonl"
+    wait_until(samples.exists, "the first sample")
+    wait_until((run.output / "up").exists, "the program")
+    (found,) = ask("digits-1", str(run.output), ["worker-0"], within=60).tasks
+    assert [each.problem for each in found.processes] == [""]
+    assert len(samples.read_bytes().splitlines()) == 2  # the head, and that sample
+
+
 def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
     """Whoever asks is told so, and leaves no request behind for the next attempt."""
     found = ask("digits-1", str(tmp_path), ["worker-0"], within=0.3)
@@ -126,7 +145,7 @@ def test_a_request_that_cannot_be_answered_is_not_repeated(
     folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
     (folder / f"worker-0.{number}.json").mkdir(parents=True)  # stands where the answer is written
     (folder / f"worker-0.{number}.ask").touch()
-    task_side.answer(str(tmp_path), "worker-0", [])
+    task_side.answer(str(tmp_path), "worker-0", list)
     assert [each.name for each in folder.iterdir()] == [f"worker-0.{number}.json"]
 
 
@@ -138,7 +157,7 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
             pool.submit(ask, "digits-1", str(tmp_path), ["worker-0"], within=60) for _ in range(2)
         ]
         wait_until(lambda: len(list(folder.glob("worker-0.*.ask"))) == 2, "the requests")
-        task_side.answer(str(tmp_path), "worker-0", [])
+        task_side.answer(str(tmp_path), "worker-0", list)
         assert all(each.result().tasks[0].at is not None for each in asked)
     assert list(folder.iterdir()) == []
 
@@ -152,12 +171,12 @@ def test_a_look_answers_few_requests_and_removes_old_answers(
     old = folder / f"worker-0.{'f' * 32}.json"
     old.touch()
     os.utime(old, (0, 0))
-    task_side.answer(str(tmp_path), "worker-0", [])
+    task_side.answer(str(tmp_path), "worker-0", list)
     assert not old.exists()
     for number in range(6):
         (folder / f"worker-0.{number:032x}.ask").touch()
     (folder / f"worker-01.{0:032x}.ask").touch()  # another task's
-    task_side.answer(str(tmp_path), "worker-0", [])
+    task_side.answer(str(tmp_path), "worker-0", list)
     names = [each.name for each in folder.iterdir()]
     assert sum(name.endswith(".json") for name in names) == 4
     assert sum(name.endswith(".ask") for name in names) == 3
@@ -173,5 +192,5 @@ def test_a_link_in_place_of_the_folder_is_not_followed(
     with pytest.raises(Conflict, match="cannot be written"):
         ask("digits-1", str(tmp_path), ["worker-0"], within=0.3)
     (elsewhere / f"worker-0.{'0' * 32}.ask").touch()
-    task_side.answer(str(tmp_path), "worker-0", [])
+    task_side.answer(str(tmp_path), "worker-0", list)
     assert [each.suffix for each in elsewhere.iterdir()] == [".ask"]
