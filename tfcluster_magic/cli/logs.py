@@ -144,8 +144,9 @@ def follow_output(
 def stack_command(terminal: Terminal, ref: str, tasks: tuple[str, ...], form: str) -> None:
     """Show the Python stack of every thread of REF's tasks: of all, or of the named ones.
 
-    The program goes on. Each process of a task is asked by a signal that TFCluster's hook handles;
-    one that is no Python, or has replaced the handler, is named. An answer takes a few seconds.
+    Use it when a program hangs: the stacks of a process that computes are not read, because that
+    could crash it. Each process of a task is asked by a signal that TFCluster's hook handles; one
+    that is no Python, or has replaced the handler, is named. An answer takes a few seconds.
 
     \b
     Example:

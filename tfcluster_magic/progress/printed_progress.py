@@ -420,8 +420,8 @@ class PrintedLogs:
         """Return the steps a second of each log as of the last reads; None if unknown, or if its
         task has printed no step lately.
         """
-        newest = max((log.track.at for log in self._logs), default=0.0) - _RATE_WINDOW
-        told = [log.track.progress() if log.track.at >= newest else None for log in self._logs]
+        since = time.time() - _RATE_WINDOW
+        told = [log.track.progress() if log.track.at >= since else None for log in self._logs]
         return [each.steps_per_second if each and each.unit == STEP else None for each in told]
 
     def _turn(self) -> list[PrintedLog]:

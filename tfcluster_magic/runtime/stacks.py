@@ -2,8 +2,10 @@
 
 The program's hook (`site/sitecustomize.py`) lets the kernel write every thread's stack to memory
 when a real-time signal arrives, even if the program hangs. The signal is sent only to a process
-that has this memory open and catches the signal, because it ends any other. `usage/stacks.py` of
-the package asks and reads. Standard library only, Python 3.8 syntax.
+that has this memory open and catches the signal, because it ends any other, and only while the
+process stands still: the handler reads the threads' frames without the GIL, so a thread that runs
+Python meanwhile can make it crash (CPython issues 116008 and 140815). `usage/stacks.py` of the
+package asks and reads. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import json
 import os
 import re
 import signal
-import stat
 import time
 
 import process
@@ -20,6 +21,7 @@ from exit_report import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FOLDER = ".tfcluster-stacks"
@@ -28,39 +30,78 @@ SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
 # Seconds for the answer of a process and of a whole task, and without growth until it is complete.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
+# Seconds for which a process must use no CPU before it gets the signal, and for which such a moment
+# is looked for.
+STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
-_REQUEST = re.compile(rb"[0-9a-f]{32}")
+# Requests that are answered in a look. An answer that nobody fetched is removed after so long.
+MOST_REQUESTS = 4
+FORGOTTEN = 600.0
+_NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
 
-def answer(folder: str, task: str, pids: list[int]) -> None:
-    """Answer the request for this task's stacks, if there is one. Raises nothing for a volume that
-    fails: whoever asks waits for a limited time.
+def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
+    """Answer the requests for the stacks of this task, whose processes `family` lists, if there are
+    any. Raises nothing for a volume that fails: whoever asks waits for a limited time.
     """
-    asked = os.path.join(folder, FOLDER, f"{task}.ask")
     try:
-        fd = os.open(asked, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        at = os.open(
+            os.path.join(folder, FOLDER),
+            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+        )
     except OSError:
         return
     try:
-        with open(fd, "rb") as file:
-            number = file.read(32) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        if _REQUEST.fullmatch(number):
-            until = time.monotonic() + ALL
-            content = {
-                "request": number.decode(),
-                "at": time.time(),
-                "processes": [stack_of(pid, until) for pid in pids[:MOST_PROCESSES]],
-            }
-            beside = os.path.join(folder, FOLDER, f".{task}.json.{os.getpid()}")
-            with open(beside, "w", encoding="utf-8") as made:
-                json.dump(content, made)
-            os.replace(beside, os.path.join(folder, FOLDER, f"{task}.json"))
-        os.unlink(asked)
+        numbers = _requests(at, task)
+        if not numbers:
+            return
+        until = time.monotonic() + ALL
+        now = time.time()
+        processes = [stack_of(pid, until) for pid in family()[:MOST_PROCESSES]]
+        for number in numbers:
+            content = {"request": number, "at": now, "processes": processes}
+            _write(at, f"{task}.{number}.json", json.dumps(content).encode())
     except OSError:
         # The volume is full or was removed.
         return
+    finally:
+        os.close(at)
+
+
+def _requests(at: int, task: str) -> list[str]:
+    """Remove a few requests for this task and return their numbers. One that cannot be removed is
+    not answered, because it would be answered for ever.
+    """
+    found: list[str] = []
+    for name in os.listdir(at):
+        match = _NAME.fullmatch(name, len(task)) if name.startswith(task) else None
+        if match is None or len(found) == MOST_REQUESTS:
+            continue
+        try:
+            if match.group(2) == "ask":
+                os.unlink(name, dir_fd=at)
+                found.append(match.group(1))
+            elif os.lstat(name, dir_fd=at).st_mtime < time.time() - FORGOTTEN:
+                os.unlink(name, dir_fd=at)
+        except OSError:
+            # Removed meanwhile, or a program put something else here.
+            continue
+    return found
+
+
+def _write(at: int, name: str, content: bytes) -> None:
+    beside = f".{name}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(beside, flags, 0o644, dir_fd=at)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.rename(beside, name, src_dir_fd=at, dst_dir_fd=at)
+    except OSError:
+        os.unlink(beside, dir_fd=at)
+        raise
 
 
 def stack_of(pid: int, until: float) -> dict[str, Any]:
@@ -79,9 +120,50 @@ def stack_of(pid: int, until: float) -> dict[str, Any]:
     elif not _catches(pid):
         found["problem"] = "HandlerReplaced"
     else:
-        found["stack"] = _dump(pid, memory, min(until, time.monotonic() + ANSWER))
-        found["problem"] = "" if found["stack"] else "NoAnswer"
+        found["problem"] = _moment(pid, min(until, time.monotonic() + LOOK))
+        if not found["problem"]:
+            found["stack"] = _dump(pid, memory, min(until, time.monotonic() + ANSWER))
+            found["problem"] = "" if found["stack"] else "NoAnswer"
     return found
+
+
+def _moment(pid: int, until: float) -> str:
+    """Wait for a moment in which the process stands still and takes the signal at once; return ''
+    then. Return the code of the problem if there is none until the monotonic time `until`.
+
+    A signal that stays pending is not sent: it would arrive when the process computes again.
+    """
+    while True:
+        before = process.read_stat(pid)[11:13]
+        time.sleep(STILL)
+        problem = "Busy"
+        if before and process.read_stat(pid)[11:13] == before:
+            problem = _not_now(pid)
+        if not problem or time.monotonic() >= until:
+            return problem
+
+
+def _not_now(pid: int) -> str:
+    """Return the code that says why no thread takes the signal now, or why one runs; else ''."""
+    folder = f"/proc/{pid}/task"
+    takes = False
+    try:
+        for thread in os.listdir(folder):
+            words = dict(
+                line.partition(":")[::2]
+                for line in read_text(os.path.join(folder, thread, "status")).splitlines()
+            )
+            state = words.get("State", "").strip()[:1]
+            if state == "R":
+                return "Busy"
+            if state in ("D", "T", "t"):
+                # It waits in the kernel, or is stopped.
+                return "NoAnswer"
+            takes = takes or not int(words.get("SigBlk", "-1"), 16) >> (SIGNAL - 1) & 1
+    except OSError:
+        # The process has ended.
+        pass
+    return "" if takes else "NoAnswer"
 
 
 def _memory_of(pid: int) -> str:

@@ -20,7 +20,7 @@ import time
 
 import sockets
 import stacks
-from activity import FamilyReading
+from activity import FamilyReading, family
 from exit_report import CGROUP_ROOT, HIERARCHIES, NO_LIMIT, find_cgroup, read_text
 from process import read_stat
 from task_config import attempt
@@ -36,6 +36,9 @@ FOLDER = ".tfcluster-usage"
 SAMPLE = 2.0
 # The largest part of a core that sampling may use; with that of `activity` it is 0.5 %.
 MOST_SHARE = 0.003
+# The longest pause after a costly sample: half of the time after which `usage/summary.py` takes a
+# sample for stale. Requests for stacks are looked for more often.
+LONGEST, MOST_LOOK = 15.0, 10.0
 # A family is listed again after so many samples, or when one of its processes has ended: finding
 # the children of a hundred threads costs more than all the rest.
 LIST_EVERY = 3
@@ -218,8 +221,14 @@ class UsageFile:
         beside = os.path.join(
             os.path.dirname(self._path), f".{os.path.basename(self._path)}.thinned"
         )
+        try:
+            # Of a killed writer, or a program put it there.
+            os.unlink(beside)
+        except FileNotFoundError:
+            pass
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         # A kill leaves one of the two files complete.
-        with open(beside, "wb") as file:
+        with open(os.open(beside, flags, 0o644), "wb") as file:
             file.write(content)
         os.replace(beside, self._path)
         self.close()
@@ -402,7 +411,9 @@ class Gpus:
 
 
 class UsageWatch:
-    """Samples the processes below this one until `close`. `seen` is the last reading of them."""
+    """Samples the processes below this one until `close`. `seen` is the last reading of them.
+    Raises ConfigError.
+    """
 
     def __init__(self, config: TaskConfig, pace: float = SAMPLE) -> None:
         self.seen: FamilyReading | None = None
@@ -412,6 +423,7 @@ class UsageWatch:
         self._file = UsageFile(config.output_dir, config.task, tasks)
         self._write_every = max(self._pace, tasks / MOST_WRITES)
         self._in_pod = config.in_pod
+        self._visible = config.environment(dict(os.environ)).get("CUDA_VISIBLE_DEVICES")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfcluster-usage", daemon=True)
         self._pids: list[int] = []
@@ -436,7 +448,7 @@ class UsageWatch:
 
     def _run(self) -> None:
         pending: list[list[int]] = []
-        self._gpus = Gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._gpus = Gpus(self._visible)
         self._connections = Connections()
         # What this process itself had read and written before the program began.
         self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
@@ -447,18 +459,23 @@ class UsageWatch:
         self._throttled = self._group.throttled()
         head = {"v": VERSION, "at": round(time.time(), 1), "attempt": int(attempt(os.environ))}
         self._file.begin({**head, **self._group.limits()})
-        pause, last = self._pace, False
+        next_sample = next_look = time.monotonic() + self._pace
+        last = False
         while not last:
-            last = self._closing.wait(pause)
-            spent = time.thread_time()
-            pending.append(self._sample())
-            if last or time.monotonic() - self._wrote_at >= self._write_every - self._pace / 2:
-                self._wrote_at = time.monotonic()
-                for row in pending:
-                    self._file.write(row)
-                pending = []
-                stacks.answer(self._folder, self._task, self._pids)
-            pause = max(self._pace, (time.thread_time() - spent) / MOST_SHARE)
+            last = self._closing.wait(max(0.0, min(next_sample, next_look) - time.monotonic()))
+            if last or time.monotonic() >= next_sample:
+                spent = time.thread_time()
+                pending.append(self._sample())
+                if last or time.monotonic() - self._wrote_at >= self._write_every - self._pace / 2:
+                    self._wrote_at = time.monotonic()
+                    for row in pending:
+                        self._file.write(row)
+                    pending = []
+                pause = (time.thread_time() - spent) / MOST_SHARE
+                next_sample = time.monotonic() + max(self._pace, min(pause, LONGEST))
+            if last or time.monotonic() >= next_look:
+                stacks.answer(self._folder, self._task, family)
+                next_look = time.monotonic() + min(self._write_every, MOST_LOOK)
         self._file.close()
 
     def _sample(self) -> list[int]:

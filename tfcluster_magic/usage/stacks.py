@@ -7,6 +7,7 @@ trace processes is needed.
 from __future__ import annotations
 
 import os
+import stat
 import time
 import uuid
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from .. import state_files
 from ..errors import Conflict
 from ..i18n import _, mark
 from ..spec import Model
@@ -36,6 +36,7 @@ PROBLEMS = {
     "NoAnswer": mark(
         "it did not answer: it is stopped, waits in the kernel for a volume, or blocks signals"
     ),
+    "Busy": mark("it computes, and reading its stacks could crash it; ask again when it hangs"),
 }
 
 
@@ -77,34 +78,54 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
     Raises:
         Conflict: a request cannot be written.
     """
-    folder = Path(output, FOLDER)
     number = uuid.uuid4().hex
-    try:
-        folder.mkdir(mode=0o755, exist_ok=True)
-        for task in tasks:
-            beside = folder / f".{task}.ask.{number}"
-            beside.write_text(number)
-            os.replace(beside, folder / f"{task}.ask")
-    except OSError as error:
-        raise Conflict(
-            _("stacks are asked for by a file in {folder}, which cannot be written: {why}").format(
-                folder=folder, why=error.strerror
-            )
-        ) from None
     found: dict[str, _StackAnswer] = {}
-    until = time.monotonic() + within
-    # Network file systems report no changes.
-    while len(found) < len(tasks) and time.monotonic() < until:
-        time.sleep(_POLL)
+    folder = _open_folder(Path(output, FOLDER))
+    try:
+        _request(folder, Path(output, FOLDER), tasks, number)
+        until = time.monotonic() + within
+        # Network file systems report no changes.
+        while len(found) < len(tasks) and time.monotonic() < until:
+            time.sleep(_POLL)
+            for task in tasks:
+                told = None if task in found else _answer(folder, f"{task}.{number}.json")
+                if told is not None and told.request == number:
+                    found[task] = told
+    finally:
         for task in tasks:
-            told = None if task in found else _answer(folder / f"{task}.json")
-            if told is not None and told.request == number:
-                found[task] = told
-    for task in tasks:
-        for path in (folder / f"{task}.ask", folder / f"{task}.json"):
-            with suppress(OSError):
-                path.unlink()
+            for kind in ("ask", "json"):
+                with suppress(OSError):
+                    os.unlink(f"{task}.{number}.{kind}", dir_fd=folder)
+        os.close(folder)
     return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
+
+
+def _open_folder(path: Path) -> int:
+    """Open the folder of requests; a link in its place is not followed. Raises Conflict."""
+    try:
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o755)
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+
+
+def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None:
+    """Write a request for each task: an empty file whose name says everything. Raises Conflict."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        for task in tasks:
+            os.close(os.open(f"{task}.{number}.ask", flags, 0o644, dir_fd=folder))
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+
+
+def _cannot_write(path: Path, error: OSError) -> Conflict:
+    return Conflict(
+        _("stacks are asked for by a file in {folder}, which cannot be written: {why}").format(
+            folder=path, why=error.strerror
+        )
+    )
 
 
 def _of_task(task: str, told: _StackAnswer | None) -> TaskStack:
@@ -115,11 +136,14 @@ def _of_task(task: str, told: _StackAnswer | None) -> TaskStack:
     )
 
 
-def _answer(path: Path) -> _StackAnswer | None:
+def _answer(folder: int, name: str) -> _StackAnswer | None:
     try:
-        with os.fdopen(state_files.open_regular(path, owned=False), "rb") as file:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
-    except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # not there yet, or a program wrote it
 
 

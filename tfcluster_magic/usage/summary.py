@@ -250,10 +250,11 @@ def _short(number: float) -> str:
 
 def usage_lines(usage: RunUsage) -> list[str]:
     """Return a sentence for each type of tasks: what was requested, and what was used of it."""
-    return [_type_line(each) for each in usage.types]
+    every = [task.task_type for task in usage.tasks]
+    return [_type_line(each, every.count(each.task_type)) for each in usage.types]
 
 
-def _type_line(each: TypeUsage) -> str:
+def _type_line(each: TypeUsage, total: int) -> str:
     values = {
         "type": each.task_type.value,
         "asked": f"{each.cpu_requested or 0:g}",
@@ -270,4 +271,8 @@ def _type_line(each: TypeUsage) -> str:
     told = text.format(**values)
     if each.gpus_requested:
         told += _("; GPUs: asked for {gpus}, used {busy}").format(**values)
+    if each.tasks < total:
+        return _("{usage} (of {known} of {total} tasks)").format(
+            usage=told, known=each.tasks, total=total
+        )
     return told

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,18 @@ def test_following_a_log(tmp_path: Path) -> None:
     back = reader.read()
     assert back is not None
     assert (back.step, back.loss, back.history[-2:]) == (31, 7.0, ((30, 1 / 30), (31, 7.0)))
+
+
+def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
+    """The rate is that of the last half minute, also when all tasks hang."""
+    log = tmp_path / "worker-0.log"
+    for ago, rates in ((10, [5.0]), (100, [None])):
+        reader = PrintedLogs([[str(log)]], None, None)
+        for seconds, step in ((ago + 10, 50), (ago, 100)):
+            log.write_text("".join(f"step {n} loss 1\n" for n in range(1, step + 1)))
+            os.utime(log, (time.time() - seconds,) * 2)
+            reader.read()
+        assert reader.rates() == [each and pytest.approx(each, rel=0.1) for each in rates]
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:

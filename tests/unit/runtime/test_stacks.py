@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.polling import wait_until
-from support.task_process import Run, alive, new_run
+from support.task_process import RUNTIME, Run, alive, new_run
 
 from tfcluster_magic.errors import Conflict
 from tfcluster_magic.usage.stacks import PROBLEMS, ask, stack_text
@@ -32,6 +36,7 @@ import signal, subprocess, sys, time
 number = signal.SIGRTMAX - 7
 head = "import signal, time; "
 tail = "; print('up', flush=True); time.sleep(600)"
+busy = "import threading; threading.Thread(target=lambda: all(True for _ in iter(int, 1))).start()"
 others = [
     subprocess.Popen(["sleep", "600"]),
     *(
@@ -40,6 +45,7 @@ others = [
             (["-I"], "pass"),
             ([], f"signal.signal({number}, signal.SIG_DFL)"),
             ([], f"signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])"),
+            ([], busy),
         )
     ),
 ]
@@ -75,20 +81,39 @@ def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
 def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None:
     """No process is ended by the request, and each says why it has no stack."""
     task = run.program(FAMILY).task().start(QUICK)
-    wait_until(lambda: task.output.count("up") == 3, "the processes")
+    wait_until(lambda: task.output.count("up") == 4, "the processes")
     path = run.output / "pids"
     wait_until(lambda: path.exists() and path.read_text().endswith("."), "their numbers")
     pids = [int(number) for number in path.read_text().split()[:-1]]
     stacks = ask("digits-1", str(run.output), ["worker-0"], within=120)
     (found,) = stacks.tasks
     problems = {each.pid: each.problem for each in found.processes}
-    told = ["NotPython", "NoHook", "HandlerReplaced", "NoAnswer"]
+    told = ["NotPython", "NoHook", "HandlerReplaced", "NoAnswer", "Busy"]
     assert [problems[pid] for pid in pids] == told
     assert all(map(alive, pids))
     assert told == list(PROBLEMS)
     text = stack_text(stacks)
     assert all(words in text for words in PROBLEMS.values())
     assert "most recent call first" in text
+
+
+def test_a_costly_sample_delays_no_answer(run: Run) -> None:
+    """The pause that keeps sampling cheap is not one before the next look for requests."""
+    slow = run.output.parent / "slow.py"
+    slow.write_text(
+        f"import runpy, sys; sys.path.insert(0, {str(RUNTIME)!r})\n"
+        "import usage; usage.MOST_SHARE = 1e-9; usage.LONGEST = 1e6\n"
+        f"runpy.run_path({str(RUNTIME / 'task.py')!r}, run_name='__main__')\n"
+    )
+    task = run.program("import time; open('up', 'w').close(); time.sleep(600)").task()
+    task.started = [str(slow)]
+    task.start(QUICK)
+    samples = run.output / ".tfcluster-usage" / "worker-0.jsonl"
+    wait_until(samples.exists, "the first sample")
+    wait_until((run.output / "up").exists, "the program")
+    (found,) = ask("digits-1", str(run.output), ["worker-0"], within=60).tasks
+    assert [each.problem for each in found.processes] == [""]
+    assert len(samples.read_bytes().splitlines()) == 2  # the head, and that sample
 
 
 def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
@@ -99,3 +124,73 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Conflict, match="cannot be written"):
         ask("digits-1", str(tmp_path / "file"), ["worker-0"])
+
+
+@pytest.fixture
+def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Yield the module of the runtime as a task imports it."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import stacks as module  # type: ignore[import-not-found, unused-ignore]
+
+    yield module
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_request_that_cannot_be_answered_is_not_repeated(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """No process gets its signal every two seconds because a volume takes no answer."""
+    folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
+    (folder / f"worker-0.{number}.json").mkdir(parents=True)  # stands where the answer is written
+    (folder / f"worker-0.{number}.ask").touch()
+    task_side.answer(str(tmp_path), "worker-0", list)
+    assert [each.name for each in folder.iterdir()] == [f"worker-0.{number}.json"]
+
+
+def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: Path) -> None:
+    """Two who ask for one task at the same time both get an answer."""
+    folder = tmp_path / ".tfcluster-stacks"
+    with ThreadPoolExecutor() as pool:
+        asked = [
+            pool.submit(ask, "digits-1", str(tmp_path), ["worker-0"], within=60) for _ in range(2)
+        ]
+        wait_until(lambda: len(list(folder.glob("worker-0.*.ask"))) == 2, "the requests")
+        task_side.answer(str(tmp_path), "worker-0", list)
+        assert all(each.result().tasks[0].at is not None for each in asked)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_look_answers_few_requests_and_removes_old_answers(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """A folder full of requests does not keep a task busy, and is not filled by answers."""
+    folder = tmp_path / ".tfcluster-stacks"
+    folder.mkdir()
+    old = folder / f"worker-0.{'f' * 32}.json"
+    old.touch()
+    os.utime(old, (0, 0))
+    task_side.answer(str(tmp_path), "worker-0", list)
+    assert not old.exists()
+    for number in range(6):
+        (folder / f"worker-0.{number:032x}.ask").touch()
+    (folder / f"worker-01.{0:032x}.ask").touch()  # another task's
+    task_side.answer(str(tmp_path), "worker-0", list)
+    names = [each.name for each in folder.iterdir()]
+    assert sum(name.endswith(".json") for name in names) == 4
+    assert sum(name.endswith(".ask") for name in names) == 3
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(
+    task_side: ModuleType, tmp_path: Path
+) -> None:
+    """A program cannot lead requests and answers to another folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / ".tfcluster-stacks").symlink_to(elsewhere)
+    with pytest.raises(Conflict, match="cannot be written"):
+        ask("digits-1", str(tmp_path), ["worker-0"], within=0.3)
+    (elsewhere / f"worker-0.{'0' * 32}.ask").touch()
+    task_side.answer(str(tmp_path), "worker-0", list)
+    assert [each.suffix for each in elsewhere.iterdir()] == [".ask"]

@@ -15,7 +15,8 @@ from support.polling import wait_until
 from support.task_process import RUNTIME, Run, TaskProcess, new_run
 
 from tfcluster_magic.usage.samples import Attempt, Interval, parse, read_samples
-from tfcluster_magic.usage.summary import Rates, series
+from tfcluster_magic.usage.stacks import WITHIN
+from tfcluster_magic.usage.summary import STALE, Rates, series
 
 QUICK = {"TFCLUSTER_IDLE_SAMPLE": "0.2"}
 MIB = 1 << 20
@@ -145,6 +146,22 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
         assert len(every) >= least
 
 
+def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
+    """A link that a program put beside the samples leads no write to another file."""
+    other = tmp_path / "other"
+    other.write_text("kept")
+    file = usage.UsageFile(str(tmp_path), "worker-0", 1)
+    file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
+    file.write([20, 100, 7] + [0] * 8)
+    beside = tmp_path / ".tfcluster-usage" / ".worker-0.jsonl.thinned"
+    beside.symlink_to(other)
+    for _number in range(2000):
+        file.write([20, 15000, 30000] + [9] * 8)
+    file.close()
+    assert not beside.is_symlink()
+    assert other.read_text() == "kept"
+
+
 def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
     """The newest quarter keeps its resolution; what is older has one interval for a fixed time."""
     head = json.dumps({"v": 1, "at": 1.7e9, "attempt": 1}).encode() + b"\n"
@@ -243,14 +260,36 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long room[3]) {
 """
 
 
+def make_driver(folder: Path) -> None:
+    """Build the driver's library in a folder."""
+    (folder / "driver.c").write_text(DRIVER)
+    library = folder / "libnvidia-ml.so.1"
+    made = ["cc", "-shared", "-fPIC", "-o", str(library), str(folder / "driver.c")]
+    subprocess.run(made, check=True)
+
+
+def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: Path) -> None:
+    """What the launch sets counts, not the environment of the process that starts the task."""
+    make_driver(tmp_path)
+    run.config["env"] = {"CUDA_VISIBLE_DEVICES": "0"}
+    outside = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "-1"}
+    run.program("print('done')").task().start({**QUICK, **outside}).wait()
+    assert {e.gpu_memory for e in intervals(run)} == {3 << 30}
+
+
+def test_samples_come_before_they_count_as_stale(usage: ModuleType) -> None:
+    """The longest pauses leave time for an answer, and for a sample that is a little late."""
+    import stacks  # type: ignore[import-not-found, unused-ignore]
+
+    assert 2 * usage.LONGEST <= STALE
+    assert usage.MOST_LOOK + stacks.ALL + stacks.MOST_PROCESSES * stacks.STILL < WITHIN
+
+
 def test_gpus_are_read_from_the_drivers_library(tmp_path: Path) -> None:
     """Use and memory add up over the visible devices, by number or by name; those that the driver
     does not know are left out.
     """
-    (tmp_path / "driver.c").write_text(DRIVER)
-    library = tmp_path / "libnvidia-ml.so.1"
-    made = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "driver.c")]
-    subprocess.run(made, check=True)
+    make_driver(tmp_path)
     script = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); import usage\n"
         "cases = (None, '0', '1,7', 'GPU-b', 'GPU-c', '-1')\n"

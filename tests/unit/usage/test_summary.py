@@ -87,6 +87,11 @@ def test_a_sentence_for_each_type_names_request_use_and_peak() -> None:
         "GPUs: asked for 1, used 0.1"
     )
     assert usage_lines(run_usage(a_run(), {}, {}, NOW)) == []
+    (partly,) = usage_lines(run_usage(a_run(), {"worker-0": sampled(BUSY)}, {}, NOW))
+    assert partly == (
+        "worker: asked for 4 CPU, used 1.3; peak of memory 2 of 8 GiB (worker-0); "
+        "GPUs: asked for 1, used 0.5 (of 1 of 2 tasks)"
+    )
 
 
 def test_the_table_has_the_largest_first() -> None:
