@@ -69,6 +69,16 @@ describe('when a launch recurs', () => {
       updates: false
     });
   });
+
+  it.each([undefined, '', '  '])(
+    'is in the zone of the browser where none is typed (%j)',
+    typed => {
+      const values = typed === undefined ? {} : { time_zone: typed };
+      const draft = { ...EMPTY, name: 'nightly', values };
+      const { options } = scheduleOf(draft, DAILY, LAUNCH_OPTIONS, {});
+      expect(options).toHaveProperty('time_zone', browserZone());
+    }
+  );
 });
 
 describe('the form of a schedule', () => {
