@@ -156,7 +156,10 @@ describe('the form of a schedule', () => {
     const { clusters, json } = serve(
       async () => json(PLAN),
       () =>
-        json({ title: 'NotFound', status: 404, detail: 'no schedule train' }, 404)
+        json(
+          { title: 'NotFound', status: 404, detail: 'no schedule train' },
+          404
+        )
     );
     const model = new LaunchModel(clusters, null);
     await model.start({ program: 'train.py' });
