@@ -233,6 +233,9 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
             "track": True,
         }.items()
     )
+    assert (
+        not {"overlap", "catch_up", "retry_delays"} & form["options"].keys()
+    )  # have their default
     change = {"rules": {"cron": "@daily"}, "launch": LAUNCH, "track": False, "whole": True}
     changed = (await api("POST", "schedules/nightly/update", change)).json["schedule"]
     assert changed["rules"] == {"cron": "@daily", "retryDelays": [60.0]}
@@ -276,3 +279,21 @@ async def test_a_history_has_the_runs_of_its_span(api: Api, folder: Path, page: 
         found = (await api("GET", f"schedules/nightly/history?{query}")).json
         assert len(found["occurrences"]) == count, query
     assert_problem(await api("GET", "schedules/nightly/history?from=yesterday"), 422)
+
+
+async def test_a_schedule_waits_for_another_as_the_form_says_it(api: Api, folder: Path) -> None:
+    """A form's `after` becomes a rule of the schedule, is in its form again, and a schedule that
+    does not exist is a problem at that input.
+    """
+    await make(api)
+    launch = {**LAUNCH, "options": {"after": ["schedule:nightly"]}}
+    told = await plan(api, name="later", launch=launch)
+    assert told["problems"] == []
+    body = {"name": "later", "rules": told["schedule"]["rules"], "launch": launch}
+    made = await api("POST", "schedules", body)
+    assert made.json["schedule"]["rules"]["after"][0]["schedule"] == "nightly"
+    form = (await api("GET", "schedules/later/form")).json
+    assert form["launch"]["options"]["after"] == ["schedule:nightly"]
+    gone = {**LAUNCH, "options": {"after": ["schedule:gone"]}}
+    (problem,) = (await plan(api, name="other", launch=gone))["problems"]
+    assert (problem["option"], "there is no schedule gone" in problem["allowed"]) == ("after", True)

@@ -82,6 +82,8 @@ def test_a_launch_becomes_a_schedule_and_is_changed(
     expect(form.get_by_role("heading", name="Change the schedule nightly")).to_be_focused()
     expect(field(form, "at time")).to_have_value("03:30")
     expect(field(form, "Retries in a new run")).to_have_value("2")
+    missed = field(form, "Missed due times").locator("option:checked")
+    expect(missed).to_have_text("last")
     field(form, "Retries in a new run").fill("")
     form.get_by_label("When").select_option("cron")
     expression = form.get_by_label("Cron expression", exact=True)

@@ -268,11 +268,14 @@ def _as_typed(options: Mapping[str, Any], without: Sequence[str]) -> dict[str, A
 
 
 def _rules_as_typed(schedule: Schedule) -> dict[str, str | bool]:
-    """Return the options of a schedule, by key, as the inputs of a form hold them."""
+    """Return the options of a schedule, by key, as the inputs of a form hold them; without those
+    that have their default, for which an input is empty.
+    """
+    absent = ScheduleRules(cron="", time_zone="")
     found: dict[str, str | bool] = {"track": True} if schedule.launch.track else {}
     for option in RULE_OPTIONS.values():
         value = getattr(schedule.rules, option.key)
-        if value is None or value is False:
+        if value == getattr(absent, option.key):
             continue
         found[option.key] = True if value is True else " ".join(option.texts(value))
     return found
