@@ -69,6 +69,16 @@ describe('when a launch recurs', () => {
       updates: false
     });
   });
+
+  it.each([undefined, '', '  '])(
+    'is in the zone of the browser where none is typed (%j)',
+    typed => {
+      const values = typed === undefined ? {} : { time_zone: typed };
+      const draft = { ...EMPTY, name: 'nightly', values };
+      const { options } = scheduleOf(draft, DAILY, LAUNCH_OPTIONS, {});
+      expect(options).toHaveProperty('time_zone', browserZone());
+    }
+  );
 });
 
 describe('the form of a schedule', () => {
@@ -142,6 +152,25 @@ describe('the form of a schedule', () => {
     model.dispose();
   });
 
+  it('says that a schedule was deleted while it was edited', async () => {
+    const { clusters, json } = serve(
+      async () => json(PLAN),
+      () =>
+        json(
+          { title: 'NotFound', status: 404, detail: 'no schedule train' },
+          404
+        )
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start({ program: 'train.py' });
+    model.edit({ repeat: { ...DAILY, schedule: 'train' } });
+    await vi.waitFor(() => expect(model.state.away).not.toBeNull());
+    expect(hindrance(model.state, trans)).toBe(
+      'The schedule train does not exist.'
+    );
+    model.dispose();
+  });
+
   it('is not offered where a notebook is the client', () => {
     const { clusters } = serve(async () => new Response('{}'));
     const { state } = new LaunchModel(clusters, null);
@@ -164,6 +193,11 @@ describe('a month', () => {
       month: 0
     });
     expect(months.dayAfter('2028-02-28', 1)).toBe('2028-02-29');
+  });
+
+  it('has the same day of another month, or its last one', () => {
+    expect(months.sameDay('2026-01-31', 1)).toBe('2026-02-28');
+    expect(months.sameDay('2026-01-15', -1)).toBe('2025-12-15');
   });
 
   it('puts due times on the days of the schedule, not of the reader', () => {
@@ -250,6 +284,14 @@ it('shows a month of due times with counts, and a day as a list, with two reques
     act(() =>
       host.querySelector<HTMLElement>(`[aria-label="${label}"]`)?.click()
     );
+  const key = (name: string): void =>
+    act(() => {
+      host
+        .querySelector('[role="grid"]')
+        ?.dispatchEvent(
+          new KeyboardEvent('keydown', { key: name, bubbles: true })
+        );
+    });
   press('Logs of hourly-2');
   expect(commands.execute).toHaveBeenLastCalledWith('tfcluster:logs', {
     name: 'hourly-2'
@@ -261,10 +303,23 @@ it('shows a month of due times with counts, and a day as a list, with two reques
     occurrences: [],
     runs: {}
   };
-  press('Previous month');
+  const today = months.dayOf(Date.now() / 1000, 'UTC');
+  const focused = (): string | undefined =>
+    document.activeElement?.textContent ?? undefined;
+  key('PageUp');
   await vi.waitFor(async () => {
     await act(() => new Promise(resolve => setTimeout(resolve, 20)));
     expect(host.textContent).toContain('Nothing was due in this month.');
   });
+  expect(focused()).toBe(String(Number(months.sameDay(today, -1).slice(8))));
+
+  server.status = 503; // a short outage is told by the list of runs
+  const before = server.requests.length;
+  key('PageDown');
+  await vi.waitFor(async () => {
+    await act(() => new Promise(resolve => setTimeout(resolve, 20)));
+    expect(server.requests).toHaveLength(before + 2);
+  });
+  expect(host.querySelector('[role="alert"]')).toBeNull();
   act(() => root.unmount());
 });

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from ..backends.selection import BACKENDS
 from ..errors import TFClusterError
 from ..i18n import _, mark
-from ..launch.options import OPTIONS, Kind
+from ..launch.options import OF_SCHEDULE, OPTIONS, Kind, split_schedule
 from ..output.documents import FORMS
 from ..runs.manager import ClusterManager
 from ..spec import AwaitedOutcome, Message
@@ -92,12 +92,21 @@ complete_schedules = completion(
 def complete_awaited(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete a run for `--after`; behind a colon, complete what the run must do."""
-    run, colon, _until = incomplete.partition(":")
-    if not colon:
-        return complete_runs(ctx, param, incomplete)
-    words = (f"{run}:{each.value}" for each in AwaitedOutcome)
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+    """Complete a run or `schedule:NAME` for `--after`; behind a colon, complete what it must do.
+
+    A run of a schedule waits only for another schedule's, so no runs are offered for it.
+    """
+    of, rest = split_schedule(incomplete)
+    name, colon, _until = rest.partition(":")
+    if colon:
+        words = (f"{of}{name}:{each.value}" for each in AwaitedOutcome)
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+    awaits_runs = not isinstance(ctx.command, LaunchCommand) or ctx.command.awaits_runs
+    found = complete_runs(ctx, param, incomplete) if awaits_runs and not of else []
+    if of or OF_SCHEDULE.startswith(incomplete):
+        for each in complete_schedules(ctx, param, rest if of else ""):
+            found.append(CompletionItem(f"{OF_SCHEDULE}{each.value}", help=each.help))
+    return found
 
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
@@ -211,6 +220,9 @@ _SECTIONS = (
 
 class LaunchCommand(Command):
     """A command that takes the launch options, and the program's own arguments after `--`."""
+
+    awaits_runs: ClassVar[bool] = True
+    """Whether `--after` may name a run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off the words after the first `--`. An unknown option may belong to the program, so

@@ -55,7 +55,11 @@ def notify_command() -> None:
 )
 @click.option("--secret", metavar="SECRET", help="signs messages; @FILE or - reads it from there")
 @click.option("--only", "clusters", multiple=True, metavar="NAME", help="only runs of this name")
-@click.option("--queued-longer-than", metavar="TIME", help="also report runs queued for so long")
+@click.option(
+    "--queued-longer-than",
+    metavar="TIME",
+    help="report runs queued for so long; without --on, only those",
+)
 @click.option("--lab", metavar="URL", help="address of JupyterLab, for links [the hub's]")
 @click.option("--output/--no-output", "output", default=True, help="send the last printed lines")
 @click.option("-o", "form", type=click.Choice(FORMS), default="table", help="output format [table]")

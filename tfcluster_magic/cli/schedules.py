@@ -71,6 +71,8 @@ def _asked(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
 class ScheduleCommand(grammar.LaunchCommand):
     """A command with the options of a schedule and of its launch."""
 
+    awaits_runs = False
+
 
 @click.group("schedule", cls=VerbGroup)
 def schedule_command() -> None:

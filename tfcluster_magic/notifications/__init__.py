@@ -254,6 +254,7 @@ class Delivery(Model, frozen=True, kw_only=True):
     occasion: Occasion
     title: str
     sentence: str
+    locked: Annotated[bool, Meta(description="only an administrator resumes the schedule")] = False
     task: Annotated[str, Meta(description="the task that printed the lines")] = ""
     lines: Annotated[tuple[str, ...], Meta(description="the last printed lines")] = ()
     at: Annotated[float, Meta(description="when it happened")]

@@ -55,7 +55,8 @@ class NotableEvent:
 
     `key` identifies it among the events of the run `uid`, or among all that belong to no run.
     `title` and `words` are translated when a delivery is made. `waits` is the time for which a run
-    was queued; it belongs to the rules with the same time. `lines` are what `task` printed last.
+    was queued; it belongs to the rules with the same time. `locked` is that of a pause.
+    `lines` are what `task` printed last.
     """
 
     key: str
@@ -68,6 +69,7 @@ class NotableEvent:
     values: Mapping[str, object] = field(default_factory=dict)
     words: Words = ()
     waits: float | None = None
+    locked: bool = False
     task: str = ""
     lines: Sequence[str] = ()
 
@@ -196,6 +198,7 @@ def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[Notabl
         else mark("the schedule {name} paused itself"),
         values={"name": name, "by": pause.by},
         words=words,
+        locked=pause.locked,
     )
     return [event]
 
@@ -340,6 +343,7 @@ def _delivery(
         occasion=occasion,
         title=title[:TITLE_LENGTH],
         sentence=sentence[:SENTENCE_LENGTH],
+        locked=event.locked,
         task=task if shown else "",
         lines=shown,
         at=event.at,

@@ -118,7 +118,9 @@ def _command(delivery: Delivery) -> str:
     if delivery.occasion is Occasion.BUDGET:
         return "tfcluster hours"
     if delivery.occasion is Occasion.SCHEDULE_PAUSED:
-        return f"tfcluster schedule resume {delivery.about}"
+        # its owner cannot resume a schedule that an administrator paused
+        verb = "show" if delivery.locked else "resume"
+        return f"tfcluster schedule {verb} {delivery.about}"
     ended = delivery.event == "end"
     return f"tfcluster {'rerun' if ended else 'status'} {delivery.about}" if delivery.about else ""
 

@@ -26,6 +26,8 @@ MOST_BACKFILL = 10_000
 """Due times of one backfill."""
 ASK_ABOVE = 300
 """Due times of a backfill above which a person is asked first."""
+SCHEDULE_STATES = ("Active", "Paused", "Invalid")
+"""States of a schedule, as administrators and `kubectl get` see them."""
 
 
 class Overlap(str, enum.Enum):

@@ -69,6 +69,8 @@ class ScheduleOption:
         """What may be typed, for a message."""
         if self.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
             return str(DURATION_RULE)
+        if self.kind is ScheduleKind.SWITCH:
+            return _("write true or false")
         limits = bounds((self.field,), ScheduleRules)
         span = f"{limits['minimum']} … {limits['maximum']}" if "maximum" in limits else ""
         return _("use {words}").format(words=", ".join(self.words) or span)

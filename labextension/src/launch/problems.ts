@@ -108,7 +108,11 @@ export function hindrance(
   state: ILaunchState,
   trans: TranslationBundle
 ): string | null {
-  if (state.away) {
+  const { away, draft } = state;
+  if (away?.status === 404 && draft.repeat?.schedule) {
+    return trans.__('The schedule %1 does not exist.', draft.repeat.schedule);
+  }
+  if (away) {
     return trans.__('The server does not answer.');
   }
   if (!state.launchOptions || !state.plan) {

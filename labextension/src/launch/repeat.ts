@@ -100,5 +100,7 @@ function saidOf(
   if (kind === 'cron') {
     return cronOf(repeat, String(value));
   }
-  return typeof value === 'string' ? value.trim() : value;
+  const said = typeof value === 'string' ? value.trim() : value;
+  // the server's default is the zone of its machine, the form shows the browser's
+  return kind === 'zone' ? said || browserZone() : said;
 }

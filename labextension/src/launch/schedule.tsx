@@ -222,18 +222,17 @@ function Coming(props: IScheduleProps): React.JSX.Element {
   return (
     <div className="tfc-Row">
       <span>{trans.__('Due next')}</span>
-      <ul
-        className="tfc-Coming"
-        aria-live="polite"
-        data-current={state.current}
-      >
-        {next.map(at => (
-          <li key={at}>{moment(at, zone)}</li>
+      <ul className="tfc-Coming" data-current={state.current}>
+        {next.map((at, index) => (
+          // a screen reader says only the first one, whose element stays
+          <li key={index} aria-live={index === 0 ? 'polite' : undefined}>
+            {moment(at, zone)}
+          </li>
         ))}
         {next.length === 0 && (
           <li>
             {state.plan?.schedule
-              ? trans.__('unknown: see the problem above')
+              ? trans.__('unknown until the problem is solved')
               : trans.__('Asking the server…')}
           </li>
         )}

@@ -69,6 +69,33 @@ export const useTicking = (text: (now: number) => string): string =>
 /** Milliseconds after the last change of the runs in which further changes are collected. */
 const QUIET = 500;
 
+/** Milliseconds until a list that is behind the runs is loaded again: first, and at most. */
+const BEHIND = 2000;
+const LONGEST_BEHIND = 60_000;
+
+/**
+ * Call `again` while a list of the server is behind the list of runs: after a pause, which doubles
+ * with each `answer` that is behind, too.
+ */
+export function useBehind(
+  isBehind: boolean,
+  answer: unknown,
+  again: () => void
+): void {
+  const pause = useRef(BEHIND);
+  useEffect(() => {
+    if (!isBehind) {
+      pause.current = BEHIND;
+      return;
+    }
+    const timer = setTimeout(() => {
+      pause.current = Math.min(pause.current * 2, LONGEST_BEHIND);
+      again();
+    }, pause.current);
+    return () => clearTimeout(timer);
+  }, [isBehind, answer, again]);
+}
+
 interface IServerListProps<T> {
   /** Request the list; with `again` the server searches anew. */
   ask(again: boolean): Promise<T>;

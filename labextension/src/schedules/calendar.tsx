@@ -20,7 +20,7 @@ import type {
   IScheduleView
 } from '../api/types';
 import { logsIcon } from '../icons';
-import { useClusters, useServerList } from '../run/hooks';
+import { useBehind, useClusters, useServerList } from '../run/hooks';
 import { shown } from '../run/messages';
 import { IconButton, Sentence } from '../run/parts';
 import { duration } from '../run/quantities';
@@ -28,8 +28,6 @@ import { CommandIDs } from '../tokens';
 import * as months from './month';
 import { isBehind, Mark, occurrenceWord, standing, told } from './occurrences';
 
-/** Milliseconds after which an ended run is looked for in the history again. */
-const LATER = 2000;
 /** Due times of a day that are shown each; more are counted by state. */
 const MOST_MARKS = 6;
 /** Due times of a day that are shown with the time that they took. */
@@ -74,14 +72,20 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
   const { name, model, commands, trans } = props;
   const [zone, setZone] = React.useState('UTC');
   const today = months.dayOf(Date.now() / 1000, zone);
-  const [month, setMonth] = React.useState(() => months.monthOf(today));
+  // until the user moves, it is the current month in the zone of the schedule
+  const [picked, setMonth] = React.useState<months.IMonth | null>(null);
+  const ofToday = today.slice(0, 7);
+  const month = React.useMemo(
+    () => picked ?? months.monthOf(`${ofToday}-01`),
+    [picked, ofToday]
+  );
   const [chosen, choose] = React.useState<string | null>(null);
   const [saved, note] = React.useReducer((count: number) => count + 1, 0);
   React.useEffect(() => {
     model.scheduleSaved.connect(note);
     return () => void model.scheduleSaved.disconnect(note);
   }, [model]);
-  const { runs } = useClusters(model);
+  const { runs, state } = useClusters(model);
   const phases = runs
     .filter(({ cluster }) => cluster.metadata.scheduled?.schedule === name)
     .map(run => `${nameOf(run)} ${run.cluster.status.phase}`);
@@ -96,23 +100,20 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
         setZone(view.schedule.rules.timeZone ?? 'UTC');
         return { ...history, view, month };
       } catch (error) {
-        if (error instanceof ServerProblem) {
+        if (error instanceof ServerProblem && !error.isAway) {
           return error;
         }
         throw error;
       }
     }, [model, name, month]),
-    watched: [saved, ...phases].join(),
+    // a list that comes back has missed changes
+    watched: [saved, state === 'live', ...phases].join(),
     eager: true
   });
   const problem = found instanceof ServerProblem ? found : null;
   const loaded = found instanceof ServerProblem ? null : found;
   const isCurrent = loaded?.month === month;
-  React.useEffect(() => {
-    const late = isBehind(loaded?.occurrences ?? [], runs);
-    const timer = late ? setTimeout(note, LATER) : undefined;
-    return () => clearTimeout(timer);
-  }, [loaded, runs]);
+  useBehind(isBehind(loaded?.occurrences ?? [], runs), loaded, note);
   const days = React.useMemo(
     () => months.byDay(isCurrent ? loaded.occurrences : [], zone),
     [loaded, isCurrent, zone]
@@ -239,7 +240,31 @@ const STEPS: Readonly<Record<string, number>> = {
   ArrowDown: 7
 };
 
-/** The month as a grid; arrow keys move between days, also into another month. */
+/** Return the day to which a key moves; null for any other key. */
+function dayAt(
+  key: string,
+  chosen: string,
+  week: ReadonlyArray<string | null>
+): string | null {
+  const days = week.filter(day => day !== null);
+  switch (key) {
+    case 'Home':
+      return days[0];
+    case 'End':
+      return days[days.length - 1];
+    case 'PageUp':
+      return months.sameDay(chosen, -1);
+    case 'PageDown':
+      return months.sameDay(chosen, 1);
+    default:
+      return key in STEPS ? months.dayAfter(chosen, STEPS[key]) : null;
+  }
+}
+
+/**
+ * The month as a grid. Arrow keys move between days, also into another month; Home and End move to
+ * the ends of the week, PageUp and PageDown by a month. No key moves behind today.
+ */
 function Month(props: IMonthProps): React.JSX.Element {
   const { month, title, language, chosen, today, trans, onChoose } = props;
   const grid = React.useRef<HTMLTableElement>(null);
@@ -259,10 +284,15 @@ function Month(props: IMonthProps): React.JSX.Element {
       { weekday: form, timeZone: 'UTC' }
     );
   const onKey = (event: React.KeyboardEvent): void => {
-    const by = STEPS[event.key];
-    const day = by === undefined ? chosen : months.dayAfter(chosen, by);
-    if (by !== undefined && day <= today) {
-      event.preventDefault();
+    const week = weeks.find(days => days.includes(chosen)) ?? [chosen];
+    const wanted = dayAt(event.key, chosen, week);
+    if (wanted === null) {
+      return;
+    }
+    event.preventDefault();
+    const isStep = event.key in STEPS;
+    const day = wanted <= today ? wanted : isStep ? chosen : today;
+    if (day !== chosen) {
       moved.current = true;
       onChoose(day);
     }
@@ -398,8 +428,8 @@ function Day({
         ? shown(runs[each.run], trans)
         : '';
   return (
-    <section className="tfc-Calendar-list" aria-live="polite">
-      <h3>{longDay(day, model.caller.language)}</h3>
+    <section className="tfc-Calendar-list">
+      <h3 aria-live="polite">{longDay(day, model.caller.language)}</h3>
       {occurrences.length === 0 ? (
         <p>{trans.__('Nothing was due on this day.')}</p>
       ) : (

@@ -50,6 +50,14 @@ export function dayAfter(day: string, by: number): string {
   return date.toISOString().slice(0, 10);
 }
 
+/** Return the same day of a month so many months later; its last day where there is none such. */
+export function sameDay(day: string, by: number): string {
+  const { year, month } = moved(monthOf(day), by);
+  const last = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
+  const date = Math.min(Number(day.slice(8)), last);
+  return new Date(Date.UTC(year, month, date)).toISOString().slice(0, 10);
+}
+
 /** Return a span that surely has the whole month, in seconds since 1970. */
 export const spanOf = ({ year, month }: IMonth): readonly [number, number] => [
   Date.UTC(year, month, 1) / 1000 - MARGIN,

@@ -17,7 +17,7 @@ import { deleteSchedule, doScheduleVerb, listSchedules } from '../api/rest';
 import type { IClusters } from '../api/state';
 import type { IOccurrence, IRun, IScheduleView } from '../api/types';
 import { pauseIcon } from '../icons';
-import { useServerList } from '../run/hooks';
+import { useBehind, useServerList } from '../run/hooks';
 import { IconButton } from '../run/parts';
 import {
   isBehind,
@@ -71,13 +71,10 @@ export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
     const timer = setTimeout(act, Math.min(wait, LONGEST));
     return () => clearTimeout(timer);
   }, [next]);
-  React.useEffect(() => {
-    const all = (list?.schedules ?? []).flatMap(
-      ({ schedule }) => schedule.status.occurrences ?? []
-    );
-    const timer = isBehind(all, runs) ? setTimeout(act, LATER) : undefined;
-    return () => clearTimeout(timer);
-  }, [list, runs]);
+  const all = (list?.schedules ?? []).flatMap(
+    ({ schedule }) => schedule.status.occurrences ?? []
+  );
+  useBehind(isBehind(all, runs), list, act);
   if (!list) {
     return null;
   }

@@ -15,6 +15,8 @@ from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.grammar import complete_schedules
+from tfcluster_magic.cli.terminal import Terminal
+from tfcluster_magic.notebook.magic_line import completions
 
 __all__ = ["scheduler"]  # a fixture, as if written here
 
@@ -79,6 +81,29 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     assert tfcluster("schedule", "update", "nightly", "--config", "wide").code == 0
     assert workers() == 3
     assert tfcluster("schedule", "update", "nightly", "--config", "none").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("launch --after sch", {"schedule:nightly"}),
+        ("launch --after schedule:", {"schedule:nightly"}),
+        ("launch --after schedule:w", set()),
+        ("launch --after schedule:nightly:", {"schedule:nightly:success", "schedule:nightly:end"}),
+        ("launch --after ", {"once-1", "schedule:nightly"}),
+        ("schedule create weekly --after ", {"schedule:nightly"}),
+        ("schedule create weekly --after on", set()),
+        ("schedule update nightly --after schedule:n", {"schedule:nightly"}),
+    ],
+)
+def test_tab_completes_what_a_run_or_a_schedule_waits_for(
+    tfcluster: Run, typed: str, offered: set[str]
+) -> None:
+    """A launch waits for runs and schedules, a schedule only for schedules."""
+    tfcluster("schedule", "create", "nightly", "--cron", "@yearly", "--workers", "1", "quick.sh")
+    tfcluster("launch", "quick.sh", "--name", "once", "--workers", "1", "--wait")
+
+    assert set(completions(typed, Terminal())) == offered
 
 
 def test_the_help_has_whole_sentences(tfcluster: Run) -> None:

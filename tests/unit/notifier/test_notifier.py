@@ -240,7 +240,7 @@ def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
     world.start()
     world.put("waits-1", Phase.QUEUED, reason=Reason.QUEUED, queued_at=world.now())
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(world.now() + 1))
-    paused = {"time": at, "by": "root", "reason": "maintenance"}
+    paused = {"time": at, "by": "root", "reason": "maintenance", "locked": True}
     schedule = {"spec": {"cron": "* * * * *"}, "status": {"paused": paused}}
     world.server.put(path("tfclusterschedules", "a", "nightly"), schedule)
     day = time.strftime("%Y-%m-%d", time.gmtime())
@@ -255,6 +255,8 @@ def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
         "nightly": "the schedule nightly was paused by root",
         "CPU·h": "9 of 10 CPU·h are used",
     }
+    commands = {each["about"]: each["command"] for each in world.receiver.bodies}
+    assert commands["nightly"] == "tfcluster schedule show nightly"
 
 
 def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) -> None:

@@ -11,7 +11,7 @@ from ...errors import TFClusterError
 from ...i18n import _
 from ...output.schedules import marks
 from ...output.text import one_line
-from ...schedules import OccurrenceState
+from ...schedules import SCHEDULE_STATES, OccurrenceState
 from .. import grammar
 from ..group import Command
 from ..runs import yes_option
@@ -25,8 +25,6 @@ from .hub_api import (
     show_page,
     tell_results,
 )
-
-STATES = ("Active", "Paused", "Invalid")
 
 
 def _complete_schedules(
@@ -59,7 +57,10 @@ schedules_argument = click.argument(
 )
 @click.option("--owner", help="only of this user")
 @click.option(
-    "--state", type=click.Choice(STATES), multiple=True, help="only in this state; repeatable"
+    "--state",
+    type=click.Choice(SCHEDULE_STATES),
+    multiple=True,
+    help="only in this state; repeatable",
 )
 @page_options("owner")
 @grammar.output_option(FORMS)

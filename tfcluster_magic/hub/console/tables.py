@@ -19,11 +19,12 @@ from ...kube.api.resource_amounts import parse_quantity
 from ...lifecycle.messages import shown
 from ...quota.limits import OverrideTerm
 from ...quota.storage import WARN_FROM, FolderEntry, FolderUsage
+from ...schedules import SCHEDULE_STATES
 from ...spec import Model, Phase, Reason
 from ..auth.commands import AccountState
 from ..tenancy.entitlements import Entitlement, StorageSizes
 from .hub_users import HubUser
-from .sites.base import SCHEDULE_STATES, SiteRun, SiteSchedule, SiteStorage
+from .sites.base import SiteRun, SiteSchedule, SiteStorage
 
 R = TypeVar("R")
 

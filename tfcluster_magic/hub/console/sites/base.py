@@ -17,7 +17,7 @@ from ....i18n import _
 from ....quota import limits
 from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
-from ....schedules import OccurrenceState, Pause, Schedule
+from ....schedules import SCHEDULE_STATES, OccurrenceState, Pause, Schedule
 from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
@@ -232,7 +232,6 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 MOST_MARKS = 10
 """Past due times in the row of a schedule."""
-SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 
 
 def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:
