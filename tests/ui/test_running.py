@@ -67,6 +67,7 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     the board.
     """
     lab.console.allow(FONTS)
+    lab.console.allow("tfcluster/tensorboard/")  # its open page still asks when it is stopped
     lab.server.launch("train.py", "5", "0.01", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
     lab.execute("tfcluster:tensorboard", name="digits-1")

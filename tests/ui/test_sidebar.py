@@ -361,7 +361,9 @@ def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
 
     lab.execute("tfcluster:open-sidebar", name="mine-1")
     expect(mine).to_be_focused()
-    lab.page.keyboard.press("Tab")
+    actions = mine.locator(".tfc-Actions button:enabled").count()
+    for _key in range(actions + 1):
+        lab.page.keyboard.press("Tab")
     expect(links.first).to_be_focused()
     lab.page.keyboard.press("Enter")
     expect(lab.page.locator(".jp-FileEditor:visible")).to_contain_text("print('mine')")
@@ -404,7 +406,7 @@ def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
 
 
 def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> None:
-    """Of many tasks only the failed one is shown, with its reason; the others are shown on
+    """Of many tasks only the failed one is shown, below the reason; the others are shown on
     request.
     """
     (lab.server.root / "one_fails.sh").write_text(
@@ -417,7 +419,8 @@ def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> 
     shown = table.locator(".tfc-TaskRow")
     expect(shown).to_have_count(1)
     expect(shown.first).to_contain_text("worker-17")
-    expect(shown.first).to_contain_text("failed with exit code 3")
+    expect(shown.first).to_contain_text("Failed")
+    expect(row(lab, "choir-1")).to_contain_text("failed with exit code 3")
     lab.screenshot("folded", lab.sidebar)
     more = lab.sidebar.get_by_role("button", name="Show 19 more")
     more.press("Enter")

@@ -265,7 +265,7 @@ def test_tensorboard_is_not_installed(
     ("body", "told", "patience"),
     [
         ("raise ImportError('boom')", "ImportError: boom", 90),
-        ("while True: pass", "said nothing", 1),
+        ("while True: pass", "printed nothing", 1),
     ],
 )
 def test_tensorboard_that_does_not_start(
