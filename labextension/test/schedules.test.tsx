@@ -73,7 +73,8 @@ describe('when a launch recurs', () => {
   it.each([undefined, '', '  '])(
     'is in the zone of the browser where none is typed (%j)',
     typed => {
-      const values = typed === undefined ? {} : { time_zone: typed };
+      const values: Record<string, string> =
+        typed === undefined ? {} : { time_zone: typed };
       const draft = { ...EMPTY, name: 'nightly', values };
       const { options } = scheduleOf(draft, DAILY, LAUNCH_OPTIONS, {});
       expect(options).toHaveProperty('time_zone', browserZone());

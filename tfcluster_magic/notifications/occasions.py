@@ -87,7 +87,12 @@ def run_events(
     found: list[NotableEvent] = []
 
     def add(
-        key: str, at: float, occasions: Iterable[Occasion], title: str, words: Words, **more: float
+        key: str,
+        at: float,
+        occasions: Iterable[Occasion],
+        title: str,
+        words: Words,
+        waits: float | None = None,
     ) -> None:
         event = NotableEvent(
             key=key,
@@ -101,7 +106,7 @@ def run_events(
             words=words,
             task=task,
             lines=lines,
-            **more,
+            waits=waits,
         )
         found.append(event)
 
