@@ -11,9 +11,10 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
@@ -116,9 +117,10 @@ def _as_before(connection: sqlite3.Connection) -> None:
 def _end_proxy(hub: RealHub) -> None:
     """End the proxy as tools/hub.py does after the hub was killed."""
     for one in hub.processes():
-        if "configurable-http-proxy" in " ".join(one.cmdline()):
-            one.kill()
-            one.wait(20)
+        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+            if "configurable-http-proxy" in " ".join(one.cmdline()):
+                one.kill()
+                one.wait(20)
 
 
 def test_locked_database(hub: RealHub, wait_for: Callable[..., None]) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -149,9 +150,10 @@ def _notebook(hub: RealHub) -> psutil.Process:
 def _end_proxy(hub: RealHub) -> None:
     """End the proxy, which outlives a killed hub; `make run` would end it too."""
     for one in hub.processes():
-        if any("configurable-http-proxy" in word for word in one.cmdline()):
-            one.kill()
-            one.wait(60)
+        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+            if any("configurable-http-proxy" in word for word in one.cmdline()):
+                one.kill()
+                one.wait(60)
 
 
 def _reset(hub: RealHub) -> str:

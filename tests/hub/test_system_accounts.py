@@ -93,6 +93,12 @@ def of_ada(machine: Path) -> Iterator[Hub]:
     hub.close()
 
 
+@pytest.fixture(scope="module")
+def owner(of_root: Hub) -> Visitor:
+    """The hub's owner, signed in with the link of the first start."""
+    return of_root.owner_signs_in()
+
+
 def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
     """A notebook runs under its user's uid in its own home, without root's environment, and cannot
     open another workspace.
@@ -111,9 +117,10 @@ def test_as_root_each_notebook_is_its_own_accounts(of_root: Hub) -> None:
     assert "ada PermissionError" in said["bob"]
 
 
-def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) -> None:
+def test_as_root_the_console_reads_each_account_as_that_account(
+    of_root: Hub, owner: Visitor
+) -> None:
     """The console sees and stops everyone's clusters, and follows no link to files of root."""
-    owner = of_root.owner_signs_in()
     of_root.launch("import time; time.sleep(3600)", "roots", workers=1)
     ada = arrived(of_root, "ada")
     said = ada.run(ada.spawn(), LAUNCH.format(runs=str(of_root.state / "runs" / "roots")))
@@ -150,11 +157,10 @@ def test_as_root_the_console_reads_each_account_as_that_account(of_root: Hub) ->
         assert not any("roots" in name for name in tar.getnames())
 
 
-def test_as_root_schedules_run_while_their_owner_is_away(of_root: Hub) -> None:
+def test_as_root_schedules_run_while_their_owner_is_away(of_root: Hub, owner: Visitor) -> None:
     """The hub starts the clock of who has schedules, under their account, and again when it dies;
     the console pauses a schedule there, and who is removed from the hub has no clock any more.
     """
-    owner = of_root.owner_signs_in()
     bob = arrived(of_root, "bob")
     said = bob.run(bob.spawn(), SCHEDULE)
     assert "made nightly" in said, said

@@ -99,9 +99,10 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
     async def look(here: LocalSite) -> None:
         for _ in range(2):
             await seen_as(here, [])
-            (fork_server,) = [
-                one for one in psutil.Process().children() if FORK_SERVER in one.cmdline()
+            children = [
+                one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE
             ]
+            (fork_server,) = [one for one in children if FORK_SERVER in one.cmdline()]
             (reader,) = fork_server.children()
             assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
             fork_server.kill()
