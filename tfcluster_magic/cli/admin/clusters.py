@@ -9,7 +9,6 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
-from ...errors import TFClusterError
 from ...i18n import _
 from ...output.text import age, one_line, table
 from ...spec import Phase
@@ -21,6 +20,7 @@ from ..terminal import Terminal
 from .hub_api import (
     FORMS,
     HubAPI,
+    complete_names,
     document,
     hub_options,
     note_unreadable,
@@ -37,13 +37,7 @@ def _complete_runs(
     incomplete: str,
 ) -> list[CompletionItem]:
     """Return OWNER/RUN of each active run; none if the hub does not answer."""
-    try:
-        hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
-        rows = hub.ask("GET", "clusters", {"limit": 1000})["items"]
-    except TFClusterError:
-        return []
-    names = {f"{row['owner']}/{row['name']}": row["phase"] for row in rows if row["active"]}
-    return [CompletionItem(n, help=p) for n, p in names.items() if n.startswith(incomplete)]
+    return complete_names(ctx, incomplete, "clusters", "phase", active=True)
 
 
 @click.command("clusters", cls=Command)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import click
+from click.shell_completion import CompletionItem
 
 from ... import paths, state_files
 from ...errors import (
@@ -332,6 +333,21 @@ def show_page(
     if (more := told["total"] - len(told["items"])) and form == "table":
         terminal.note(_("{count} more; see --limit and --offset").format(count=more))
     note_unreadable(terminal, told)
+
+
+def complete_names(
+    ctx: click.Context, incomplete: str, path: str, state: str, *, active: bool = False
+) -> list[CompletionItem]:
+    """Return OWNER/NAME of each row at `path` with its `state`, `active` only of active ones; none
+    if the hub does not answer.
+    """
+    try:
+        hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
+        rows = hub.ask("GET", path, {"limit": 1000})["items"]
+    except TFClusterError:
+        return []
+    names = {f"{r['owner']}/{r['name']}": r[state] for r in rows if not active or r["active"]}
+    return [CompletionItem(n, help=h) for n, h in names.items() if n.startswith(incomplete)]
 
 
 def owner_and_run(run: str) -> tuple[str, str]:

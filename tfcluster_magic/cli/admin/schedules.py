@@ -7,7 +7,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ...errors import TFClusterError
 from ...i18n import _
 from ...output.schedules import marks
 from ...output.text import one_line
@@ -19,6 +18,7 @@ from ..terminal import Terminal
 from .hub_api import (
     FORMS,
     HubAPI,
+    complete_names,
     hub_options,
     owner_and_run,
     page_options,
@@ -33,13 +33,7 @@ def _complete_schedules(
     incomplete: str,
 ) -> list[CompletionItem]:
     """Return OWNER/SCHEDULE of each schedule; none if the hub does not answer."""
-    try:
-        hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
-        rows = hub.ask("GET", "schedules", {"limit": 1000})["items"]
-    except TFClusterError:
-        return []
-    names = {f"{row['owner']}/{row['name']}": row["state"] for row in rows}
-    return [CompletionItem(n, help=s) for n, s in names.items() if n.startswith(incomplete)]
+    return complete_names(ctx, incomplete, "schedules", "state")
 
 
 schedules_argument = click.argument(
