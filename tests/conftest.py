@@ -1,4 +1,6 @@
-"""Fixtures of every test: its own folders, and a check that it leaves no process behind."""
+"""Fixtures of every test: its own folders, and checks that it leaves no process behind and Ctrl-C
+as it was.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     Processes that a test starts inherit TFCLUSTER_STATE_DIR and are found by it. Earlier processes
     cannot have it and are not read.
     """
-    before = {*os.listdir("/proc")}
+    before, interrupt = {*os.listdir("/proc")}, signal.getsignal(signal.SIGINT)
     state = tmp_path / "state"
     home = tmp_path / "home"
     home.mkdir()
@@ -83,6 +85,8 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"the test left processes behind: {list(left.values())}"
+    now, _ = signal.getsignal(signal.SIGINT), signal.signal(signal.SIGINT, interrupt)
+    assert now is interrupt, f"the test left another handler of SIGINT: {now}"
 
 
 def _still_there(state: Path, before: set[str], patience: float) -> dict[int, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,18 @@ def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
     assert NotificationWatch(state).look([])[0] == ["team"]
 
 
+@pytest.fixture
+def signals_kept() -> Iterator[None]:
+    """Give the process its signals back, which a clock takes over."""
+    numbers = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals_kept")
 def test_a_fault_of_notifications_leaves_schedules_alone(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
