@@ -416,6 +416,15 @@ async def test_usage(api: Api, ended: Launch) -> None:
     columns = told["series"]["worker-0"]
     assert {len(column) for column in columns.values()} == {len(columns["at"])}
     assert (await api("GET", "clusters/digits/usage")).json["series"] == {}
+    asked = "clusters/digits/usage?task=worker-0&only=1&points=1&graphs=4"
+    short = (await api("GET", asked)).json
+    assert [task["name"] for task in short["usage"]["tasks"]] == ["worker-0"]
+    assert len(short["series"]["worker-0"]["at"]) <= 2
+    (workers,) = short["graphs"]["types"]
+    assert workers["taskType"] == "worker" and len(short["graphs"]["at"]) <= 4
+    assert max(workers["graphs"][0]["high"]) > 0.05
+    wrong = await api("GET", "clusters/digits/usage?graphs=9999999")
+    assert_problem(wrong, 422, "graphs", "1 to 1000")
     refused = await api("GET", "clusters/digits/usage?task=ps-0")
     assert_problem(refused, 404, "ps-0", "it has worker-0")
     assert_problem(await api("GET", "clusters/none/usage"), 404, "there is no run")

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from ..usage.graphs import RunGraphs
     from ..usage.samples import Attempt
     from ..usage.stacks import RunStacks
     from ..usage.summary import RunUsage, Series
@@ -684,12 +685,24 @@ class ClusterManager(LoggingConfigurable):
         """
         return self.usage(self.status(ref))
 
-    def usage(self, cluster: TFCluster) -> RunUsage:
-        """Return what the tasks of a run use; see `top`."""
+    def usage(self, cluster: TFCluster, only: Sequence[str] = ()) -> RunUsage:
+        """Return what the tasks of a run use, or these tasks alone; see `top`."""
         from ..usage.summary import run_usage
 
+        tasks = tasks_of(cluster, only)
+        samples, steps = self._samples(cluster, tasks), self._observer.step_rates(cluster)
+        return run_usage(cluster, samples, steps, time.time(), {*tasks} if only else None)
+
+    def usage_graphs(self, cluster: TFCluster, points: int) -> RunGraphs:
+        """Return what the tasks of a run used over time, in `points` equal parts of it.
+
+        Raises:
+            Conflict: its output cannot be read here.
+        """
+        from ..usage.graphs import run_graphs
+
         samples = self._samples(cluster, tasks_of(cluster, ()))
-        return run_usage(cluster, samples, self._observer.step_rates(cluster), time.time())
+        return run_graphs(cluster, samples, points)
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
         """Return the Python stacks of the running processes of these tasks (all if empty).
@@ -720,8 +733,11 @@ class ClusterManager(LoggingConfigurable):
             raise Conflict(why)
         return stacks.ask(name, folder, wanted)
 
-    def usage_series(self, cluster: TFCluster, tasks: Sequence[str]) -> dict[str, Series]:
-        """Return the samples over time of these tasks, of those that have any.
+    def usage_series(
+        self, cluster: TFCluster, tasks: Sequence[str], points: int | None = None
+    ) -> dict[str, Series]:
+        """Return the samples over time of these tasks, of those that have any, merged to about
+        `points` each.
 
         Raises:
             NotFound: the run has no such task; the existing ones are named.
@@ -730,7 +746,8 @@ class ClusterManager(LoggingConfigurable):
         from ..usage.summary import series
 
         wanted = tasks_of(cluster, tasks) if tasks else []
-        return {task: series(told) for task, told in self._samples(cluster, wanted).items()}
+        found = self._samples(cluster, wanted)
+        return {task: series(told, points) for task, told in found.items()}
 
     def _samples(self, cluster: TFCluster, tasks: Sequence[str]) -> Mapping[str, Sequence[Attempt]]:
         from ..usage.samples import read_samples

@@ -43,6 +43,15 @@ _STEP = re.compile(
     rb"[ \t]*[#=:/\[(]?[ \t]*\d"
     rb"|\d+/\d+ \[|\d%\|"
 )
+# `step 300`, `global_step=1,200`, `iter: 12/800`; bars such as `145/1000 [====`, `45/100 ━━`,
+# `45%|##| 45/100 [00:12`
+_COUNTED = re.compile(
+    rb"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?[ \t]*[#=:/\[(]?[ \t]*(\d{1,15})"
+    rb"((?:,\d{3})*)(?!\d|\.\d)"
+    rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
+)
+# Bytes at the end of a piece of output in which the newest step is looked for.
+_NEWEST = 2 << 10
 
 
 class Words:
@@ -51,7 +60,8 @@ class Words:
     `at` is when it last printed anything except TensorFlow's notes that it waits (monotonic
     seconds). `peer` and `words` are the task for which TensorFlow has waited since then, and the
     text of that note; `repeated` counts these notes. `steps` says whether the program has printed
-    steps, while `looks_for_steps` is true.
+    steps, while `looks_for_steps` is true. `step` is the newest of them: of counts that begin again
+    in each epoch it is their sum.
     """
 
     def __init__(self) -> None:
@@ -61,6 +71,8 @@ class Words:
         self.repeated = 0
         self.steps = False
         self.looks_for_steps = False
+        self.step = 0
+        self._count = self._earlier = 0
 
     def put(self, data: bytes) -> None:
         """Take the next piece of output."""
@@ -75,8 +87,23 @@ class Words:
         self.at = time.monotonic()
         self.peer = self.words = ""
         self.repeated = 0
+        self._find_step(rest[-_NEWEST:])
         if self.looks_for_steps and not self.steps:
             self.steps = _STEP.search(rest) is not None
+
+    def _find_step(self, data: bytes) -> None:
+        every = list(_COUNTED.finditer(data))
+        if not every:
+            return
+        found = every[-1]
+        bar = found.group(3)
+        count = int(bar or (found.group(1) + found.group(2)).replace(b",", b""))
+        if bar and count < self._count:
+            self._earlier += self._count
+        elif not bar:
+            self._earlier = 0
+        self._count = count
+        self.step = self._earlier + count
 
     def _wait(self, line: bytes) -> None:
         found = _PEER.search(line)

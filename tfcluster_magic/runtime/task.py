@@ -101,7 +101,7 @@ class Task:
             if self.writes is not None:
                 self.writes.start()
             if preparation.owns_folder and os.path.isdir("/proc/self"):
-                self.usage = UsageWatch(self.config, self._pace)
+                self.usage = UsageWatch(self.config, self._pace, lambda: self.activity.words.step)
                 self.usage.start()
             self._watch_ready()
             self.loop.run(self._is_over)

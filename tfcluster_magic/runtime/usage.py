@@ -28,6 +28,7 @@ from task_config import attempt
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
+    from collections.abc import Callable
     from typing import Any
 
     from task_config import TaskConfig
@@ -47,8 +48,10 @@ LIST_EVERY = 3
 # Lines of JSON. An object begins an attempt: its time (seconds since 1970), number and limits. An
 # array is an interval that follows the one before:
 # [0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB, read KiB, written KiB,
-#  throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB], without last zeros.
-# The peak is what the kernel noted between two samples, where it exceeds all samples.
+#  throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB, step], without last
+#  zeros.
+# The peak is what the kernel noted between two samples, where it exceeds all samples. The step is
+# the newest that the program told, where it told a new one.
 
 VERSION = 1
 RUN_BYTES = 1 << 20
@@ -57,14 +60,16 @@ TASK_BYTES = 32 << 10
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10
-FIELDS = 11
-MEMORY, GPU_MEMORY, PEAK = 2, 9, 10
-_LARGEST = (MEMORY, GPU_MEMORY, PEAK)
+FIELDS = 12
+MEMORY, GPU_MEMORY, PEAK, STEP = 2, 9, 10, 11
+_LARGEST = (MEMORY, GPU_MEMORY, PEAK, STEP)
 RETRY_SECONDS = (2.0, 60.0)
+# Of a report of progress in bytes, and of a step, as `usage/samples.py` reads them.
+MOST_REPORT, MOST_STEP = 64 << 10, (1 << 53) - 1
 
 
 def merged(rows: list[list[int]]) -> list[int]:
-    """Return one interval for several: sums, and the largest memory."""
+    """Return one interval for several: sums, the largest memory, and the newest step."""
     return [max(c) if at in _LARGEST else sum(c) for at, c in enumerate(zip(*rows))]
 
 
@@ -407,15 +412,41 @@ class Gpus:
         return busy, used
 
 
+class Reports:
+    """The steps that the program reports by `tfcluster.progress` (see `site/tfcluster.py`)."""
+
+    def __init__(self, folder: str, task: str) -> None:
+        self._path = os.path.join(folder, ".tfcluster-progress", f"{task}.json")
+        self._seen = (0, 0)
+        self._step = 0
+
+    def step(self) -> int:
+        """Return the newest reported step; 0 without any."""
+        try:
+            found = os.stat(self._path)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_REPORT:
+                return self._step
+            if (found.st_ino, found.st_mtime_ns) != self._seen:
+                self._seen = found.st_ino, found.st_mtime_ns
+                told = json.loads(read_text(self._path))["step"]
+                self._step = max(0, told) if type(told) is int else 0
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            # The program reports nothing, or something else lies there.
+            pass
+        return self._step
+
+
 # ---- the thread ----
 
 
 class UsageWatch:
-    """Samples the processes below this one until `close`. `seen` is the last reading of them.
-    Raises ConfigError.
+    """Samples the processes below this one until `close`. `seen` is the last reading of them, and
+    `step` returns the step that the program has printed last. Raises ConfigError.
     """
 
-    def __init__(self, config: TaskConfig, pace: float = SAMPLE) -> None:
+    def __init__(
+        self, config: TaskConfig, pace: float = SAMPLE, step: Callable[[], int] = lambda: 0
+    ) -> None:
         self.seen: FamilyReading | None = None
         self._pace = min(pace, SAMPLE)
         self._folder, self._task = config.output_dir, config.task
@@ -430,6 +461,9 @@ class UsageWatch:
         self._looks = 0
         self._gpu_busy = 0.0
         self._peak = 0
+        self._printed = step
+        self._reports = Reports(config.output_dir, config.task)
+        self._step = 0
         self._began = self._at = time.monotonic()
         self._wrote_at = self._at
 
@@ -508,6 +542,7 @@ class UsageWatch:
                 int(self._gpu_busy * 100),
                 0,
                 0,
+                0,
             ],
         )
         # Processes that end take some of their numbers along.
@@ -517,4 +552,7 @@ class UsageWatch:
         self._peak = max(self._peak, row[MEMORY])
         if highest // BLOCK > self._peak:
             self._peak = row[PEAK] = highest // BLOCK
+        step = min(self._reports.step() or self._printed(), MOST_STEP)
+        if step != self._step:
+            self._step = row[STEP] = step
         return row

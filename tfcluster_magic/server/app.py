@@ -24,6 +24,7 @@ from ..backends.base import Options
 from ..i18n import LOCALE_DIR
 from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
+from ..usage.graphs import RunGraphs
 from ..usage.summary import RunUsage, Series
 from . import launch, notifications, runs, schedules, tensorboard_routes
 from .base import TFClusterHandler, guarded
@@ -40,6 +41,7 @@ _OTHER_MODELS = (
     Options,
     Comparison,
     RunUsage,
+    RunGraphs,
     Series,
     LaunchBody,
     RerunBody,

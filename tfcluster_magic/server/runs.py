@@ -184,19 +184,39 @@ def _is_telling(text: str) -> bool:
     return not is_tensorflow_log(text)
 
 
+MOST_POINTS = 1000
+"""Points of a graph that can be asked for."""
+
+
 class UsageHandler(TFClusterHandler):
     """`/clusters/{ref}/usage`."""
 
     @guarded
     async def get(self, ref: str) -> None:
-        """Answer with what each task of a run uses, and with the samples of the tasks that are
-        named.
+        """Answer with what each task of a run uses, with the samples of the tasks that are named,
+        and on request with graphs of all tasks.
         """
         manager, tasks = self.service.manager, tuple(self.get_query_arguments("task"))
+        points, graphs = self._points("points"), self._points("graphs")
+        only = tasks if self.get_query_argument("only", "") == "1" else ()
         cluster = await self.call(manager.status, ref)
-        usage = await self.call(manager.usage, cluster)
-        series = await self.call(manager.usage_series, cluster, tasks) if tasks else {}
-        self.reply({"usage": msgspec.to_builtins(usage), "series": msgspec.to_builtins(series)})
+        usage = await self.call(manager.usage, cluster, only)
+        series = await self.call(manager.usage_series, cluster, tasks, points) if tasks else {}
+        told = {"usage": msgspec.to_builtins(usage), "series": msgspec.to_builtins(series)}
+        if graphs is not None:
+            drawn = await self.call(manager.usage_graphs, cluster, graphs)
+            told["graphs"] = msgspec.to_builtins(drawn)
+        self.reply(told)
+
+    def _points(self, name: str) -> int | None:
+        """Return how many points are asked for; None if this is not asked. Raises InvalidRequest."""
+        text = self.get_query_argument(name, "")
+        if not text:
+            return None
+        if text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= MOST_POINTS:
+            return int(text)
+        allowed = _("use a number from 1 to {most}").format(most=MOST_POINTS)
+        raise InvalidRequest([Problem(name, text, allowed)])
 
 
 class ComparisonHandler(TFClusterHandler):

@@ -19,7 +19,7 @@ from .. import state_files
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
 """Bytes of a file that are read; its task keeps it below half of this."""
-_FIELDS = 11
+_FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
 """Largest number of a field, so that sums stay numbers of JSON."""
@@ -31,7 +31,8 @@ class Interval:
 
     `at` is its end (seconds since 1970 by the clock of the task's machine), `seconds` its length.
     `cpu`, `throttled` and `gpu` are seconds, the other amounts bytes. `memory` and `gpu_memory` are
-    the largest that were sampled, `peak` the largest that the kernel noted.
+    the largest that were sampled, `peak` the largest that the kernel noted. `step` is the newest
+    step that the program has told; 0 if it told no new one.
     """
 
     at: float
@@ -46,6 +47,7 @@ class Interval:
     gpu: float
     gpu_memory: int
     peak: int
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def parse(content: bytes) -> list[Attempt]:
 
 
 def _interval(before: float, row: Sequence[int]) -> Interval:
-    length, cpu, memory, received, sent, read, written, throttled, gpu, gpu_memory, peak = row
+    length, cpu, memory, received, sent, read, written, throttled, gpu, gpu_memory, *rest = row
+    peak, step = rest
     return Interval(
         at=before + length * _TENTH,
         seconds=length * _TENTH,
@@ -104,6 +107,7 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
         gpu=gpu * _HUNDREDTH,
         gpu_memory=gpu_memory * _BLOCK,
         peak=peak * _BLOCK,
+        step=step,
     )
 
 

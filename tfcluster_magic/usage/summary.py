@@ -5,7 +5,8 @@ All attempts of a task count: amounts are added up, memory is the largest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -95,8 +96,11 @@ def run_usage(
     samples: Mapping[str, Sequence[Attempt]],
     steps: Mapping[str, float],
     now: float,
+    only: Container[str] | None = None,
 ) -> RunUsage:
-    """Return the usage of a run from the samples of its tasks, and their steps a second."""
+    """Return the usage of a run from the samples of its tasks, and their steps a second; with
+    `only`, of these tasks alone.
+    """
     ended = cluster.status.phase.is_final
     tasks: list[TaskUsage] = []
     types: list[TypeUsage] = []
@@ -105,6 +109,8 @@ def run_usage(
         memory = parse_memory(asked.memory) if asked.memory else None
         mine = []
         for name in (task_name(task_type, index) for index in range(count)):
+            if only is not None and name not in only:
+                continue
             attempts = samples.get(name, ())
             row = TaskUsage(
                 name=name,
@@ -215,9 +221,10 @@ class Series(Model, frozen=True, omit_defaults=False):
     gpu_memory: tuple[int, ...]
 
 
-def series(attempts: Sequence[Attempt]) -> Series:
-    """Return the samples of a task as columns."""
-    every = [(a.number, each, _rates([each])) for a in attempts for each in a.intervals]
+def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
+    """Return the samples of a task as columns, merged to about `points` of them."""
+    groups = [(a.number, group) for a, group in _grouped(attempts, points)]
+    every = [(number, group[-1], _rates(group)) for number, group in groups]
     return Series(
         at=tuple(round(each.at, 1) for _number, each, _rate in every),
         attempt=tuple(number for number, _each, _rate in every),
@@ -226,6 +233,21 @@ def series(attempts: Sequence[Attempt]) -> Series:
             for name in Rates.__struct_fields__
         },
     )
+
+
+def _grouped(
+    attempts: Sequence[Attempt], points: int | None
+) -> Iterator[tuple[Attempt, list[Interval]]]:
+    """Yield the intervals of each attempt; those that end in the same of `points` equal parts of
+    the whole time are one group.
+    """
+    begin = attempts[0].intervals[0].at
+    step = (attempts[-1].intervals[-1].at - begin) / points if points else 0.0
+    for attempt in attempts:
+        for _part, group in itertools.groupby(
+            attempt.intervals, lambda each: (each.at - begin) // step if step > 0 else each.at
+        ):
+            yield attempt, list(group)
 
 
 # ---- sentences ----

@@ -220,3 +220,26 @@ def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
         words.looks_for_steps = True
         words.put(line)
         assert words.steps is is_step, line
+
+
+def test_the_newest_step_is_read_from_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of loops stand as they are, bars that begin again in each epoch are added up, and
+    decimals or dates are no steps.
+    """
+    monkeypatch.syspath_prepend(str(RUNTIME))
+    import activity
+
+    for lines, step in (
+        ([b"step 300 loss 0.5\n"], 300),
+        ([b"global_step = 1,200\n"], 1200),
+        ([b"Iteration: 7/90\n", b"loss 0.3\n"], 7),
+        ([b"step 8\nstep 9\n", b"step 3\n"], 3),
+        ([b"145/200 [===>......] - loss: 0.3\r", b"200/200 [=====]\n", b"5/200 [>\r"], 205),
+        ([" 45/100 ━━━━ 1s 12ms/step".encode()], 45),
+        ([b"batch time: 0.25\n", b"step 0.5 s\n"], 0),
+        ([b"2026/11/21 [info] footstep 3\n"], 0),
+    ):
+        words = activity.Words()
+        for line in lines:
+            words.put(line)
+        assert words.step == step, lines

@@ -152,11 +152,11 @@ def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
     other.write_text("kept")
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
     file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
-    file.write([20, 100, 7] + [0] * 8)
+    file.write([20, 100, 7] + [0] * 9)
     beside = tmp_path / ".tfcluster-usage" / ".worker-0.jsonl.thinned"
     beside.symlink_to(other)
     for _number in range(2000):
-        file.write([20, 15000, 30000] + [9] * 8)
+        file.write([20, 15000, 30000] + [9] * 9)
     file.close()
     assert not beside.is_symlink()
     assert other.read_text() == "kept"
@@ -165,7 +165,7 @@ def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
 def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
     """The newest quarter keeps its resolution; what is older has one interval for a fixed time."""
     head = json.dumps({"v": 1, "at": 1.7e9, "attempt": 1}).encode() + b"\n"
-    content = head + b"".join(usage.encoded([20, n, 100] + [0] * 8) for n in range(1, 401))
+    content = head + b"".join(usage.encoded([20, n, 100] + [0] * 9) for n in range(1, 401))
     (attempt,) = parse(usage.thinned(content, len(content) // 2))
     lengths = [round(e.seconds) for e in attempt.intervals]
     assert lengths[-100:] == [2] * 100
@@ -192,11 +192,11 @@ def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path
     file = usage.UsageFile(str(gone), "worker-0", 1)
     file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
     for _number in range(5):
-        file.write([20, 100, 7] + [0] * 8)
+        file.write([20, 100, 7] + [0] * 9)
     assert not gone.exists()
     gone.mkdir()
     file._next_try = 0.0
-    file.write([20, 100, 9] + [0] * 8)
+    file.write([20, 100, 9] + [0] * 9)
     file.close()
     (attempt,) = parse((gone / ".tfcluster-usage" / "worker-0.jsonl").read_bytes())
     assert sum(e.cpu for e in attempt.intervals) == pytest.approx(6)
@@ -207,7 +207,7 @@ def test_a_killed_writer_leaves_a_readable_file(usage: ModuleType, tmp_path: Pat
     """A part of a line is ignored, and the next attempt begins on a line of its own."""
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
     file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
-    file.write([20, 100, 7] + [0] * 8)
+    file.write([20, 100, 7] + [0] * 9)
     file.close()
     path = tmp_path / ".tfcluster-usage" / "worker-0.jsonl"
     with path.open("ab") as torn:
@@ -215,7 +215,7 @@ def test_a_killed_writer_leaves_a_readable_file(usage: ModuleType, tmp_path: Pat
     assert [len(a.intervals) for a in parse(path.read_bytes())] == [1]
     again = usage.UsageFile(str(tmp_path), "worker-0", 1)
     again.begin({"v": 1, "at": 1.7e9 + 9, "attempt": 2})
-    again.write([20, 30, 7] + [0] * 8)
+    again.write([20, 30, 7] + [0] * 9)
     assert [(a.number, len(a.intervals)) for a in parse(path.read_bytes())] == [(1, 1), (2, 1)]
 
 
@@ -373,3 +373,22 @@ def test_limits_and_throttling_of_an_own_control_group(
     own, shared = json.loads(done.stdout)
     assert own == [2.5, {"cpu": 1.5, "memory": 1 << 30}]
     assert shared == [0.0, {}]
+
+
+def test_steps_that_a_program_tells_are_sampled(run: Run) -> None:
+    """Printed steps are in the samples; what `tfcluster.progress` reports comes before them."""
+    source = """
+import os, time, tfcluster
+print("step 41", flush=True)
+while not os.path.exists("reports"):
+    time.sleep(0.05)
+tfcluster.progress(7000)
+while not os.path.exists("end"):
+    time.sleep(0.05)
+"""
+    task = run.program(source).task().start(QUICK)
+    wait_until(lambda: any(e.step == 41 for e in intervals(run)), "the printed step")
+    (run.output / "reports").touch()
+    wait_until(lambda: any(e.step == 7000 for e in intervals(run)), "the reported step")
+    (run.output / "end").touch()
+    assert task.wait()["cause"] == "Completed"
