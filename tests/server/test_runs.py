@@ -421,8 +421,10 @@ async def test_usage(api: Api, ended: Launch) -> None:
     assert [task["name"] for task in short["usage"]["tasks"]] == ["worker-0"]
     assert len(short["series"]["worker-0"]["at"]) <= 2
     (workers,) = short["graphs"]["types"]
-    assert workers["taskType"] == "worker" and len(short["graphs"]["at"]) <= 4
-    assert max(workers["graphs"][0]["high"]) > 0.05
+    assert workers["usage"]["taskType"] == "worker" and len(short["graphs"]["at"]) <= 4
+    assert max(each or 0 for each in workers["graphs"][0]["high"]) > 0.05
+    drawn = (await api("GET", "clusters/digits/usage?only=1&graphs=4")).json
+    assert (drawn["usage"]["tasks"], drawn["graphs"]["types"]) == ([], [workers])
     wrong = await api("GET", "clusters/digits/usage?graphs=9999999")
     assert_problem(wrong, 422, "graphs", "1 to 1000")
     refused = await api("GET", "clusters/digits/usage?task=ps-0")

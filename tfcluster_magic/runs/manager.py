@@ -685,13 +685,14 @@ class ClusterManager(LoggingConfigurable):
         """
         return self.usage(self.status(ref))
 
-    def usage(self, cluster: TFCluster, only: Sequence[str] = ()) -> RunUsage:
+    def usage(self, cluster: TFCluster, only: Sequence[str] | None = None) -> RunUsage:
         """Return what the tasks of a run use, or these tasks alone; see `top`."""
         from ..usage.summary import run_usage
 
-        tasks = tasks_of(cluster, only)
-        samples, steps = self._samples(cluster, tasks), self._observer.step_rates(cluster)
-        return run_usage(cluster, samples, steps, time.time(), {*tasks} if only else None)
+        tasks = [] if only == () else tasks_of(cluster, only or ())
+        samples = self._samples(cluster, tasks)
+        steps = self._observer.step_rates(cluster) if tasks else {}
+        return run_usage(cluster, samples, steps, time.time(), None if only is None else {*tasks})
 
     def usage_graphs(self, cluster: TFCluster, points: int) -> RunGraphs:
         """Return what the tasks of a run used over time, in `points` equal parts of it.
@@ -700,9 +701,11 @@ class ClusterManager(LoggingConfigurable):
             Conflict: its output cannot be read here.
         """
         from ..usage.graphs import run_graphs
+        from ..usage.summary import run_usage
 
         samples = self._samples(cluster, tasks_of(cluster, ()))
-        return run_graphs(cluster, samples, points)
+        usage = run_usage(cluster, samples, {}, time.time())
+        return run_graphs(cluster, samples, usage.types, points)
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
         """Return the Python stacks of the running processes of these tasks (all if empty).

@@ -75,7 +75,7 @@ def merged(rows: list[list[int]]) -> list[int]:
 
 def encoded(row: list[int]) -> bytes:
     """Return the line of an interval."""
-    count = FIELDS
+    count = len(row)
     while count > 1 and not row[count - 1]:
         count -= 1
     return (",".join(map(str, row[:count]))).join("[]").encode() + b"\n"

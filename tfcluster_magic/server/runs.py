@@ -198,7 +198,7 @@ class UsageHandler(TFClusterHandler):
         """
         manager, tasks = self.service.manager, tuple(self.get_query_arguments("task"))
         points, graphs = self._points("points"), self._points("graphs")
-        only = tasks if self.get_query_argument("only", "") == "1" else ()
+        only = tasks if self.get_query_argument("only", "") == "1" else None
         cluster = await self.call(manager.status, ref)
         usage = await self.call(manager.usage, cluster, only)
         series = await self.call(manager.usage_series, cluster, tasks, points) if tasks else {}
@@ -209,7 +209,7 @@ class UsageHandler(TFClusterHandler):
         self.reply(told)
 
     def _points(self, name: str) -> int | None:
-        """Return how many points are asked for; None if this is not asked. Raises InvalidRequest."""
+        """Return how many points are wanted; None if it is not said. Raises InvalidRequest."""
         text = self.get_query_argument(name, "")
         if not text:
             return None

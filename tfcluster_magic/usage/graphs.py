@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from ..spec import Event, Model, TaskType, TFCluster
+from ..spec import Event, Model, TFCluster
 from ..spec.names import task_name
-from ..spec.quantities import parse_memory
 from .samples import Attempt
+from .summary import TypeUsage
 
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
@@ -54,10 +54,9 @@ class Graph(Model, frozen=True, omit_defaults=False):
 
 
 class TypeGraphs(Model, frozen=True, omit_defaults=False):
-    """The graphs of one task type; `tasks` of them were sampled."""
+    """The graphs of one task type, and the sum of what its tasks used."""
 
-    task_type: TaskType
-    tasks: int
+    usage: TypeUsage
     graphs: tuple[Graph, ...]
 
 
@@ -82,19 +81,22 @@ class RunGraphs(Model, frozen=True, omit_defaults=False):
 
 
 def run_graphs(
-    cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], points: int
+    cluster: TFCluster,
+    samples: Mapping[str, Sequence[Attempt]],
+    usages: Sequence[TypeUsage],
+    points: int,
 ) -> RunGraphs:
-    """Return the graphs of a run from the samples of its tasks, with at most `points` values in a
-    line.
+    """Return the graphs of a run from the samples of its tasks and the `usages` of its types, with
+    at most `points` values in a line.
     """
     known = {task: told for task, told in samples.items() if told}
     axis = _axis(known.values(), points)
     types = []
-    for task_type, count in cluster.spec.replicas.counts.items():
-        names = [task_name(task_type, index) for index in range(count)]
+    for usage in usages:
+        count = cluster.spec.replicas.counts.get(usage.task_type, 0)
+        names = [task_name(usage.task_type, index) for index in range(count)]
         mine = {name: known[name] for name in names if name in known}
-        if mine:
-            types.append(_type_graphs(cluster, task_type, mine, axis))
+        types.append(_type_graphs(usage, mine, axis))
     restarts = [
         (attempt.began, task)
         for task, attempts in known.items()
@@ -134,23 +136,18 @@ def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
 
 
 def _type_graphs(
-    cluster: TFCluster,
-    task_type: TaskType,
-    samples: Mapping[str, Sequence[Attempt]],
-    axis: _Axis,
+    usage: TypeUsage, samples: Mapping[str, Sequence[Attempt]], axis: _Axis
 ) -> TypeGraphs:
-    asked = cluster.spec.replicas.of(task_type).resources
-    newest = [told[-1] for told in samples.values()]
-    cpu = asked.cpu or next((each.cpu_limit for each in newest if each.cpu_limit), None)
-    memory: float | None = parse_memory(asked.memory) if asked.memory else None
-    memory = memory or next((each.memory_limit for each in newest if each.memory_limit), None)
-    requested: dict[Figure, float | None] = {"cpu": cpu, "memory": memory}
+    requested: dict[Figure, float | None] = {
+        "cpu": usage.cpu_requested,
+        "memory": usage.memory_requested,
+    }
     columns: dict[Figure, dict[str, Values]] = {figure: {} for figure in FIGURES}
     for task, told in samples.items():
         for figure, values in _columns(told, axis).items():
             columns[figure][task] = values
     graphs = [_graph(f, columns[f], requested.get(f)) for f in FIGURES if columns[f]]
-    return TypeGraphs(task_type=task_type, tasks=len(samples), graphs=tuple(graphs))
+    return TypeGraphs(usage=usage, graphs=tuple(graphs))
 
 
 def _columns(attempts: Sequence[Attempt], axis: _Axis) -> dict[Figure, Values]:

@@ -131,7 +131,9 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
         file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
         most = 0
         for number in range(4000):
-            file.write([20, 150 + number % 7, 30000 + number, 99, 12, 0, 4, 0, 0, 0, 0])
+            file.write(
+                [20, 150 + number % 7, 30000 + number, 99, 12, 0, 4, 0, 0, 0, 0, 50 * number]
+            )
             most = max(most, sum(each.stat().st_size for each in folder.rglob("*.jsonl*")))
         file.close()
         assert most * 3 // 2 <= min(usage.TASK_BYTES * 3 // 2, (1 << 20) // tasks)

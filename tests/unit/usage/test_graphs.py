@@ -18,7 +18,7 @@ from tfcluster_magic.spec import (
 )
 from tfcluster_magic.usage.graphs import MOST_LINES, RunGraphs, run_graphs
 from tfcluster_magic.usage.samples import Attempt, parse
-from tfcluster_magic.usage.summary import series
+from tfcluster_magic.usage.summary import run_usage, series
 
 NOW = 1_800_000_000.0
 
@@ -49,7 +49,9 @@ def steady(cpu: float, count: int = 10) -> list[Attempt]:
 
 def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -> RunGraphs:
     """Return the graphs of a run with these samples."""
-    return run_graphs(a_run(len(samples), *events), samples, points)
+    run = a_run(len(samples), *events)
+    types = run_usage(run, samples, {}, NOW + 20).types
+    return run_graphs(run, samples, types, points)
 
 
 def test_figures_are_on_one_axis() -> None:
