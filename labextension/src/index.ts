@@ -6,6 +6,7 @@ import { comparePlugin } from './compare/plugin';
 import { launchPlugin } from './launch/plugin';
 import { logsPlugin } from './logs/plugin';
 import { outputPlugin } from './output/plugin';
+import { resourcesPlugin } from './resources/plugin';
 import { schedulesPlugin } from './schedules/plugin';
 import { sidebarPlugin } from './sidebar/plugin';
 import { statusPlugin } from './status/plugin';
@@ -16,6 +17,7 @@ export default [
   commandsPlugin,
   linksPlugin,
   logsPlugin,
+  resourcesPlugin,
   outputPlugin,
   launchPlugin,
   sidebarPlugin,

@@ -1,13 +1,26 @@
 /**
- * Tabs of one kind, which JupyterLab restores with its layout.
+ * Tabs of one kind, which JupyterLab restores with its layout, and plugins whose command opens one.
  *
  * The layout knows a tab by a name. The tab's command, with the stored arguments, opens it again.
  */
-import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
-import { WidgetTracker } from '@jupyterlab/apputils';
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
+import type { IClusters } from './api/state';
+import { DOMAIN, IClustersToken } from './tokens';
 
 export interface ITabsOptions<T extends Widget> {
   /** The layout's name for this kind of tabs. */
@@ -49,3 +62,95 @@ export class RestoredTabs<T extends Widget> {
 
   private readonly _tracker: WidgetTracker<T>;
 }
+
+export interface ITabPluginOptions<W extends Widget> {
+  /** The plugin's name after `tfcluster-labextension:`. */
+  readonly plugin: string;
+  readonly description: string;
+  /** The layout's name for this kind of tabs, and the beginning of their ids. */
+  readonly namespace: string;
+  readonly command: string;
+  readonly args: (content: W) => ReadonlyPartialJSONObject;
+  /** What tells the tabs of this kind apart, such as the name of a run. */
+  readonly key: (content: W) => string;
+}
+
+/** What a plugin's commands need to open its tabs. */
+export interface ITabPage<W extends Widget> {
+  readonly app: JupyterFrontEnd;
+  readonly clusters: IClusters;
+  readonly trans: TranslationBundle;
+  /** Whether the page is JupyterLab, which has room for several documents. */
+  readonly isLab: boolean;
+  /**
+   * Return the tab of this key; without one, or if it `isOld`, put a new one into the page. A new
+   * one that says so by `changes` is stored again with its changed arguments.
+   */
+  open(
+    key: string,
+    content: () => W,
+    more?: {
+      readonly isOld?: (content: W) => boolean;
+      readonly changes?: (content: W) => ISignal<unknown, unknown>;
+    }
+  ): Promise<MainAreaWidget<W>>;
+}
+
+/** Return a plugin with restored tabs, whose commands `addCommands` adds. */
+export function tabPlugin<W extends Widget>(
+  { plugin, description, namespace, command, args, key }: ITabPluginOptions<W>,
+  addCommands: (page: ITabPage<W>) => void
+): JupyterFrontEndPlugin<void> {
+  return {
+    id: `tfcluster-labextension:${plugin}`,
+    description,
+    autoStart: true,
+    requires: [IClustersToken],
+    optional: [ITranslator, ILayoutRestorer, ILabShell],
+    activate: (
+      app: JupyterFrontEnd,
+      clusters: IClusters,
+      translator: ITranslator | null,
+      restorer: ILayoutRestorer | null,
+      lab: ILabShell | null
+    ): void => {
+      const tabs = new RestoredTabs<MainAreaWidget<W>>(app.shell, restorer, {
+        namespace,
+        command,
+        args: ({ content }) => args(content),
+        name: ({ content }) => key(content)
+      });
+      addCommands({
+        app,
+        clusters,
+        trans: (translator ?? nullTranslator).load(DOMAIN),
+        isLab: lab !== null,
+        open: async (wanted, content, { isOld, changes } = {}) => {
+          const found = tabs.find(tab => key(tab.content) === wanted);
+          if (found && !isOld?.(found.content)) {
+            return found;
+          }
+          found?.dispose();
+          const tab = new MainAreaWidget({ content: content() });
+          tab.toolbar.hide(); // each content has its own
+          tab.id = `${namespace}-${wanted}`;
+          let saved = JSON.stringify(args(tab.content));
+          changes?.(tab.content).connect(() => {
+            const now = JSON.stringify(args(tab.content));
+            if (saved !== now) {
+              saved = now;
+              tabs.save(tab);
+            }
+          });
+          // a page of Notebook 7 has one document, and room below it
+          await tabs.add(tab, lab ? 'main' : 'down');
+          return tab;
+        }
+      });
+    }
+  };
+}
+
+/** Return the name of the run that a command is called for; empty without one. */
+export const nameIn = ({ name }: ReadonlyPartialJSONObject): string =>
+  typeof name === 'string' ? name : '';

@@ -35,6 +35,7 @@ export namespace CommandIDs {
   export const editAndLaunch = 'tfcluster:edit-and-launch';
   export const rerun = 'tfcluster:rerun';
   export const logs = 'tfcluster:logs';
+  export const top = 'tfcluster:top';
   export const tensorboard = 'tfcluster:tensorboard';
   export const compare = 'tfcluster:compare';
   export const connect = 'tfcluster:connect';

@@ -7,3 +7,4 @@ import './compare.css';
 import './launch.css';
 import './output.css';
 import './schedules.css';
+import './resources.css';

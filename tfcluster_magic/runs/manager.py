@@ -708,15 +708,20 @@ class ClusterManager(LoggingConfigurable):
         return run_graphs(cluster, samples, usage.types, points)
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
-        """Return the Python stacks of the running processes of these tasks (all if empty).
+        """Return the Python stacks of the running processes of these tasks (all if empty); of a run
+        that has ended, those that were taken when it stalled.
 
         Raises:
             NotFound: there is no such run, or it has no such task.
-            Conflict: it has ended or runs no program, or its output cannot be reached from here.
+            Conflict: it has ended without a stall or runs no program, or its output cannot be
+                reached from here.
         """
         from ..usage import stacks
 
         cluster = self.status(ref)
+        found = self.kept_stacks(cluster, tasks) if cluster.status.phase.is_final else None
+        if found is not None and found.tasks:
+            return found
         name, folder = cluster.metadata.name, cluster.status.paths.get("output")
         wanted = tasks_of(cluster, tasks)
         if cluster.spec.mode is Mode.IN_GRAPH:
@@ -735,6 +740,23 @@ class ClusterManager(LoggingConfigurable):
         if why := self.backend.unseen(folder):
             raise Conflict(why)
         return stacks.ask(name, folder, wanted)
+
+    def kept_stacks(self, cluster: TFCluster, tasks: Sequence[str] = ()) -> RunStacks:
+        """Return the stacks that were taken by themselves when these tasks (all if empty) stalled.
+
+        Raises:
+            NotFound: the run has no such task.
+            Conflict: its output cannot be read here.
+        """
+        from ..usage import stacks
+
+        name, folder = cluster.metadata.name, cluster.status.paths.get("output")
+        wanted = tasks_of(cluster, tasks)
+        if folder is None:
+            return stacks.RunStacks(name=name, tasks=())
+        if why := self.backend.unseen(folder):
+            raise Conflict(why)
+        return stacks.kept(name, folder, wanted)
 
     def usage_series(
         self, cluster: TFCluster, tasks: Sequence[str], points: int | None = None

@@ -5,7 +5,8 @@ when a real-time signal arrives, even if the program hangs. The signal is sent o
 that has this memory open and catches the signal, because it ends any other, and only while the
 process stands still: the handler reads the threads' frames without the GIL, so a thread that runs
 Python meanwhile can make it crash (CPython issues 116008 and 140815). `usage/stacks.py` of the
-package asks and reads. Standard library only, Python 3.8 syntax.
+package asks and reads. `keep` takes the stacks of a task that has stalled without a request, and
+keeps them beside its log. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
+# Bytes of the stacks that a run keeps, and at least a task.
+KEPT_BYTES, LEAST_KEPT = 8 << 20, 16 << 10
 # Requests that are answered in a look. An answer that nobody fetched is removed after so long.
 MOST_REQUESTS = 4
 FORGOTTEN = 600.0
@@ -65,6 +68,37 @@ def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
             _write(at, f"{task}.{number}.json", json.dumps(content).encode())
     except OSError:
         # The volume is full or was removed.
+        return
+    finally:
+        os.close(at)
+
+
+def keep(
+    folder: str, task: str, family: Callable[[], list[int]], since: float, attempt: int, tasks: int
+) -> None:
+    """Keep the stacks of this task, which has done nothing since then, in place of earlier ones.
+    `tasks` is how many the run has. Raises nothing for a volume that fails.
+    """
+    try:
+        path = os.path.join(folder, FOLDER)
+        try:
+            os.mkdir(path, mode=0o755)
+        except FileExistsError:
+            pass
+        at = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        until = time.monotonic() + ALL
+        now = time.time()
+        left = max(LEAST_KEPT, min(MOST_BYTES, KEPT_BYTES // max(1, tasks)))
+        processes = [stack_of(pid, until) for pid in family()[:MOST_PROCESSES]]
+        for each in processes:
+            each["stack"] = each["stack"][:left]
+            left -= len(each["stack"])
+        content = {"since": since, "at": now, "attempt": attempt, "processes": processes}
+        _write(at, f"{task}.stalled.json", json.dumps(content).encode())
+    except OSError:
         return
     finally:
         os.close(at)

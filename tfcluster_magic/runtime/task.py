@@ -200,6 +200,9 @@ class Task:
             pause = self.activity.look(self.usage.seen if self.usage else None)
             self._look_elsewhere()
             quiet = self.activity.quiet()
+            if quiet and self.usage and not self.config.task.startswith("evaluator-"):
+                # An evaluator waits for checkpoints, which is no stall.
+                self.usage.quiet(quiet["since"])
             if quiet != self._quiet:
                 if quiet is None or self._quiet is None:
                     self._say_quiet(quiet)

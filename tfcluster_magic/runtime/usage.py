@@ -3,7 +3,8 @@
 A thread samples every two seconds and writes to the folder `.tfcluster-usage` of the run's output,
 a file for each task. All files of a run together stay below 1 MiB: old samples are merged. A volume
 that hangs, is full or was removed costs samples and nothing else. `usage/` of the package reads the
-files. The thread also answers requests for stacks. Standard library only, Python 3.8 syntax.
+files. The thread also answers requests for stacks, and keeps those of a program that has stalled.
+Standard library only, Python 3.8 syntax.
 
 What is counted: the processes of the task as /proc shows them, including those that have ended. In
 a pod network is that of the pod, else that of the task's TCP connections; the last bytes of a
@@ -43,6 +44,9 @@ LONGEST, MOST_LOOK = 15.0, 10.0
 # A family is listed again after so many samples, or when one of its processes has ended: finding
 # the children of a hundred threads costs more than all the rest.
 LIST_EVERY = 3
+# Samples of `activity` without any activity after which the stacks of a program are kept: a run is
+# reported to stall after six. So many times for each start of a task.
+STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----
 # Lines of JSON. An object begins an attempt: its time (seconds since 1970), number and limits. An
@@ -449,8 +453,11 @@ class UsageWatch:
     ) -> None:
         self.seen: FamilyReading | None = None
         self._pace = min(pace, SAMPLE)
+        self._stalled_after = STALLED_SAMPLES * pace
+        self._stalls: list[float] = []
+        self._keep_stacks_of = 0.0
         self._folder, self._task = config.output_dir, config.task
-        tasks = sum(config.counts.values())
+        self._tasks = tasks = sum(config.counts.values())
         self._file = UsageFile(config.output_dir, config.task, tasks)
         self._write_every = max(self._pace, tasks / MOST_WRITES)
         self._in_pod = config.in_pod
@@ -470,6 +477,18 @@ class UsageWatch:
     def start(self) -> None:
         """Start sampling. Call it after the last fork."""
         self._thread.start()
+
+    def quiet(self, since: float) -> None:
+        """Keep the stacks of the program once if it has done nothing since this time (seconds since
+        1970) for long.
+        """
+        if (
+            since not in self._stalls
+            and len(self._stalls) < MOST_STALLS
+            and time.time() - since >= self._stalled_after
+        ):
+            self._stalls.append(since)
+            self._keep_stacks_of = since
 
     def end(self) -> None:
         """Take the last sample now."""
@@ -509,6 +528,10 @@ class UsageWatch:
                 next_sample = time.monotonic() + max(self._pace, min(pause, LONGEST))
             if last or time.monotonic() >= next_look:
                 stacks.answer(self._folder, self._task, family)
+                since, self._keep_stacks_of = self._keep_stacks_of, 0.0
+                if since and not last:
+                    number = int(attempt(os.environ))
+                    stacks.keep(self._folder, self._task, family, since, number, self._tasks)
                 next_look = time.monotonic() + min(self._write_every, MOST_LOOK)
         self._file.close()
 

@@ -31,6 +31,7 @@ from ..output.documents import to_yaml
 from ..output.report import task_rows
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
+from ..usage.stacks import stack_text
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
 from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Search, around
@@ -217,6 +218,18 @@ class UsageHandler(TFClusterHandler):
             return int(text)
         allowed = _("use a number from 1 to {most}").format(most=MOST_POINTS)
         raise InvalidRequest([Problem(name, text, allowed)])
+
+
+class StacksHandler(TFClusterHandler):
+    """`/clusters/{ref}/stacks`."""
+
+    @guarded
+    async def get(self, ref: str) -> None:
+        """Answer with the stacks that were taken by themselves when tasks stalled, as text."""
+        manager = self.service.manager
+        cluster = await self.call(manager.status, ref)
+        found = await self.call(manager.kept_stacks, cluster)
+        self.reply({"tasks": [each.task for each in found.tasks], "text": stack_text(found)})
 
 
 class ComparisonHandler(TFClusterHandler):
@@ -418,6 +431,7 @@ def _encode_text(show: Prefixer) -> Encode:
 ROUTES = [
     (r"clusters/([^/]+)/logs", LogsHandler),
     (r"clusters/([^/]+)/usage", UsageHandler),
+    (r"clusters/([^/]+)/stacks", StacksHandler),
     (r"clusters", RunsHandler),
     (r"comparison", ComparisonHandler),
     (r"outputs", OutputsHandler),

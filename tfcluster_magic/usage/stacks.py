@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from .. import state_files
 from ..errors import Conflict
 from ..i18n import _, mark
 from ..spec import Model
@@ -52,10 +53,13 @@ class ProcessStack(Model, frozen=True, omit_defaults=False):
 
 
 class TaskStack(Model, frozen=True, omit_defaults=False):
-    """The processes of a task as they were at `at`; None if the task has not answered."""
+    """The processes of a task as they were at `at`; None if the task has not answered. Of stacks
+    that were taken by themselves, `since` is when the task did something last.
+    """
 
     task: str
     at: float | None
+    since: float | None = None
     processes: tuple[ProcessStack, ...] = ()
 
 
@@ -64,6 +68,12 @@ class RunStacks(Model, frozen=True, omit_defaults=False):
 
     name: str
     tasks: tuple[TaskStack, ...]
+
+
+class _KeptStack(msgspec.Struct):
+    at: float
+    since: float
+    processes: tuple[ProcessStack, ...]
 
 
 class _StackAnswer(msgspec.Struct):
@@ -98,6 +108,29 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
                     os.unlink(f"{task}.{number}.{kind}", dir_fd=folder)
         os.close(folder)
     return RunStacks(name=name, tasks=tuple(_of_task(task, found.get(task)) for task in tasks))
+
+
+def kept(name: str, output: str, tasks: Sequence[str]) -> RunStacks:
+    """Return the stacks that were taken when tasks stalled, of the tasks that have any."""
+    files = {task: Path(output, FOLDER, f"{task}.stalled.json") for task in tasks}
+    found = state_files.read_together(files, lambda task: _read_kept(files[task]))
+    stacks = [
+        TaskStack(task=task, at=told.at, since=told.since, processes=told.processes)
+        for task in tasks
+        if (told := found.get(task)) is not None
+    ]
+    return RunStacks(name=name, tasks=tuple(stacks))
+
+
+def _read_kept(path: Path) -> _KeptStack | None:
+    try:
+        fd = state_files.open_regular(path, owned=False)
+        with os.fdopen(fd, "rb") as file:
+            told = msgspec.json.decode(file.read(_MOST_BYTES), type=_KeptStack)
+    except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # there are none, or a program wrote something else
+    times = (told.at, told.since)
+    return told if all(0 <= each < state_files.MOST_NUMBER for each in times) else None
 
 
 def _open_folder(path: Path) -> int:
@@ -160,6 +193,12 @@ def stack_text(found: RunStacks) -> str:
             )
         elif not task.processes:
             blocks.append(_("{task} has no process").format(task=task.task))
+        if task.at is not None and task.since is not None:
+            blocks.append(
+                _("{task} did nothing since {since}; its stacks at {at}:").format(
+                    task=task.task, since=_time(task.since), at=_time(task.at)
+                )
+            )
         for each in task.processes:
             head = _("{task}, process {pid}: {command}").format(
                 task=task.task, pid=each.pid, command=each.command
@@ -167,3 +206,7 @@ def stack_text(found: RunStacks) -> str:
             problem = _(PROBLEMS[each.problem]) if each.problem in PROBLEMS else each.problem
             blocks.append(f"{head}\n{each.stack.rstrip() or problem}")
     return "\n\n".join(blocks)
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

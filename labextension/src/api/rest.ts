@@ -30,7 +30,8 @@ import type {
   IScheduleView,
   IRunDetails,
   IRunList,
-  ITaskList
+  ITaskList,
+  IUsage
 } from './types';
 
 const API = 'tfcluster/api';
@@ -153,6 +154,39 @@ export const listTasks = async (
   );
   return runs[name];
 };
+
+const usageOf = (
+  caller: ICaller,
+  name: string,
+  query: URLSearchParams
+): Promise<IUsage> =>
+  call(
+    caller,
+    `${at(name, 'usage')}?only=1&${query.toString()}`,
+    'GET',
+    undefined,
+    AbortSignal.timeout(PATIENCE)
+  );
+
+/** Return what these tasks use, and their samples over time in about so many points. */
+export const taskUsage = (
+  caller: ICaller,
+  name: string,
+  tasks: ReadonlyArray<string>,
+  points: number
+): Promise<IUsage> => {
+  const query = new URLSearchParams(tasks.map(task => ['task', task]));
+  query.set('points', String(points));
+  return usageOf(caller, name, query);
+};
+
+/** Return the graphs of all tasks, with at most so many values in a line. */
+export const usageGraphs = (
+  caller: ICaller,
+  name: string,
+  values: number
+): Promise<IUsage> =>
+  usageOf(caller, name, new URLSearchParams({ graphs: String(values) }));
 
 export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);

@@ -4,7 +4,14 @@
  *
  * The record itself is generated from its JSON Schema into `models.ts`.
  */
-import type { Message, Phase, Status, TaskState, TFCluster } from './models';
+import type {
+  Event,
+  Message,
+  Phase,
+  Status,
+  TaskState,
+  TFCluster
+} from './models';
 
 /** The record of a run; the server's always has a status. */
 export interface ICluster extends TFCluster {
@@ -64,6 +71,95 @@ export interface ITaskRow {
   /** Its last printed line, and the time when it was printed. */
   readonly line: string;
   readonly printedAt: number | null;
+}
+
+/** What a task used over `seconds`: cores, GPUs and bytes at work, or bytes a second. */
+export interface IRates {
+  readonly seconds: number;
+  readonly cpu: number;
+  readonly memory: number;
+  readonly received: number;
+  readonly sent: number;
+}
+
+/** What one task uses: `current` while it runs, `average` once it was sampled. */
+export interface ITaskUsage {
+  readonly name: string;
+  readonly current: IRates | null;
+  readonly average: IRates | null;
+  readonly memoryPeak: number;
+  readonly cpuRequested: number | null;
+  readonly memoryRequested: number | null;
+}
+
+/** What the sampled tasks of one type used, beside what one of them asked for. */
+export interface ITypeUsage {
+  readonly taskType: string;
+  readonly tasks: number;
+  readonly cpu: number;
+  readonly cpuRequested: number | null;
+  readonly memoryPeak: number;
+  readonly peakTask: string;
+  readonly memoryRequested: number | null;
+}
+
+/** The values of a figure in equal parts of a time; null where none is known. */
+export type Values = ReadonlyArray<number | null>;
+
+/** One figure of all tasks of a type over time, and as lines the tasks that stand out. */
+export interface IGraph {
+  readonly figure: 'cpu' | 'memory' | 'network' | 'steps';
+  readonly requested: number | null;
+  readonly low: Values;
+  readonly middle: Values;
+  readonly high: Values;
+  readonly lines: ReadonlyArray<{
+    readonly task: string;
+    readonly outlier: boolean;
+    readonly values: Values;
+  }>;
+}
+
+/** The graphs of a run on one time axis; times in seconds since 1970. */
+export interface IRunGraphs {
+  readonly began: number;
+  /** The ends of the parts of the time. */
+  readonly at: ReadonlyArray<number>;
+  readonly types: ReadonlyArray<{
+    readonly usage: ITypeUsage;
+    readonly graphs: ReadonlyArray<IGraph>;
+  }>;
+  readonly steps: ReadonlyArray<{ readonly at: number; readonly step: number }>;
+  readonly restarts: ReadonlyArray<readonly [number, string]>;
+  readonly events: ReadonlyArray<Event>;
+}
+
+/** What could be changed of a run, and the command that does it. */
+export interface IAdvice {
+  readonly code: string;
+  readonly task: string;
+  readonly message: string;
+  readonly command: string;
+}
+
+/** `GET clusters/{ref}/usage`: tasks, samples of named ones over time, and what else was asked. */
+export interface IUsage {
+  readonly usage: {
+    readonly uid: string;
+    readonly ended: boolean;
+    readonly tasks: ReadonlyArray<ITaskUsage>;
+  };
+  readonly series: Readonly<
+    Record<
+      string,
+      {
+        readonly cpu: ReadonlyArray<number>;
+        readonly memory: ReadonlyArray<number>;
+      }
+    >
+  >;
+  readonly graphs?: IRunGraphs;
+  readonly advice?: ReadonlyArray<IAdvice>;
 }
 
 /** All tasks of the run with this uid. */

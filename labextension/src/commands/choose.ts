@@ -42,3 +42,25 @@ export async function chooseRun(
   });
   return value === null ? null : runs[items.indexOf(value)];
 }
+
+/** Return the named run's name, or that of any run that the user chooses; null for none. */
+export async function chooseName(
+  args: ReadonlyPartialJSONObject,
+  {
+    clusters,
+    trans,
+    title
+  }: {
+    readonly clusters: IClusters;
+    readonly trans: TranslationBundle;
+    readonly title: string;
+  }
+): Promise<string | null> {
+  if (typeof args.name === 'string' && args.name) {
+    return args.name;
+  }
+  const none = trans.__('There are no clusters.');
+  const all = { model: clusters, trans, title, fits: () => true, none };
+  const run = await chooseRun({}, all);
+  return run && nameOf(run);
+}

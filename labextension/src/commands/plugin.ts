@@ -39,7 +39,11 @@ export const commandsPlugin: JupyterFrontEndPlugin<Settings> = {
       settings.follow(registry, translated).catch(() => undefined);
     }
     const verbs = { commands, model, settings, notebooks, trans };
-    for (const command of [...addVerbs(verbs), CommandIDs.logs]) {
+    for (const command of [
+      ...addVerbs(verbs),
+      CommandIDs.logs,
+      CommandIDs.top
+    ]) {
       palette?.addItem({ command, category: trans.__('TFCluster') });
     }
     return settings;

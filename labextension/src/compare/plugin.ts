@@ -2,80 +2,33 @@
  * `tfcluster:compare`: compares several runs in a tab, with their curves below; restored with the
  * layout.
  */
-import {
-  ILabShell,
-  ILayoutRestorer,
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { MainAreaWidget } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import type { IClusters } from '../api/clusters';
 import { compareIcon } from '../icons';
-import { RestoredTabs } from '../tabs';
-import { CommandIDs, DOMAIN, IClustersToken } from '../tokens';
+import { tabPlugin } from '../tabs';
+import { CommandIDs } from '../tokens';
 import { ComparisonWidget } from './widget';
 
-type Tab = MainAreaWidget<ComparisonWidget>;
+const NAMESPACE = 'tfcluster-compare';
 
-export const comparePlugin: JupyterFrontEndPlugin<void> = {
-  id: 'tfcluster-labextension:compare',
-  description: 'Several runs as a table beside their curves.',
-  autoStart: true,
-  requires: [IClustersToken],
-  optional: [ITranslator, ILayoutRestorer, ILabShell],
-  activate: (
-    app: JupyterFrontEnd,
-    clusters: IClusters,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null,
-    lab: ILabShell | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const { commands, shell } = app;
-    const tabs = new RestoredTabs<Tab>(shell, restorer, {
-      namespace: 'tfcluster-compare',
-      command: CommandIDs.compare,
-      args: ({ content }) => ({
-        refs: [...content.names],
-        onlyDifferences: content.onlyDifferences,
-        curves: false // the tab of the curves restores itself
-      }),
-      name: ({ content }) => idOf(content.names)
-    });
-
+export const comparePlugin = tabPlugin<ComparisonWidget>(
+  {
+    plugin: 'compare',
+    description: 'Several runs as a table beside their curves.',
+    namespace: NAMESPACE,
+    command: CommandIDs.compare,
+    args: ({ names, onlyDifferences }) => ({
+      refs: [...names],
+      onlyDifferences,
+      curves: false // the tab of the curves restores itself
+    }),
+    key: ({ names }) => keyOf(names)
+  },
+  ({ app: { commands, shell }, clusters, trans, isLab, open }) => {
     const showCurves = async (names: ReadonlyArray<string>): Promise<void> => {
       // a page of Notebook 7 has room for only one document
-      const place = lab ? { below: idOf(names) } : {};
+      const place = isLab ? { below: `${NAMESPACE}-${keyOf(names)}` } : {};
       const refs = [...names];
       await commands.execute(CommandIDs.tensorboard, { refs, ...place });
-    };
-
-    const open = async (
-      names: ReadonlyArray<string>,
-      onlyDifferences: boolean
-    ): Promise<Tab> => {
-      const id = idOf(names);
-      const found = tabs.find(tab => tab.id === id);
-      if (found) {
-        return found;
-      }
-      const content = new ComparisonWidget(
-        clusters,
-        names,
-        trans,
-        commands.hasCommand(CommandIDs.tensorboard)
-          ? () => void showCurves(names)
-          : null,
-        onlyDifferences
-      );
-      const tab = new MainAreaWidget({ content });
-      tab.toolbar.hide(); // the table has its own toolbar
-      tab.id = id;
-      content.onlyDifferencesChanged.connect(() => tabs.save(tab));
-      await tabs.add(tab, lab ? 'main' : 'down');
-      return tab;
     };
 
     commands.addCommand(CommandIDs.compare, {
@@ -105,8 +58,16 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
       isEnabled: args => namesIn(args).length > 1,
       execute: async args => {
         const names = namesIn(args);
-        const tab = await open(names, args.onlyDifferences === true);
-        if (args.curves !== false && lab) {
+        const onCurves = commands.hasCommand(CommandIDs.tensorboard)
+          ? () => void showCurves(names)
+          : null;
+        const only = args.onlyDifferences === true;
+        const tab = await open(
+          keyOf(names),
+          () => new ComparisonWidget(clusters, names, trans, onCurves, only),
+          { changes: content => content.onlyDifferencesChanged }
+        );
+        if (args.curves !== false && isLab) {
           await showCurves(names);
         }
         shell.activateById(tab.id);
@@ -114,10 +75,9 @@ export const comparePlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);
 
-const idOf = (names: ReadonlyArray<string>): string =>
-  `tfcluster-compare-${names.join('+')}`;
+const keyOf = (names: ReadonlyArray<string>): string => names.join('+');
 
 const namesIn = ({ refs }: ReadonlyPartialJSONObject): string[] =>
   Array.isArray(refs)

@@ -12,12 +12,14 @@ import type { Phase, TaskState } from '../api/models';
 import { nameOf, TASK_TYPES, uidOf } from '../api/runs';
 import type { IClusters } from '../api/state';
 import { type ITaskRowsState, TaskRows } from '../api/taskRows';
+import type { ITaskLines, TaskLines } from '../api/taskUsage';
 import type { IRun, ITaskRow } from '../api/types';
 import { CommandIDs } from '../tokens';
 import { useTicking } from './hooks';
 import { shown } from './messages';
 import { PhaseBadge, Sentence } from './parts';
 import { age, clock } from './quantities';
+import { type Observe, Uses, useTaskLines } from './TaskLines';
 import { replicaCounts } from './words';
 
 /** Tasks of a type that are never folded, up to this number. */
@@ -90,6 +92,7 @@ interface ITaskTableProps {
 export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   const { run, trans, isReachable = true } = props;
   const { rows, problem } = useTaskRows(props);
+  const { lines, observe } = useTaskLines(props.clusters, run);
   const [active, setActive] = React.useState('');
   const groups = React.useMemo(() => taskGroups(rows ?? []), [rows]);
   const stops = groups.flatMap(({ first, others }) => [...first, ...others]);
@@ -118,6 +121,8 @@ export function TaskTable(props: ITaskTableProps): React.JSX.Element {
             key={group.type}
             {...props}
             group={group}
+            lines={lines}
+            observe={observe}
             reached={isReachable ? reached : null}
             onReached={setActive}
           />
@@ -164,6 +169,8 @@ function useTaskRows({ clusters, run }: ITaskTableProps): ITaskRowsState {
 
 interface IGroupProps extends ITaskTableProps {
   readonly group: ITaskGroup;
+  readonly lines: TaskLines;
+  readonly observe: Observe;
   readonly reached: string | null;
   onReached(name: string): void;
 }
@@ -203,12 +210,15 @@ function Group(props: IGroupProps): React.JSX.Element {
           <span role="columnheader">{trans.__('Restarts')}</span>
           <span role="columnheader">{trans.__('Since')}</span>
           {node === null && <span role="columnheader">{trans.__('Node')}</span>}
+          <span role="columnheader">{trans.__('Uses')}</span>
           <span role="columnheader">{trans.__('Last line')}</span>
         </div>
         {seen.map(row => (
           <Row
             key={row.name}
             row={row}
+            lines={props.lines.get(row.name)}
+            observe={props.observe}
             name={nameOf(run)}
             said={said}
             hasNode={node === null}
@@ -240,6 +250,9 @@ function Group(props: IGroupProps): React.JSX.Element {
 
 interface IRowProps {
   readonly row: ITaskRow;
+  /** What it uses; undefined while that is unknown. */
+  readonly lines: ITaskLines | undefined;
+  readonly observe: Observe;
   /** The name of the run. */
   readonly name: string;
   /** The sentence above the tasks, which no task repeats. */
@@ -251,10 +264,12 @@ interface IRowProps {
   onReached(name: string): void;
 }
 
-/** One task. The column `uses` is reserved for the resources that a task uses. */
+/** One task. */
 const Row = React.memo(
   ({
     row,
+    lines,
+    observe,
     name,
     said,
     hasNode,
@@ -265,8 +280,12 @@ const Row = React.memo(
   }: IRowProps): React.JSX.Element => {
     const task = row.name;
     const message = shown(row, trans);
+    const ref = React.useCallback(
+      (element: Element | null) => observe(task, element),
+      [observe, task]
+    );
     return (
-      <div role="row" className="tfc-TaskRow" data-task={task}>
+      <div role="row" className="tfc-TaskRow" data-task={task} ref={ref}>
         <span role="rowheader" className="tfc-TaskRow-name">
           <button
             type="button"
@@ -313,6 +332,9 @@ const Row = React.memo(
             <bdi>{row.node}</bdi>
           </span>
         )}
+        <span role="cell" className="tfc-TaskRow-uses">
+          {lines && <Uses lines={lines} trans={trans} />}
+        </span>
         <span role="cell" className="tfc-TaskRow-line">
           {message && !said.includes(message) && <Sentence text={message} />}
           {row.line && !`${said} ${message}`.includes(row.line) && (
@@ -327,6 +349,8 @@ const Row = React.memo(
     before.said === after.said &&
     before.isReached === after.isReached &&
     before.hasNode === after.hasNode &&
+    before.lines === after.lines &&
+    before.observe === after.observe &&
     JSON.stringify(before.row) === JSON.stringify(after.row)
 );
 Row.displayName = 'TaskRow';

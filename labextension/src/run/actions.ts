@@ -28,6 +28,7 @@ export const RUN_ACTIONS: ReadonlyArray<IRunAction> = [
   },
   { command: CommandIDs.connect, more: { with: 'session' } },
   { command: CommandIDs.logs, key: 'l', quick: true },
+  { command: CommandIDs.top, key: 'u', quick: true },
   { command: CommandIDs.tensorboard, key: 't', quick: true },
   { command: CommandIDs.rerun, key: 'r', quick: true, begins: true },
   { command: CommandIDs.rerun, more: { resume: true } },

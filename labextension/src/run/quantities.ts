@@ -110,3 +110,31 @@ export function bytes(count: number): string {
   }
   return String(Math.round(count));
 }
+
+const SIZES: ReadonlyArray<readonly [string, number]> = [
+  ['GiB', 2 ** 30],
+  ['MiB', 2 ** 20],
+  ['KiB', 2 ** 10]
+];
+
+/** Format an amount with one digit after the point, or none if it has none or is large. */
+export const amount = (value: number): string =>
+  value >= 100 ? value.toFixed(0) : value.toFixed(1).replace(/\.0$/, '');
+
+/** Format cores: `1.3`, `0.02`. */
+export const cores = (value: number): string =>
+  value < 1 ? String(Number(value.toFixed(2))) : amount(value);
+
+/** Return the unit of bytes for values up to `most`. */
+export const sizeUnit = (most: number): readonly [string, number] =>
+  SIZES.find(([, size]) => most >= size) ?? SIZES[2];
+
+/** Format bytes: `1.9 GiB`, `410 MiB`. */
+export function sizeWords(bytes: number): string {
+  const [unit, size] = sizeUnit(bytes);
+  return `${amount(bytes / size)} ${unit}`;
+}
+
+/** Format bytes without a unit, in that of `most`: `1.9` of `8 GiB`. */
+export const sizeOf = (bytes: number, most: number): string =>
+  amount(bytes / sizeUnit(most)[1]);

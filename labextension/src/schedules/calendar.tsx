@@ -19,7 +19,7 @@ import type {
   IScheduleHistory,
   IScheduleView
 } from '../api/types';
-import { logsIcon } from '../icons';
+import { calendarIcon, logsIcon } from '../icons';
 import { useBehind, useClusters, useServerList } from '../run/hooks';
 import { shown } from '../run/messages';
 import { IconButton, Sentence } from '../run/parts';
@@ -45,6 +45,10 @@ export class CalendarWidget extends ReactWidget {
   constructor(private readonly _props: ICalendarProps) {
     super();
     this.addClass('tfc-Calendar');
+    this.title.label = _props.trans.__('%1 · Schedule', _props.name);
+    this.title.caption = this.title.label;
+    this.title.icon = calendarIcon;
+    this.title.closable = true;
     this.node.tabIndex = -1;
   }
 

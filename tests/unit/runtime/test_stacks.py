@@ -14,7 +14,7 @@ from support.polling import wait_until
 from support.task_process import RUNTIME, Run, alive, new_run
 
 from tfcluster_magic.errors import Conflict
-from tfcluster_magic.usage.stacks import PROBLEMS, ask, stack_text
+from tfcluster_magic.usage.stacks import PROBLEMS, ask, kept, stack_text
 
 QUICK = {"TFCLUSTER_IDLE_SAMPLE": "0.2"}
 DEADLOCK = """
@@ -194,3 +194,36 @@ def test_a_link_in_place_of_the_folder_is_not_followed(
     (elsewhere / f"worker-0.{'0' * 32}.ask").touch()
     task_side.answer(str(tmp_path), "worker-0", list)
     assert [each.suffix for each in elsewhere.iterdir()] == [".ask"]
+
+
+def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
+    """A program that does nothing for long has its stacks taken without a request, once for each
+    stall; they outlive the task and say since when it stood still.
+    """
+    task = run.program(DEADLOCK).task().start(QUICK)
+    wait_until(lambda: bool(kept("digits-1", str(run.output), ["worker-0"]).tasks), "the stacks")
+    path = run.output / ".tfcluster-stacks" / "worker-0.stalled.json"
+    before = path.stat().st_mtime_ns
+    answer = ask("digits-1", str(run.output), ["worker-0"], within=120)
+    assert answer.tasks[0].processes, "requests are still answered"
+    assert path.stat().st_mtime_ns == before, "it is still the same stall"
+    task.process.terminate()
+    task.wait()
+    stacks = kept("digits-1", str(run.output), ["ps-0", "worker-0"])
+    (found,) = stacks.tasks
+    assert found.since is not None and found.at is not None
+    assert found.at - found.since >= 0.9
+    assert "most recent call first" in found.processes[0].stack
+    assert "worker-0 did nothing since 2" in stack_text(stacks)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1e400, "since": 0, "processes": []}'])
+def test_what_a_program_puts_in_place_of_kept_stacks_is_left_out(
+    tmp_path: Path, content: bytes
+) -> None:
+    """A file that is no kept stack counts as none."""
+    folder = tmp_path / ".tfcluster-stacks"
+    folder.mkdir()
+    (folder / "worker-0.stalled.json").write_bytes(content)
+    (folder / "worker-1.stalled.json").symlink_to("/dev/zero")
+    assert kept("digits-1", str(tmp_path), ["worker-0", "worker-1"]).tasks == ()

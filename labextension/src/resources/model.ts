@@ -1,0 +1,135 @@
+/**
+ * The data of a Resources tab: loaded while the tab is visible, and again until the run has ended.
+ *
+ * It has one immutable state and one signal. While the server is away it keeps the last state with
+ * the reason.
+ */
+import type { IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { type ISignal, Signal } from '@lumino/signaling';
+import { ServerProblem } from '../api/problem';
+import * as rest from '../api/rest';
+import { isActive } from '../api/runs';
+import type { IClusters } from '../api/state';
+import type { IAdvice, IRun, IRunGraphs } from '../api/types';
+import { replicaCounts } from '../run/words';
+
+export interface IResourcesState {
+  /** Null until they were loaded. */
+  readonly graphs: IRunGraphs | null;
+  readonly advice: ReadonlyArray<IAdvice>;
+  /** Why they could not be loaded. */
+  readonly problem: ServerProblem | null;
+}
+
+/** Values of a line. */
+const VALUES = 120;
+/** Least milliseconds between two requests, and those added for each task. */
+const LOOK = 5_000;
+const LOOK_EACH = 20;
+
+export class ResourcesModel implements IDisposable {
+  constructor(
+    readonly clusters: IClusters,
+    readonly name: string
+  ) {
+    this._poll = new Poll({
+      name: `tfcluster-labextension:resources-${name}`,
+      factory: () => this._fetch(),
+      frequency: { interval: LOOK, backoff: true, max: 30_000 },
+      standby: () => document.hidden || !this._isSeen || this._isComplete,
+      auto: false
+    });
+    clusters.changed.connect(this._onChanged, this);
+  }
+
+  get run(): IRun | undefined {
+    return this.clusters.find(this.name);
+  }
+
+  get state(): IResourcesState {
+    return this._state;
+  }
+
+  get changed(): ISignal<this, IResourcesState> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  /** Whether the tab is visible. */
+  set isSeen(isSeen: boolean) {
+    const isNew = isSeen && !this._isSeen;
+    this._isSeen = isSeen;
+    if (isNew && !this._isComplete && !this.isDisposed) {
+      void this._poll.refresh();
+    }
+  }
+
+  dispose(): void {
+    this.clusters.changed.disconnect(this._onChanged, this);
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Load them once more when the run ends, and when its name belongs to another run. */
+  private _onChanged(): void {
+    const { run } = this;
+    const now = run && `${run.cluster.metadata.uid} ${isActive(run)}`;
+    if (now !== this._was) {
+      this._was = now;
+      this._isComplete = false;
+      if (this._isSeen && !this.isDisposed) {
+        void this._poll.refresh();
+      }
+    }
+  }
+
+  private async _fetch(): Promise<void> {
+    try {
+      const { caller } = this.clusters;
+      const run = this.run ?? (await this.clusters.ensure(this.name));
+      const found = await rest.usageGraphs(caller, this.name, VALUES);
+      this._set({
+        graphs: found.graphs ?? null,
+        advice: found.advice ?? [],
+        problem: null
+      });
+      // the last samples of a run are written a moment after its end
+      const { releasedAt } = run.cluster.status;
+      this._isComplete =
+        found.usage.ended && (releasedAt ?? Infinity) < Date.now() / 1000 - 30;
+      const tasks = replicaCounts(run).reduce(
+        (sum, [, count]) => sum + count,
+        0
+      );
+      const interval = Math.max(LOOK, LOOK_EACH * tasks);
+      if (!this.isDisposed && this._poll.frequency.interval !== interval) {
+        this._poll.frequency = { ...this._poll.frequency, interval };
+      }
+    } catch (error) {
+      if (!(error instanceof ServerProblem)) {
+        throw error;
+      }
+      this._set({ ...this._state, problem: error });
+      throw error; // so that the poll backs off
+    }
+  }
+
+  private _set(state: IResourcesState): void {
+    if (!this.isDisposed) {
+      this._state = state;
+      this._changed.emit(state);
+    }
+  }
+
+  private _state: IResourcesState = { graphs: null, advice: [], problem: null };
+  private _isSeen = false;
+  /** Whether an ended run was loaded, which changes no more. */
+  private _isComplete = false;
+  private _was: string | undefined;
+  private readonly _poll: Poll;
+  private readonly _changed = new Signal<this, IResourcesState>(this);
+}
