@@ -190,8 +190,9 @@ class Cell(Terminal):
         name = cluster.metadata.name
         again = name in self.shown
         self.shown.add(name)
-        beside = self.manager.beside(cluster)
-        content = run_bundle(cluster, self.manager.progress(cluster), beside)
+        manager = self.manager
+        beside, used = manager.beside(cluster), manager.used(cluster)
+        content = run_bundle(cluster, manager.progress(cluster), beside, used=used)
         display(content, raw=True, display_id=self.display_id(name), update=again)
 
     def display_id(self, name: str) -> str:

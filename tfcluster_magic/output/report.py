@@ -27,6 +27,7 @@ from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, T
 from ..spec.message_table import format_duration
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes
+from ..usage.summary import TypeUsage, type_lines
 from .text import (
     FAILING,
     PLAIN,
@@ -392,9 +393,12 @@ def run_view(
     notes: Sequence[str] = (),
     *,
     away: str = "",
+    used: Sequence[TypeUsage] = (),
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return a run as JSON-like data; with `whole`, it has all its events and addresses."""
+    """Return a run as JSON-like data; with `whole`, it has all its events and addresses. `used` is
+    what the tasks of an ended run used.
+    """
     ready, total = readiness(cluster)
     return {
         "cluster": msgspec.to_builtins(_without_files(cluster, whole)),
@@ -402,6 +406,7 @@ def run_view(
         "progress": None if progress is None else progress_view(progress),
         "notes": list(notes),
         "away": away,
+        "used": msgspec.to_builtins(tuple(used)),
     }
 
 
@@ -621,14 +626,22 @@ def run_bundle(
     text: str | None = None,
     *,
     away: str = "",
+    used: Sequence[TypeUsage] = (),
 ) -> dict[str, Any]:
-    """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts."""
+    """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts,
+    and `used` is what the tasks of an ended run used.
+    """
     now = time.time()
     beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
+    beside = [*beside, *type_lines(used, cluster.spec.replicas.counts)]
     return {
         "text/plain": _kept_text(cluster, beside, now) if text is None else text,
         "text/html": run_card(cluster, beside, now),
-        MIME_TYPE: {"kind": "Run", "at": now, **run_view(cluster, progress, notes, away=away)},
+        MIME_TYPE: {
+            "kind": "Run",
+            "at": now,
+            **run_view(cluster, progress, notes, away=away, used=used),
+        },
     }
 
 

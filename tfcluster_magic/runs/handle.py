@@ -153,7 +153,7 @@ class Cluster:
 
     def _bundle(self, record: TFCluster, text: str | None = None) -> dict[str, Any]:
         progress, beside = self._manager.progress(record), self._manager.beside(record)
-        return run_bundle(record, progress, beside, text)
+        return run_bundle(record, progress, beside, text, used=self._manager.used(record))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         try:

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from ..usage.graphs import RunGraphs
     from ..usage.samples import Attempt
     from ..usage.stacks import RunStacks
-    from ..usage.summary import RunUsage, Series
+    from ..usage.summary import RunUsage, Series, TypeUsage
     from .notifications import NotificationVerbs
     from .schedules import ScheduleVerbs
 
@@ -811,14 +811,20 @@ class ClusterManager(LoggingConfigurable):
         ended what it used of its request.
         """
         from ..progress.run_progress import note_lines
-        from ..usage.summary import usage_lines
+        from ..usage.summary import type_lines
 
         done = cluster.status.phase is Phase.SUCCEEDED
         notes = list(note_lines(self.progress(cluster), self.beside(cluster), succeeded=done))
+        return notes + type_lines(self.used(cluster), cluster.spec.replicas.counts)
+
+    def used(self, cluster: TFCluster) -> tuple[TypeUsage, ...]:
+        """Return what the tasks of an ended run used by type, beside what was requested; empty
+        while it is active, and if that cannot be read here.
+        """
         folder = cluster.status.paths.get("output")
-        if cluster.status.phase.is_final and folder and self.backend.unseen(folder) is None:
-            notes += usage_lines(self.usage(cluster))
-        return notes
+        if not cluster.status.phase.is_final or not folder or self.backend.unseen(folder):
+            return ()
+        return self.usage(cluster).types
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:
         """Return warnings about a run: an outage, silent programs, and output that will be lost."""

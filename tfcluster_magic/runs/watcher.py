@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Removed
 from ..errors import BackendUnavailable, TFClusterError
@@ -20,6 +21,9 @@ from ..progress.run_observation import Observer
 from ..progress.run_progress import Progress
 from ..spec import TFCluster
 from .manager import ClusterManager
+
+if TYPE_CHECKING:
+    from ..usage.summary import TypeUsage
 
 PROGRESS_INTERVAL = 1.0
 """Seconds between reads of the active runs' progress."""
@@ -33,8 +37,8 @@ SILENCE_LIMIT = 3.0
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """The known state of a run: its record, progress, silent tasks, an outage, and why it
-    could not be deleted.
+    """The known state of a run: its record, progress, silent tasks, an outage, why it could not be
+    deleted, and once it is over what its tasks used.
     """
 
     cluster: TFCluster
@@ -42,6 +46,7 @@ class WatchedRun:
     silent: str = ""
     away: str = ""
     undeleted: str = ""
+    used: tuple[TypeUsage, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -225,32 +230,27 @@ class RunWatcher:
                         observer.lost(known.cluster),
                     )
                     silent = "; ".join(filter(None, remarks))
+                    used = self._manager.used(known.cluster) if _is_over(known) else ()
                 except Exception:  # noqa: BLE001 - of one run: the others' progress goes on
                     observer.forget(known.cluster)
                     continue
                 # not `==`: a diverged training's loss (NaN) is not equal to itself
-                same = repr((known.progress, known.silent)) == repr((progress, silent))
+                before = (known.progress, known.silent, known.used)
+                same = repr(before) == repr((progress, silent, used))
                 if same and _is_over(known):
                     done.add(uid)
                     observer.forget(known.cluster)
                 elif not same:
-                    self._add(ended, name, uid, progress, silent)
+                    self._add(ended, name, uid, progress=progress, silent=silent, used=used)
 
     def _unseen(self, folder: str) -> str | None:
         return self._manager.backend.unseen(folder)
 
-    def _add(
-        self,
-        ended: threading.Event,
-        name: str,
-        uid: str,
-        progress: Progress | None,
-        silent: str,
-    ) -> None:
+    def _add(self, ended: threading.Event, name: str, uid: str, **seen: Any) -> None:
         with self._lock:
             now = self._known.get(name)
             if now is not None and now.cluster.metadata.uid == uid:
-                self._tell(ended, name, replace(now, progress=progress, silent=silent))
+                self._tell(ended, name, replace(now, **seen))
 
     def _drop(self, ended: threading.Event, name: str, uid: str) -> None:
         with self._lock:

@@ -251,7 +251,7 @@ class OutputsHandler(TFClusterHandler):
     async def get(self) -> None:
         """Answer with notebook outputs of runs by name, each a MIME bundle."""
         names = self.get_query_arguments("run")
-        self.reply({"outputs": self.service.outputs(names)})
+        self.reply({"outputs": await self.call(self.service.outputs, names)})
 
 
 class LogsHandler(TFClusterHandler):

@@ -255,7 +255,9 @@ class Service:
         return views
 
     def _watched_view(self, run: WatchedRun, *, whole: bool = False) -> dict[str, Any]:
-        view = run_view(run.cluster, run.progress, run.notes, away=run.outage, whole=whole)
+        view = run_view(
+            run.cluster, run.progress, run.notes, away=run.outage, used=run.used, whole=whole
+        )
         return view | {"places": self.places(run.cluster)}
 
     def places(self, cluster: TFCluster) -> dict[str, str]:
@@ -284,11 +286,19 @@ class Service:
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the notebook outputs of runs by name; unknown runs are left out."""
+        """Return the notebook outputs of runs by name; unknown runs are left out. May block: it
+        reads what the tasks of runs that have just ended used.
+        """
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}
         return {
-            name: run_bundle(run.cluster, run.progress, run.notes, away=run.outage)
+            name: run_bundle(
+                run.cluster,
+                run.progress,
+                run.notes,
+                away=run.outage,
+                used=run.used or self.manager.used(run.cluster),
+            )
             for name, run in found.items()
         }
 

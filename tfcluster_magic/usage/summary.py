@@ -6,6 +6,7 @@ All attempts of a task count: amounts are added up, memory is the largest.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -272,8 +273,12 @@ def _short(number: float) -> str:
 
 def usage_lines(usage: RunUsage) -> list[str]:
     """Return a sentence for each type of tasks: what was requested, and what was used of it."""
-    every = [task.task_type for task in usage.tasks]
-    return [_type_line(each, every.count(each.task_type)) for each in usage.types]
+    return type_lines(usage.types, Counter(task.task_type for task in usage.tasks))
+
+
+def type_lines(types: Iterable[TypeUsage], counts: Mapping[TaskType, int]) -> list[str]:
+    """Return a sentence for each of these types, whose tasks are so many."""
+    return [_type_line(each, counts.get(each.task_type, each.tasks)) for each in types]
 
 
 def _type_line(each: TypeUsage, total: int) -> str:

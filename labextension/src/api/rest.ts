@@ -18,6 +18,7 @@ import { problemOf, unreachable } from './problem';
 import type {
   IBoard,
   IComparison,
+  IKeptStacks,
   ILaunch,
   IProjectList,
   IRerun,
@@ -187,6 +188,12 @@ export const usageGraphs = (
   values: number
 ): Promise<IUsage> =>
   usageOf(caller, name, new URLSearchParams({ graphs: String(values) }));
+
+/** Return the stacks that were taken by themselves when tasks stalled. */
+export const keptStacks = (
+  caller: ICaller,
+  name: string
+): Promise<IKeptStacks> => call(caller, at(name, 'stacks'));
 
 export const launchRun = (caller: ICaller, launch: ILaunch): Promise<IRun> =>
   call(caller, 'clusters', 'POST', launch);

@@ -45,6 +45,8 @@ export interface IRun {
   readonly notes: ReadonlyArray<string>;
   /** Why no operator handles this run; empty if one does. */
   readonly away?: string;
+  /** What each type of tasks used, once the run is over. */
+  readonly used?: ReadonlyArray<ITypeUsage>;
   readonly places?: IPlaces;
 }
 
@@ -160,6 +162,12 @@ export interface IUsage {
   >;
   readonly graphs?: IRunGraphs;
   readonly advice?: ReadonlyArray<IAdvice>;
+}
+
+/** The stacks that were taken by themselves when these tasks stalled, as text. */
+export interface IKeptStacks {
+  readonly tasks: ReadonlyArray<string>;
+  readonly text: string;
 }
 
 /** All tasks of the run with this uid. */

@@ -8,7 +8,8 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 import type { IClusters } from '../api/state';
 import { ServerProblem } from '../api/problem';
-import { openLogs } from '../api/rest';
+import { keptStacks, openLogs } from '../api/rest';
+import type { IKeptStacks } from '../api/types';
 import type { IRun } from '../api/types';
 import { ILine, LineBuffer, MOST_LINES, MOST_SHOWN, TaskLine } from './buffer';
 import { Follower } from './follower';
@@ -211,6 +212,11 @@ export class LogsModel implements IDisposable {
   /** The shown tasks; empty for all. */
   get shown(): ReadonlyArray<string> {
     return this._shown ? [...this._shown] : [];
+  }
+
+  /** Load the stacks that were taken when the run stalled. Rejects with ServerProblem. */
+  keptStacks(): Promise<IKeptStacks> {
+    return keptStacks(this._clusters.caller, this.name);
   }
 
   private _open(

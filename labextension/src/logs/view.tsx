@@ -14,6 +14,7 @@ import type { ILogsState } from './state';
 import { Empty, Notices, Outcome } from './notices';
 import { OlderMatches } from './oldermatches';
 import type { IQuery } from './search';
+import { Stacks } from './stacks';
 import { Toolbar } from './toolbar';
 import type { Viewport } from './viewport';
 
@@ -117,6 +118,7 @@ export function LogsView({
       />
       {isOlderOpen && <OlderMatches model={model} trans={trans} />}
       <Notices {...props} />
+      <Stacks {...props} />
       <div className="tfc-Log-body" ref={body}>
         <Lines
           {...props}

@@ -322,12 +322,19 @@ function digest({ cluster, ready }: IRun): string {
 const figures = ({ progress }: IRun): string =>
   JSON.stringify([progress?.step, progress?.loss, progress?.metrics]);
 
+const usedBy = ({ used }: IRun): number => used?.length ?? 0;
+
 const differ = (one: IRun, other: IRun): boolean =>
-  digest(one) !== digest(other) || figures(one) !== figures(other);
+  digest(one) !== digest(other) ||
+  figures(one) !== figures(other) ||
+  usedBy(one) !== usedBy(other);
 
 /** Return whether the data of a run, received at `gotAt`, must be read again. */
 function isBehind(known: IStoredRun, gotAt: number, found: IRun): boolean {
-  if (digest(known.run) !== digest(found)) {
+  if (
+    digest(known.run) !== digest(found) ||
+    usedBy(known.run) < usedBy(found)
+  ) {
     return true;
   }
   const isDue = !isActive(found) || Date.now() - gotAt > FIGURES;

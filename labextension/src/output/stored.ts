@@ -2,7 +2,7 @@
  * Parses `application/vnd.tfcluster.v1+json` from a notebook, which may come from another user or
  * another version. Pure functions.
  */
-import type { IRun } from '../api/types';
+import type { IRun, ITypeUsage } from '../api/types';
 
 export const MIME_TYPE = 'application/vnd.tfcluster.v1+json';
 
@@ -73,14 +73,26 @@ function isRun(data: Loose): boolean {
 
 /** Return a run with only the known fields. */
 function whole(data: Loose): IRun {
-  const { cluster, ready, progress, notes } = data as unknown as IRun;
+  const { cluster, ready, progress, notes, used } = data as unknown as IRun;
   return {
     cluster,
     ready: isObject(ready) ? ready : { ready: 0, total: 0 },
     progress: isObject(progress) ? progress : null,
-    notes: Array.isArray(notes) ? notes.filter(isText) : []
+    notes: Array.isArray(notes) ? notes.filter(isText) : [],
+    used: Array.isArray(used) ? used.filter(isTypeUsage) : []
   };
 }
+
+const isTypeUsage = (value: unknown): value is ITypeUsage =>
+  isObject(value) &&
+  isText(value.taskType) &&
+  isText(value.peakTask) &&
+  [value.tasks, value.cpu, value.memoryPeak].every(isNumber) &&
+  [value.cpuRequested, value.memoryRequested].every(
+    each => each === null || isNumber(each)
+  );
+
+const isNumber = (value: unknown): value is number => typeof value === 'number';
 
 const isObject = (value: unknown): value is Loose =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

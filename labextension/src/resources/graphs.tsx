@@ -6,10 +6,11 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { IAdvice, IGraph, IRunGraphs, ITypeUsage } from '../api/types';
+import type { IAdvice, IGraph, IRunGraphs } from '../api/types';
 import { shown } from '../run/messages';
 import { Sentence } from '../run/parts';
-import { clock, cores, sizeOf, sizeUnit, sizeWords } from '../run/quantities';
+import { clock, sizeOf, sizeUnit } from '../run/quantities';
+import { usedWords } from '../run/words';
 import * as layout from './layout';
 
 const { WIDTH, HEIGHT, PLOT } = layout;
@@ -59,7 +60,10 @@ export function Graphs({
         <section key={usage.taskType} className="tfc-Resources-type">
           <h2>
             {usage.taskType}
-            <span>{typeWords(usage, trans)}</span>
+            <span>
+              {trans._n('%1 task', '%1 tasks', usage.tasks)} ·{' '}
+              {usedWords(usage, trans)}
+            </span>
           </h2>
           <div className="tfc-Resources-graphs">
             {own.map(graph => (
@@ -78,30 +82,6 @@ export function Graphs({
       <Marks axis={axis} trans={trans} />
     </>
   );
-}
-
-/** Return `2 tasks · asked for 4 CPU, used 1.3 · peak of memory 2.1 of 8 GiB (worker-0)`. */
-function typeWords(usage: ITypeUsage, trans: TranslationBundle): string {
-  const { tasks, cpu, cpuRequested, memoryPeak, memoryRequested } = usage;
-  const most = Math.max(memoryPeak, memoryRequested ?? 0);
-  return [
-    trans._n('%1 task', '%1 tasks', tasks),
-    cpuRequested === null
-      ? trans.__('used %1 CPU', cores(cpu))
-      : trans.__('asked for %1 CPU, used %2', cores(cpuRequested), cores(cpu)),
-    memoryRequested === null
-      ? trans.__(
-          'peak of memory %1 (%2)',
-          sizeWords(memoryPeak),
-          usage.peakTask
-        )
-      : trans.__(
-          'peak of memory %1 of %2 (%3)',
-          sizeOf(memoryPeak, most),
-          sizeWords(memoryRequested),
-          usage.peakTask
-        )
-  ].join(' · ');
 }
 
 function titleOf(

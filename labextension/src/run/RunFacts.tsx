@@ -14,7 +14,8 @@ import {
   programWords,
   reclaimedWords,
   shape,
-  sourceWord
+  sourceWord,
+  usedWords
 } from './words';
 
 const MOST_TASKS = 5;
@@ -79,6 +80,12 @@ export const RunFacts = React.memo(
         {notes.filter(Boolean).map(note => (
           <p key={note}>
             <Sentence text={note} />
+          </p>
+        ))}
+        {(run.used ?? []).map(usage => (
+          <p key={usage.taskType}>
+            <span className="tfc-Facts-label">{usage.taskType}</span>
+            {usedWords(usage, trans)}
           </p>
         ))}
         {!hasTasks && (

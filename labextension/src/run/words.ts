@@ -2,13 +2,16 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Phase, Reclaimed, Replicas, Status, Usage } from '../api/models';
 import { TASK_TYPES } from '../api/runs';
-import type { IProgress, IRun } from '../api/types';
+import type { IProgress, IRun, ITypeUsage } from '../api/types';
 import {
   bytes,
   clock,
+  cores,
   duration,
   shortDuration,
-  significant
+  significant,
+  sizeOf,
+  sizeWords
 } from './quantities';
 
 /** Return the word for a phase. */
@@ -261,4 +264,27 @@ export function hourWords(run: IRun, now: number): string[] {
   return [[cpu, 'CPU·h'] as const, [gpu, 'GPU·h'] as const].flatMap(
     ([hours, unit]) => (hours < LEAST ? [] : [`${hours.toFixed(2)} ${unit}`])
   );
+}
+
+/** Return `asked for 4 CPU, used 1.3 · peak of memory 2.1 of 8 GiB (worker-0)`. */
+export function usedWords(usage: ITypeUsage, trans: TranslationBundle): string {
+  const { cpu, cpuRequested, memoryPeak, memoryRequested } = usage;
+  const most = Math.max(memoryPeak, memoryRequested ?? 0);
+  return [
+    cpuRequested === null
+      ? trans.__('used %1 CPU', cores(cpu))
+      : trans.__('asked for %1 CPU, used %2', cores(cpuRequested), cores(cpu)),
+    memoryRequested === null
+      ? trans.__(
+          'peak of memory %1 (%2)',
+          sizeWords(memoryPeak),
+          usage.peakTask
+        )
+      : trans.__(
+          'peak of memory %1 of %2 (%3)',
+          sizeOf(memoryPeak, most),
+          sizeWords(memoryRequested),
+          usage.peakTask
+        )
+  ].join(' · ');
 }
