@@ -77,6 +77,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     hub.until(lambda: set(told("group")) == {"ml101"}, "their group is known")
     assert told("cluster")[f"{OWNER}/mnist"]["used"] is None
     assert refused(console.ask("GET", "api/hours?by=colour"), 422)
+    assert refused(console.ask("GET", "api/hours?sort=colour"), 422)
     assert refused(console.ask("GET", "api/hours?from=2026-02-30"), 422)
     assert refused(console.ask("GET", "api/hours", xsrf="no"), 403)
     assert refused(hub.visitor().session.get(f"{console.url}api/hours", timeout=120), 401)
@@ -87,6 +88,9 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     looked_at(page, shots, first)
     page.get_by_label("By").select_option("Cluster")
     expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
+    page.get_by_label("Sort by").select_option("Asked for and not used")
+    ended = page.get_by_role("row", name=f"{OWNER}/digits")
+    expect(ended.locator("meter")).to_have_count(1)
     with page.expect_download() as download:
         page.get_by_role("link", name="Export as CSV").click()
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
@@ -101,6 +105,10 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     assert {row["key"] for row in json.loads(told_shell.stdout)["items"]} == both, told_shell.stderr
     rows = list(csv.DictReader(io.StringIO(shell(hub, *words, "csv", **said).stdout)))
     assert {row["cluster"] for row in rows} == both
+    unused = shell(hub, "admin", "usage", "--by", "cluster", **said).stdout.splitlines()
+    assert "NOT USED" in unused[0]
+    assert unused[1].startswith(f"{OWNER}/digits") and unused[1].rstrip().endswith("%")
+    assert unused[2].startswith(f"{OWNER}/mnist") and "not measured" in unused[2]
 
 
 def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path) -> None:

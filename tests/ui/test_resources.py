@@ -1,5 +1,5 @@
-"""What tasks use, in a browser: small lines in rows, a tab of graphs, what a notebook keeps, and the
-stacks of a run that stalls.
+"""What tasks use, in a browser: small lines in rows, a tab of graphs, what a notebook keeps, and
+the stacks of a run that stalls.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def test_the_resources_of_a_run_are_opened_from_its_row_and_the_palette(lab: Lab
 
 
 def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
-    """After the end, the output below the cell has requested beside used for each type: in the card,
-    and in the HTML and text that need no extension.
+    """After the end, the output below the cell has requested beside used for each type: in the
+    card, and in the HTML and text that need no extension.
     """
     (lab.server.root / "short.py").write_text(
         "import time\nuntil = time.time() + 6\nwhile time.time() < until: time.sleep(0.01)"

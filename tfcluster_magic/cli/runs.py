@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -531,7 +531,12 @@ def hours_command(terminal: Terminal, first: str, last: str, by: Grouping, form:
 
 
 def show_hours(
-    terminal: Terminal, rows: list[HoursRow], by: Grouping, form: str, about: dict[str, Any]
+    terminal: Terminal,
+    rows: list[HoursRow],
+    by: Grouping,
+    form: str,
+    about: dict[str, Any],
+    as_table: Callable[..., str] = documents.hours_table,
 ) -> None:
     """Print rows in the requested format."""
     if form == "csv":
@@ -541,7 +546,7 @@ def show_hours(
         text = json.dumps(told, indent=2, ensure_ascii=False)
         terminal.emit(text if form == "json" else to_yaml(told))
     elif rows:
-        terminal.emit(documents.hours_table(rows, by, terminal.paint, terminal.columns))
+        terminal.emit(as_table(rows, by, terminal.paint, terminal.columns))
     else:
         text = _("Nothing was reserved from {first} to {last}.")
         terminal.say(text.format(first=about["from"], last=about["to"]))

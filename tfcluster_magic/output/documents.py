@@ -83,7 +83,9 @@ def hours_table(
 
 
 def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
-    """Return the sum of all rows; `used` and `measured` sum only the rows whose usage is known."""
+    """Return the sum of all rows; `used`, `measured` and `unused` sum only the rows whose usage is
+    known.
+    """
     known = [(row.used, row.measured) for row in rows if row.used is not None]
     return HoursRow(
         key="",
@@ -91,7 +93,34 @@ def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
         gpu=sum(row.gpu for row in rows),
         used=sum(used for used, _measured in known) if known else None,
         measured=sum(measured or 0.0 for _used, measured in known) if known else None,
+        unused=sum(row.unused or 0.0 for row in rows) if known else None,
     )
+
+
+def unused_table(
+    rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
+) -> str:
+    """Return a table of what was reserved and what of it was used, and their sums."""
+    lines = [_unused_cells(row, _hours_key(row)) for row in rows]
+    if len(rows) > 1:
+        lines.append(_unused_cells(total_hours(rows), _("in total")))
+    head = (
+        hours_headings()[by],
+        _("CPU TIME"),
+        _("MEASURED"),
+        _("USED"),
+        _("NOT USED"),
+        _("USED PART"),
+    )
+    return table(head, lines, paint, most)
+
+
+def _unused_cells(row: HoursRow, key: str) -> tuple[str, ...]:
+    reserved = readable_hours(row.cpu)
+    if row.used is None or row.unused is None or not row.measured:
+        return key, reserved, _("not measured"), "-", "-", "-"
+    amounts = (row.measured, row.used, row.unused)
+    return (key, reserved, *map(readable_hours, amounts), f"{row.used / row.measured:.0%}")
 
 
 def used_hours(row: HoursRow) -> str:

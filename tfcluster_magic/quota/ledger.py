@@ -207,14 +207,19 @@ class HoursAccount(Model, frozen=True):
     numbers: dict[str, int] | None = None
 
 
+Order = Literal["reserved", "unused"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+
 class HoursRow(Model, frozen=True, omit_defaults=False):
-    """Hours of a window; `used` and `measured` are None if not measured."""
+    """Hours of a window; `used`, `measured` and the difference are None if not measured."""
 
     key: str
     cpu: float
     gpu: float
     used: float | None = None
     measured: float | None = None
+    unused: float | None = None
 
 
 ACCOUNT_DECODER = msgspec.json.Decoder(HoursAccount)
@@ -342,9 +347,14 @@ def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
 
 
 def hours_rows(
-    users: Mapping[str, HoursByDay], first: str, last: str, by: Grouping
+    users: Mapping[str, HoursByDay],
+    first: str,
+    last: str,
+    by: Grouping,
+    order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`, most first.
+    """Return the hours from the day `first` to the day `last`: the most reserved first, or those
+    with the most that was measured and not used. Days stay in order.
 
     The key of a cluster includes its user, because two users may use the same name; it does not for
     a single user, whose name is empty.
@@ -356,14 +366,25 @@ def hours_rows(
             key = {"user": user, "group": group, "cluster": named, "day": day}[by]
             sums[key] = sums.get(key, Hours()) + held
     found = [hours_row(key, held) for key, held in sums.items()]
-    return sorted(found, key=lambda r: r.key if by == "day" else (-r.cpu, -r.gpu, r.key))
+    if by == "day":
+        return sorted(found, key=lambda row: row.key)
+    if order == "unused":
+        return sorted(found, key=lambda r: (r.unused is None, -(r.unused or 0), r.key))
+    return sorted(found, key=lambda row: (-row.cpu, -row.gpu, row.key))
 
 
 def hours_row(key: str, held: Hours) -> HoursRow:
     """Return a row in which unmeasured values are None, not 0."""
     if not held.measured:
         return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu)
-    return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu, used=held.used, measured=held.measured)
+    return HoursRow(
+        key=key,
+        cpu=held.cpu,
+        gpu=held.gpu,
+        used=held.used,
+        measured=held.measured,
+        unused=max(0.0, held.measured - held.used),
+    )
 
 
 def _every_entry(users: Mapping[str, HoursByDay]) -> Iterator[tuple[str, str, str, str, Hours]]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfcluster_magic.output.documents import unused_table
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.quota.ledger import AccountedRun, Hours, Ledger
 from tfcluster_magic.spec import Usage
@@ -145,6 +146,22 @@ def test_what_nobody_measured_is_not_zero() -> None:
         0
     ]
     assert (both.cpu, both.used, both.measured) == (4.0, 0.5, 2.0)
+
+
+def test_the_most_unused_hours_are_first_on_request() -> None:
+    """Who asks for more than is used comes first, and who was not measured last."""
+    days = {
+        "ada": ledger.add_run({}, run(used=3500.0), NOON + 4000),
+        "bob": ledger.add_run({}, run(used=600.0), NOON + 4000),
+        "eve": ledger.add_run({}, run(), NOON + 4000),
+    }
+    rows = ledger.hours_rows(days, LAST, LAST, "user", "unused")
+    assert [row.key for row in rows] == ["bob", "ada", "eve"]
+    assert rows[0].unused == pytest.approx(2 - 1 / 6)
+    assert rows[2].unused is None
+    text = unused_table(rows, "user")
+    assert [line.split()[0] for line in text.splitlines()] == ["USER", "bob", "ada", "eve", "in"]
+    assert "8%" in text.splitlines()[1] and "not measured" in text.splitlines()[3]
 
 
 def test_what_was_used_falls_on_the_days_on_which_it_was_held() -> None:

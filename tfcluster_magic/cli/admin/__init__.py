@@ -7,7 +7,13 @@ import click
 from .clusters import clusters_command, leaks_command, logs_command, stop_command
 from .hub_api import AdminGroup
 from .schedules import pause_command, resume_command, schedules_command
-from .site import audit_command, hours_command, override_command, storage_command
+from .site import (
+    audit_command,
+    hours_command,
+    override_command,
+    storage_command,
+    usage_command,
+)
 from .users import servers_command, users_command
 
 
@@ -33,6 +39,7 @@ for _command in (
     servers_command,
     override_command,
     hours_command,
+    usage_command,
     storage_command,
     audit_command,
 ):

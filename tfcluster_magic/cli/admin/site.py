@@ -1,4 +1,6 @@
-"""The commands `admin override`, `hours`, `storage` and `audit`: limits and usage of the site."""
+"""The commands `admin override`, `hours`, `usage`, `storage` and `audit`: limits and usage of the
+site.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import msgspec
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
+from ...output.documents import unused_table
 from ...output.text import clock, one_line, table
 from ...quota.ledger import GROUPINGS, Grouping, HoursRow
 from ...spec.quantities import format_bytes, parse_duration
@@ -177,6 +180,38 @@ def hours_command(
     told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
     rows = msgspec.convert(told["items"], list[HoursRow])
     show_hours(terminal, rows, by, form, {key: told[key] for key in words})
+    note_unreadable(terminal, told)
+
+
+# `admin usage`
+
+
+@click.command("usage", cls=Command)
+@window_options
+@click.option("--by", type=click.Choice(GROUPINGS), default="user", help="one row for each [user]")
+@grammar.output_option(HOURS_FORMS)
+@hub_options
+@click.pass_obj
+def usage_command(
+    terminal: Terminal,
+    first: str,
+    last: str,
+    by: Grouping,
+    form: str,
+    hub: str | None,
+    token_file: str | None,
+) -> None:
+    """Show which CPU-hours everyone's clusters have reserved and not used, most first.
+
+    Only hours whose use was measured are compared: of clusters that have ended, and on Kubernetes
+    also of active ones, if the cluster has metrics.
+    """
+    words = {"by": by, "from": first, "to": last, "sort": "unused"}
+    asked = {key: text for key, text in words.items() if text}
+    told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
+    rows = msgspec.convert(told["items"], list[HoursRow])
+    about = {key: told[key] for key in words}
+    show_hours(terminal, rows, by, form, about, unused_table)
     note_unreadable(terminal, told)
 
 

@@ -15,13 +15,29 @@ const used = row =>
         whole: figure(row.measured)
       });
 
+/* The amount, its part, and a bar of that. */
+function unused(row) {
+  const cell = make('td');
+  if (row.unused === null) {
+    cell.textContent = '–';
+    return cell;
+  }
+  const part = row.measured ? row.unused / row.measured : 0;
+  const bar = make('meter', '', { min: 0, max: 1, value: part });
+  bar.setAttribute('aria-hidden', 'true');
+  const percent = new Intl.NumberFormat(undefined, { style: 'percent' });
+  cell.append(`${figure(row.unused)} (${percent.format(part)}) `, bar);
+  return cell;
+}
+
 function line(row, key) {
   const made = make('tr');
   made.append(
     make('th', key, { scope: 'row' }),
     ...[figure(row.cpu), figure(row.gpu), used(row)].map(text =>
       make('td', text)
-    )
+    ),
+    unused(row)
   );
   return made;
 }
@@ -29,7 +45,10 @@ function line(row, key) {
 let latest = 0;
 
 async function show() {
-  const words = new URLSearchParams({ by: at('by').value });
+  const words = new URLSearchParams({
+    by: at('by').value,
+    sort: at('sort').value
+  });
   for (const name of ['from', 'to']) {
     if (at(name).value) {
       words.set(name, at(name).value);

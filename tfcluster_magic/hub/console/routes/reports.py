@@ -1,6 +1,7 @@
 """Routes of everyone's hours and storage, and of the audit log.
 
-GET    api/hours                          from, to, by (user, group, cluster, day)
+GET    api/hours                          from, to, by (user, group, cluster, day),
+                                          sort (reserved, unused)
 GET    api/hours.csv                      the same for a spreadsheet
 GET    api/storage                        q, owner, full, sort, limit, offset
 GET    api/audit                          limit, before
@@ -18,7 +19,7 @@ from ....i18n import _
 from ....kube.api.resource_amounts import parse_quantity
 from ....output import documents
 from ....quota import budgets, ledger
-from ....quota.ledger import Grouping, HoursByDay, HoursRow
+from ....quota.ledger import Grouping, HoursByDay, HoursRow, Order
 from ...tenancy.entitlements import entitlement_for_groups
 from ...tenancy.policy import entitled, limits_of
 from ..sites.base import Missed
@@ -36,7 +37,7 @@ class HoursPage(ConsolePage):
 
 
 class HoursRoute(ConsoleHandler):
-    """Hours in a window of days, highest first."""
+    """Hours in a window of days, most reserved or most unused first."""
 
     async def get(self) -> None:
         """Answer with the rows, their total, and whose hours could not be read."""
@@ -46,7 +47,7 @@ class HoursRoute(ConsoleHandler):
 
     async def asked(self) -> tuple[dict[str, Any], list[HoursRow], tuple[Missed, ...]]:
         """Return the window, its rows, and whose hours could not be read. Raises InvalidRequest."""
-        known = {"from", "to", "by"}
+        known = {"from", "to", "by", "sort"}
         wrong = [
             Problem(name, None, _("use {words}").format(words=", ".join(sorted(known))))
             for name in self.request.query_arguments
@@ -56,6 +57,10 @@ class HoursRoute(ConsoleHandler):
         if by not in ledger.GROUPINGS:
             rule = _("use {words}").format(words=", ".join(ledger.GROUPINGS))
             wrong.append(Problem("by", by, rule))
+        order = self.get_query_argument("sort", "reserved")
+        if order not in ledger.ORDERS:
+            rule = _("use {words}").format(words=", ".join(ledger.ORDERS))
+            wrong.append(Problem("sort", order, rule))
         if wrong:
             raise InvalidRequest(wrong, _("the request is invalid"))
         start, end = (self.get_query_argument(name, "") for name in ("from", "to"))
@@ -71,8 +76,8 @@ class HoursRoute(ConsoleHandler):
                 users = {
                     name: _of_group(days, groups.get(name, "")) for name, days in users.items()
                 }
-        rows = ledger.hours_rows(users, first, last, cast(Grouping, by))
-        return {"from": first, "to": last, "by": by}, rows, missed
+        rows = ledger.hours_rows(users, first, last, cast(Grouping, by), cast(Order, order))
+        return {"from": first, "to": last, "by": by, "sort": order}, rows, missed
 
     async def _groups(self) -> dict[str, str]:
         """Return the group whose policy applies to each user now."""
