@@ -12,6 +12,7 @@ not poll: the backend's `watch` reports changes.
 from __future__ import annotations
 
 import enum
+import math
 import os
 import time
 import unicodedata
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from ..usage.advice import EarlierRun
     from ..usage.samples import Attempt
     from ..usage.stacks import RunStacks
     from ..usage.summary import RunUsage, Series
@@ -81,6 +83,11 @@ MOST_COMPARED = 50
 """Runs that are compared in one table."""
 ENDING_TIMEOUT = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
+
+EARLIER_EVERY = 60.0
+"""Seconds after which a run's earlier runs are looked for again."""
+MOST_EARLIER = 8
+"""Earlier runs of which the samples are read."""
 
 SIGHT_TIMEOUT = 5.0
 """Seconds for which the record of a run that is deleted waits for those that wait for its end."""
@@ -231,6 +238,7 @@ class ClusterManager(LoggingConfigurable):
     def __init__(self, backend: Backend | None = None, **traits: object) -> None:
         super().__init__(**traits)
         self._backend = backend
+        self._smaller: dict[str, tuple[float, tuple[EarlierRun, ...]]] = {}
 
     @property
     def backend(self) -> Backend:
@@ -686,10 +694,40 @@ class ClusterManager(LoggingConfigurable):
 
     def usage(self, cluster: TFCluster) -> RunUsage:
         """Return what the tasks of a run use; see `top`."""
+        from ..usage.advice import advise, mean_step_rates
         from ..usage.summary import run_usage
 
         samples = self._samples(cluster, tasks_of(cluster, ()))
-        return run_usage(cluster, samples, self._observer.step_rates(cluster), time.time())
+        rates = steps = self._observer.step_rates(cluster)
+        if cluster.status.phase.is_final:
+            rates = mean_step_rates(cluster, samples, self._observer.step_counts(cluster))
+        earlier = self._smaller_runs(cluster) if rates else ()
+        cores = os.cpu_count() if self.backend.is_here else None
+        advised = advise(cluster, samples, rates, earlier, cores)
+        return run_usage(cluster, samples, steps, time.time(), advised)
+
+    def _smaller_runs(self, cluster: TFCluster) -> Sequence[EarlierRun]:
+        """Return earlier runs of the same program with fewer workers, one of each number."""
+        from ..usage.advice import earlier_run, repeats_smaller
+
+        if cluster.spec.replicas.worker.count < 2:
+            return ()
+        at, known = self._smaller.get(cluster.metadata.uid, (-math.inf, ()))
+        if time.monotonic() - at < EARLIER_EVERY:
+            return known
+        found: dict[int, EarlierRun] = {}
+        runs = [run for run in self.backend.list() if repeats_smaller(run, cluster)]
+        for run in runs[:MOST_EARLIER]:
+            count = run.spec.replicas.worker.count
+            folder = run.status.paths.get("output")
+            if count in found or folder is None or self.backend.unseen(folder):
+                continue
+            samples = self._samples(run, tasks_of(run, ()))
+            told = earlier_run(run, samples, self._observer.step_counts(run))
+            if told is not None:
+                found[count] = told
+        self._smaller[cluster.metadata.uid] = (time.monotonic(), tuple(found.values()))
+        return self._smaller[cluster.metadata.uid][1]
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
         """Return the Python stacks of the running processes of these tasks (all if empty).

@@ -13,6 +13,7 @@ from ..i18n import _
 from ..spec import Model, TaskType, TFCluster
 from ..spec.names import task_name
 from ..spec.quantities import parse_memory
+from .advice import Advice, Advised
 from .samples import Attempt, Interval
 
 WINDOW = 6.0
@@ -81,13 +82,18 @@ class TypeUsage(Model, frozen=True, omit_defaults=False):
 
 
 class RunUsage(Model, frozen=True, omit_defaults=False):
-    """All tasks of a run, in reading order, and its types that were sampled."""
+    """All tasks of a run, in reading order, its types that were sampled, and what to change.
+
+    `advice` has the most important first; `no_advice` says why none can be given.
+    """
 
     name: str
     uid: str
     ended: bool
     tasks: tuple[TaskUsage, ...]
     types: tuple[TypeUsage, ...]
+    advice: tuple[Advice, ...] = ()
+    no_advice: str = ""
 
 
 def run_usage(
@@ -95,6 +101,7 @@ def run_usage(
     samples: Mapping[str, Sequence[Attempt]],
     steps: Mapping[str, float],
     now: float,
+    advised: Advised | None = None,
 ) -> RunUsage:
     """Return the usage of a run from the samples of its tasks, and their steps a second."""
     ended = cluster.status.phase.is_final
@@ -123,6 +130,8 @@ def run_usage(
         ended=ended,
         tasks=tuple(tasks),
         types=tuple(types),
+        advice=advised.advice if advised else (),
+        no_advice=advised.no_advice if advised else "",
     )
 
 
