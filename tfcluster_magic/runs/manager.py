@@ -346,9 +346,40 @@ class ClusterManager(LoggingConfigurable):
         """Return what `rerun` with the same arguments would create. Creates nothing. Raises the
         errors of `rerun`.
         """
+        old = self.status(ref)
+        return self._plan(self._rerun_request(old, **words))
+
+    def _rerun_request(
+        self, old: TFCluster, *, advised: bool = False, **words: Any
+    ) -> LaunchRequest:
         from ..launch.planning import request_rerun
 
-        return self._plan(request_rerun(self.status(ref), runs=self.backend.list, **words))
+        if advised:
+            given = {key: value for key, value in words.items() if value is not None}
+            words |= {k: v for k, v in self.advised_options(old).items() if k not in given}
+        return request_rerun(old, runs=self.backend.list, **words)
+
+    def advised_options(self, cluster: TFCluster) -> dict[str, int | float | str]:
+        """Return the launch options, by key, that advice on a run changes.
+
+        Raises:
+            Conflict: no advice on it changes an option, and why; its output cannot be read here.
+        """
+        from ..usage.advice import advised_options
+
+        name, usage = cluster.metadata.name, self.usage(cluster)
+        if options := advised_options(usage.advice):
+            return options
+        why = usage.no_advice or (
+            _("What is advised is a change of the program.")
+            if usage.advice
+            else _("Its tasks show nothing to change.")
+        )
+        text = _(
+            "no advice on {name} changes an option. {why} `tfcluster rerun {name}` launches it "
+            "with the same options"
+        )
+        raise Conflict(text.format(name=name, why=why))
 
     def rerun(
         self,
@@ -357,23 +388,48 @@ class ClusterManager(LoggingConfigurable):
         resume: bool = False,
         name: str | None = None,
         arguments: Sequence[str] | None = None,
+        advised: bool = False,
+        on_stop: Callable[[TFCluster], None] | None = None,
         **options: object,
     ) -> TFCluster:
         """Start a new run of the same snapshot and spec, changed by `options`.
 
         Args:
             ref: the run to repeat.
-            resume: start from the checkpoints of `ref`.
+            resume: start from the checkpoints of `ref`. If it is active, it is stopped first,
+                unless the new run gets another name.
             name: name of the new cluster, if it is another one.
             arguments: replacement for the program's arguments.
+            advised: also change what advice on `ref` changes; `options` override it.
+            on_stop: called with `ref` before it is stopped, and with each change until it ended.
             options: as for `launch`.
 
-        Raises: the errors of `launch`, and NotFound.
+        Raises: the errors of `launch`, NotFound, those of `advised_options`, and WaitTimeout.
         """
-        from ..launch.planning import request_rerun
-
+        old = self.status(ref)
         wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
-        return self.backend.create(request_rerun(self.status(ref), runs=self.backend.list, **wish))
+        request = self._rerun_request(old, advised=advised, **wish)
+        if resume and old.active and request.cluster == old.metadata.cluster:
+            self._stop_to_resume(old, request, on_stop)
+        return self.backend.create(request)
+
+    def _stop_to_resume(
+        self,
+        old: TFCluster,
+        request: LaunchRequest,
+        on_stop: Callable[[TFCluster], None] | None,
+    ) -> None:
+        """Stop a run that `request` resumes, and wait until it has no task. Before that, refuse a
+        request that would be refused however much room the stop makes.
+        """
+        verdict = self.backend.preflight(request.spec)
+        if verdict.unsupported or verdict.setup:
+            verdict.check()
+        if on_stop is not None:
+            on_stop(old)
+        name = old.metadata.name
+        self.stop(name, _("another run resumes it"))
+        self.wait(name, until=Until.RELEASED, on_change=on_stop)
 
     # -- projects ----------------------------------------------------------------------------------
 
@@ -807,13 +863,15 @@ class ClusterManager(LoggingConfigurable):
         ended what it used of its request.
         """
         from ..progress.run_progress import note_lines
-        from ..usage.summary import usage_lines
+        from ..usage.summary import advice_lines, usage_lines
 
         done = cluster.status.phase is Phase.SUCCEEDED
         notes = list(note_lines(self.progress(cluster), self.beside(cluster), succeeded=done))
         folder = cluster.status.paths.get("output")
         if cluster.status.phase.is_final and folder and self.backend.unseen(folder) is None:
-            notes += usage_lines(self.usage(cluster))
+            usage = self.usage(cluster)
+            notes += usage_lines(usage)
+            notes += advice_lines(usage) if usage.advice else ()
         return notes
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:

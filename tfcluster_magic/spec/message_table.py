@@ -1030,7 +1030,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "There is no advice: not every worker has been sampled, so the tasks cannot be compared"
         ),
         "AdviceTooShort": mark(
-            "There is no advice yet: all workers were at work together for {seconds:g} s, and at "
+            "There is no advice: all workers were at work together for {seconds:g} s, and at "
             "least {least:g} s are needed (the first {start:g} s of a task do not count)"
         ),
         "AdviceThrottled": mark(
@@ -1080,14 +1080,6 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "The workers wait for input: each uses {cpu:g} CPU and receives {speed}B/s that no "
             "task of the run has sent: read in parallel and prefetch (`dataset.prefetch`)",
         ),
-        "AdviceWorkersWait": mark_plural(
-            "The worker waits most of the time: it uses {cpu:g} CPU, and neither a parameter "
-            "server nor its network nor its disk is busy; `tfcluster stack {name}` shows where "
-            "while it runs",
-            "The workers wait most of the time: each uses {cpu:g} CPU, and neither a parameter "
-            "server nor their network nor their disk is busy; `tfcluster stack {name}` shows where "
-            "while they run",
-        ),
         "AdviceSlowWorker": mark(
             "{task} is slower than the other workers: {rate:g} steps/s, theirs is {others:g}; look "
             "at its part of the data and at the machine that it runs on"
@@ -1097,10 +1089,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "its part of the data and at the machine that it runs on"
         ),
         "AdviceTooManyWorkers": mark_plural(
-            "{workers} workers are no faster than {count} was: {rate:g} steps/s, and {run} made "
-            "{earlier:g} with {count}: use fewer",
-            "{workers} workers are no faster than {count} were: {rate:g} steps/s, and {run} made "
-            "{earlier:g} with {count}: use fewer",
+            "{workers} workers are hardly faster than {count} was: {rate:g} steps/s, and {run} "
+            "made {earlier:g} with {count}: use fewer",
+            "{workers} workers are hardly faster than {count} were: {rate:g} steps/s, and {run} "
+            "made {earlier:g} with {count}: use fewer",
         ),
         "AdviceGpuIdle": mark(
             "The GPUs of {type} are idle: {gpus} requested for each task, and no task keeps more "

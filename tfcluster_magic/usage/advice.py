@@ -15,10 +15,11 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from ..launch.launch_as_command import option_texts
-from ..launch.options import BY_KEY
+from ..i18n import _
+from ..launch.launch_as_command import field_at, option_texts
+from ..launch.options import BY_KEY, Option
 from ..lifecycle.messages import sentences
-from ..spec import Message, Mode, Model, Phase, TaskType, TFCluster
+from ..spec import Message, Mode, Model, Phase, Spec, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes, parse_memory
 from .samples import Attempt, Interval
@@ -32,7 +33,7 @@ NEWEST = 300.0
 LONG = 600.0
 """Seconds after which a run that has not succeeded has shown how much memory it needs."""
 
-BUSY, WAITING = 0.75, 0.5
+BUSY, WAITING = 0.7, 0.5
 """Parts of its CPUs that a task uses at least if it limits others, and at most if it waits."""
 NETWORK = 40 << 20
 """Bytes a second from which a parameter server may be limited by its network."""
@@ -40,7 +41,10 @@ INPUT = 256 << 10
 """Bytes a second from which a worker that waits is said to wait for input."""
 SLOW, APART = 0.7, 2.5
 """Part of the others' step rate below which a worker is slow; factor between unequal tasks."""
+FEWER, AS_FAST = 0.67, 0.85
+"""Parts of the workers and of their step rate with which an earlier run was about as fast."""
 THROTTLED = 0.1
+"""Part of the time in which a task waits for its limit of CPU from which more is advised."""
 NEARLY_OUT, FAR_TOO_HIGH = 0.9, 0.3
 """Parts of the requested memory: used at the peak, so that more or less is advised."""
 MOST_FACTOR = 2.0
@@ -136,7 +140,7 @@ def earlier_run(
     return EarlierRun(
         name=old.metadata.name,
         workers=old.spec.replicas.worker.count,
-        steps_per_second=max(rates.values()),
+        steps_per_second=median(rates.values()),
         cpu=sum(task.cpu for task in workers),
         gpu=sum(task.gpu for task in workers),
     )
@@ -223,6 +227,30 @@ def _told(cluster: TFCluster, found: _Found) -> Advice:
         command=shlex.join(words) if found.options else "",
         options=found.options,
     )
+
+
+def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
+    """Return the launch options, by key, of all of this advice; of two values for one option that
+    of the more important advice.
+    """
+    found: dict[str, int | float | str] = {}
+    for each in advice:
+        found = {**each.options, **found}
+    return found
+
+
+def change_lines(spec: Spec, options: Mapping[str, object]) -> list[str]:
+    """Return a line for each option that changes a spec, such as `--workers: 6 → 3`."""
+    return [
+        f"{option.flag}: {before or _('not set')} → {now}"
+        for option in (BY_KEY[key] for key in options)
+        for before in (" ".join(_texts(option, field_at(spec, option.path))),)
+        for now in (" ".join(_texts(option, options[option.key])),)
+    ]
+
+
+def _texts(option: Option, value: object) -> list[str]:
+    return [] if value is None else option_texts(option, value)
 
 
 # ---- the time that counts ----
@@ -415,8 +443,6 @@ def _input(
     if max(read, received) >= INPUT:
         code = "AdviceInputDisk" if read >= received else "AdviceInputNetwork"
         yield _Found(where, code, params, {})
-    elif all(task.cpu <= WAITING / 2 * task.cpus and task.gpu < GPU_IDLE for task in workers):
-        yield _Found(where, "AdviceWorkersWait", {**params, "name": cluster.metadata.name}, {})
 
 
 def _straggler(workers: Sequence[_Task]) -> Iterator[_Found]:
@@ -442,17 +468,17 @@ def _straggler(workers: Sequence[_Task]) -> Iterator[_Found]:
 def _too_many(
     cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
 ) -> Iterator[_Found]:
-    """Yield fewer workers with which an earlier run was as fast. If the workers together did more,
-    their steps may be larger, and nothing is said.
+    """Yield fewer workers with which an earlier run was about as fast. Workers that did more
+    together may make larger steps: then nothing is said.
     """
     rates = [task.steps for task in workers if task.steps]
     count = cluster.spec.replicas.counts.get(TaskType.WORKER, 0)
     if not rates or count < 2:
         return
-    rate = max(rates)
+    rate = median(rates)
     cpu, gpu = sum(task.cpu for task in workers), sum(task.gpu for task in workers)
     for run in sorted(earlier, key=lambda run: run.workers):
-        as_fast = run.workers <= count * 2 / 3 and run.steps_per_second >= 0.95 * rate
+        as_fast = run.workers <= FEWER * count and run.steps_per_second >= AS_FAST * rate
         if as_fast and cpu <= 1.25 * run.cpu and gpu <= 1.25 * run.gpu + GPU_IDLE:
             params: dict[str, Value] = {
                 "count": run.workers,

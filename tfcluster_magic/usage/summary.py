@@ -257,6 +257,15 @@ def _short(number: float) -> str:
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}".removesuffix(".0")
 
 
+def advice_lines(usage: RunUsage) -> list[str]:
+    """Return each piece of advice with its command, or why there is none."""
+    lines = []
+    for each in usage.advice:
+        text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")
+        lines.append(text.format(message=each.message, command=each.command))
+    return lines + ([usage.no_advice] if usage.no_advice else [])
+
+
 def usage_lines(usage: RunUsage) -> list[str]:
     """Return a sentence for each type of tasks: what was requested, and what was used of it."""
     every = [task.task_type for task in usage.tasks]
