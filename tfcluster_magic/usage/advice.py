@@ -235,7 +235,8 @@ def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
     """
     found: dict[str, int | float | str] = {}
     for each in advice:
-        found = {**each.options, **found}
+        for key, value in each.options.items():
+            found.setdefault(key, value)
     return found
 
 
@@ -352,7 +353,7 @@ def _on_time(
     gain = [*_too_many(cluster, workers, earlier)]
     yield from gain
     if not types & {*_TRAINERS}:
-        slow = [*_straggler(workers)] if cluster.spec.mode is Mode.BETWEEN_GRAPH else []
+        slow = [*_straggler(cluster, workers)]
         yield from slow
         full = cores is not None and sum(task.cpu for task in tasks) >= BUSY * cores
         waiting = bool(workers) and all(task.waits for task in workers)
@@ -445,8 +446,12 @@ def _input(
         yield _Found(where, code, params, {})
 
 
-def _straggler(workers: Sequence[_Task]) -> Iterator[_Found]:
-    """Yield one worker that is slower than the others, or for which the others wait."""
+def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]:
+    """Yield one worker that is slower than the others, or without parameter servers, where workers
+    make each step together, one for which the others wait.
+    """
+    if cluster.spec.mode is Mode.IN_GRAPH:
+        return
     params: dict[str, Value]
     stepping = [(task.steps, task) for task in workers if task.steps]
     if len(stepping) == len(workers) >= 2:
@@ -456,7 +461,7 @@ def _straggler(workers: Sequence[_Task]) -> Iterator[_Found]:
             params = {"task": slowest.name, "rate": _rate(rate), "others": _rate(others)}
             yield _Found(slowest.name, "AdviceSlowWorker", params, {})
             return
-    if len(workers) >= 3 or (len(workers) == 2 and len(stepping) == 2):
+    if len(workers) >= 2 and not cluster.spec.replicas.counts.get(TaskType.PS):
         busiest = max(workers, key=lambda task: task.cpu)
         rest = [task for task in workers if task is not busiest]
         others = median(task.cpu for task in rest)
@@ -567,7 +572,7 @@ def _growth(attempt: Attempt, limit: float) -> float:
         return 0.0
     middle = (rows[0].at + rows[-1].at) / 2
     halves = [r for r in rows if r.at <= middle], [r for r in rows if r.at > middle]
-    if min(map(len, halves)) < 3:
+    if min(map(len, halves)) < 4:
         return 0.0
     early, late = map(_slope, halves)
     whole = _slope(rows)
@@ -577,11 +582,12 @@ def _growth(attempt: Attempt, limit: float) -> float:
 
 
 def _slope(rows: Sequence[Interval]) -> float:
-    """Return the slope of memory over time by least squares."""
-    at = sum(each.at for each in rows) / len(rows)
-    memory = sum(each.memory for each in rows) / len(rows)
-    apart = sum((each.at - at) ** 2 for each in rows)
-    return sum((r.at - at) * (r.memory - memory) for r in rows) / apart if apart else 0.0
+    """Return the slope of memory over time: the median of the slopes over half of the time, to
+    which one sample, such as the last one of processes that end, makes no difference.
+    """
+    half = len(rows) // 2
+    pairs = zip(rows, rows[half:], strict=False)
+    return median((b.memory - a.memory) / (b.at - a.at) for a, b in pairs if b.at > a.at)
 
 
 def _more(limit: float) -> str:

@@ -25,14 +25,6 @@ _INPUT_RATE = 1 << 20
 _GROUPS = Path("/sys/fs/cgroup/cpu")
 _PRIVILEGED, _GROUP = _GROUPS / "tfcluster-planted", _GROUPS / "tfcluster-throttled"
 _SHARES = "100000"
-_WRAPPER = f"""#!/bin/sh
-# Moves one task, its supervision included, into a control group, and starts Python.
-if [ "$TFCLUSTER_TASK" = "$PLANTED_TASK" ] && [ -n "$PLANTED_TASK" ]; then
-  echo $PPID > {_GROUP}/cgroup.procs
-  echo $$ > {_GROUP}/cgroup.procs
-fi
-exec {sys.executable} "$@"
-"""
 
 
 @contextmanager
@@ -57,14 +49,32 @@ def data_server() -> Iterator[str]:
 
 
 @contextmanager
-def control_group() -> Iterator[None]:
-    """Make a control group with a quarter of a core."""
+def throttled(task: str, folder: Path) -> Iterator[None]:
+    """Put a task of the run in `folder` into a control group with a quarter of a core, before it
+    starts its program.
+    """
+    over = threading.Event()
+
+    def move() -> None:
+        while not over.is_set():
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    words = (process / "cmdline").read_bytes().split(b"\0")
+                    is_task = any(word.startswith(os.fsencode(folder)) for word in words)
+                    if is_task and os.fsencode(task) in words:
+                        (_GROUP / "cgroup.procs").write_text(process.name)
+                        return
+
     _GROUP.mkdir()
+    mover = threading.Thread(target=move)
     try:
         (_GROUP / "cpu.shares").write_text(_SHARES)
         (_GROUP / "cpu.cfs_quota_us").write_text("25000")
+        mover.start()
         yield
     finally:
+        over.set()
+        mover.join()
         _GROUP.rmdir()
 
 
@@ -85,15 +95,10 @@ def privileged() -> Iterator[None]:
         _PRIVILEGED.rmdir()
 
 
-def run(manager: ClusterManager, folder: Path, planted: Planted, **options: Any) -> TFCluster:
+def run(manager: ClusterManager, planted: Planted, **options: Any) -> TFCluster:
     """Run a planted program until its end, and return its record."""
     arguments = [*planted.arguments]
     options = {**planted.options, "reclaim_after": 1, **options}
-    if planted.throttled:
-        wrapper = folder / "python"
-        wrapper.write_text(_WRAPPER)
-        wrapper.chmod(0o755)
-        options |= {"python": str(wrapper), "env": {"PLANTED_TASK": planted.throttled}}
     with data_server() as address:
         if planted.data_server:
             arguments += ["--input", address]
@@ -114,12 +119,12 @@ def record(name: str, number: int) -> None:
         os.environ |= {"TFCLUSTER_HOME": text, "TFCLUSTER_STATE_DIR": places["state_dir"]}
         manager = ClusterManager(**places)
         if planted.before is not None:
-            run(manager, folder, planted, **planted.before)
+            run(manager, planted, **planted.before)
         if planted.throttled:
-            with control_group():
-                cluster = run(manager, folder, planted)
+            with throttled(planted.throttled, folder):
+                cluster = run(manager, planted)
         else:
-            cluster = run(manager, folder, planted)
+            cluster = run(manager, planted)
         written = msgspec.json.format(recording(manager, cluster), indent=1)
         usage = manager.usage(cluster)
     assert len(written) < _MOST, f"{name}: {len(written)} bytes"
