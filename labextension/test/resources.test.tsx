@@ -76,6 +76,8 @@ const graphs = (more: Partial<IRunGraphs> = {}): IRunGraphs => ({
     [1031, 'worker-2']
   ],
   events: [],
+  advice: [],
+  noAdvice: '',
   ...more
 });
 
@@ -210,15 +212,16 @@ afterEach(() => {
 
 it('says in words what a graph shows, and names the outliers', async () => {
   const model = await draw({
-    graphs: graphs(),
-    advice: [
-      {
-        code: 'IdleCpu',
-        task: 'worker-1',
-        message: 'worker-1 is idle.',
-        command: 'tfcluster rerun digits --workers 3'
-      }
-    ]
+    graphs: graphs({
+      advice: [
+        {
+          code: 'IdleCpu',
+          task: 'worker-1',
+          message: 'worker-1 is idle.',
+          command: 'tfcluster rerun digits --workers 3'
+        }
+      ]
+    })
   });
   const picture = host.querySelector('svg[role=img]');
   expect(picture?.getAttribute('aria-label')).toBe(

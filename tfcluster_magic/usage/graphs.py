@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 
 from ..spec import Event, Model, TFCluster
 from ..spec.names import task_name
+from .advice import Advice
 from .samples import Attempt
-from .summary import TypeUsage
+from .summary import RunUsage, TypeUsage
 
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
@@ -69,7 +70,8 @@ class StepMark(Model, frozen=True, omit_defaults=False):
 
 class RunGraphs(Model, frozen=True, omit_defaults=False):
     """The graphs of a run. `at` are the ends of equal parts of the time since `began`, in seconds
-    since 1970; `restarts` are the tasks that were started again, by time.
+    since 1970; `restarts` are the tasks that were started again, by time. The advice is that of the
+    usage.
     """
 
     began: float
@@ -78,25 +80,27 @@ class RunGraphs(Model, frozen=True, omit_defaults=False):
     steps: tuple[StepMark, ...]
     restarts: tuple[tuple[float, str], ...]
     events: tuple[Event, ...]
+    advice: tuple[Advice, ...]
+    no_advice: str
 
 
 def run_graphs(
     cluster: TFCluster,
     samples: Mapping[str, Sequence[Attempt]],
-    usages: Sequence[TypeUsage],
+    usage: RunUsage,
     points: int,
 ) -> RunGraphs:
-    """Return the graphs of a run from the samples of its tasks and the `usages` of its types, with
+    """Return the graphs of a run from the samples of its tasks and its `usage`, with
     at most `points` values in a line.
     """
     known = {task: told for task, told in samples.items() if told}
     axis = _axis(known.values(), points)
     types = []
-    for usage in usages:
-        count = cluster.spec.replicas.counts.get(usage.task_type, 0)
-        names = [task_name(usage.task_type, index) for index in range(count)]
+    for each in usage.types:
+        count = cluster.spec.replicas.counts.get(each.task_type, 0)
+        names = [task_name(each.task_type, index) for index in range(count)]
         mine = {name: known[name] for name in names if name in known}
-        types.append(_type_graphs(usage, mine, axis))
+        types.append(_type_graphs(each, mine, axis))
     restarts = [
         (attempt.began, task)
         for task, attempts in known.items()
@@ -110,6 +114,8 @@ def run_graphs(
         steps=_step_marks(known, axis),
         restarts=tuple(sorted(restarts)[-_MOST_MARKS:]),
         events=tuple(e for e in cluster.status.events if axis.begin <= e.at),
+        advice=usage.advice,
+        no_advice=usage.no_advice,
     )
 
 

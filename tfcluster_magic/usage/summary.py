@@ -15,6 +15,7 @@ from ..i18n import _
 from ..spec import Model, TaskType, TFCluster
 from ..spec.names import task_name
 from ..spec.quantities import parse_memory
+from .advice import Advice, Advised
 from .samples import Attempt, Interval
 
 WINDOW = 6.0
@@ -83,13 +84,18 @@ class TypeUsage(Model, frozen=True, omit_defaults=False):
 
 
 class RunUsage(Model, frozen=True, omit_defaults=False):
-    """All tasks of a run, in reading order, and its types that were sampled."""
+    """All tasks of a run, in reading order, its types that were sampled, and what to change.
+
+    `advice` has the most important first; `no_advice` says why none can be given.
+    """
 
     name: str
     uid: str
     ended: bool
     tasks: tuple[TaskUsage, ...]
     types: tuple[TypeUsage, ...]
+    advice: tuple[Advice, ...] = ()
+    no_advice: str = ""
 
 
 def run_usage(
@@ -97,6 +103,7 @@ def run_usage(
     samples: Mapping[str, Sequence[Attempt]],
     steps: Mapping[str, float],
     now: float,
+    advised: Advised | None = None,
     only: Container[str] | None = None,
 ) -> RunUsage:
     """Return the usage of a run from the samples of its tasks, and their steps a second; with
@@ -130,6 +137,8 @@ def run_usage(
         ended=ended,
         tasks=tuple(tasks),
         types=tuple(types),
+        advice=advised.advice if advised else (),
+        no_advice=advised.no_advice if advised else "",
     )
 
 
@@ -269,6 +278,15 @@ def memory_words(used: float, asked: float | None) -> str:
 def _short(number: float) -> str:
     """Return a number with one digit after the point, or none if it has none or is large."""
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}".removesuffix(".0")
+
+
+def advice_lines(usage: RunUsage) -> list[str]:
+    """Return each piece of advice with its command, or why there is none."""
+    lines = []
+    for each in usage.advice:
+        text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")
+        lines.append(text.format(message=each.message, command=each.command))
+    return lines + ([usage.no_advice] if usage.no_advice else [])
 
 
 def usage_lines(usage: RunUsage) -> list[str]:

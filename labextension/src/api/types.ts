@@ -134,6 +134,9 @@ export interface IRunGraphs {
   readonly steps: ReadonlyArray<{ readonly at: number; readonly step: number }>;
   readonly restarts: ReadonlyArray<readonly [number, string]>;
   readonly events: ReadonlyArray<Event>;
+  readonly advice: ReadonlyArray<IAdvice>;
+  /** Why there is no advice, if it cannot be given. */
+  readonly noAdvice: string;
 }
 
 /** What could be changed of a run, and the command that does it. */
@@ -161,7 +164,6 @@ export interface IUsage {
     >
   >;
   readonly graphs?: IRunGraphs;
-  readonly advice?: ReadonlyArray<IAdvice>;
 }
 
 /** The stacks that were taken by themselves when these tasks stalled, as text. */

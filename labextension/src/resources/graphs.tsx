@@ -418,15 +418,24 @@ function Marks({
 const some = (tasks: ReadonlyArray<string>): string =>
   tasks.length > 8 ? `${tasks.slice(0, 8).join(', ')}, …` : tasks.join(', ');
 
-/** What could be changed, each with the command that does it. */
+/** What could be changed, each with the command that does it; or why there is no advice. */
 export function Advice({
   advice,
+  reason,
   trans
 }: {
   readonly advice: ReadonlyArray<IAdvice>;
+  readonly reason: string;
   readonly trans: TranslationBundle;
 }): React.JSX.Element | null {
-  return advice.length === 0 ? null : (
+  if (advice.length === 0) {
+    return reason === '' ? null : (
+      <p className="tfc-Resources-hint">
+        <Sentence text={reason} />
+      </p>
+    );
+  }
+  return (
     <section className="tfc-Resources-advice" aria-label={trans.__('Advice')}>
       <ul>
         {advice.map(({ code, task, message, command }) => (

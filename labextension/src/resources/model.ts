@@ -11,13 +11,12 @@ import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import { isActive } from '../api/runs';
 import type { IClusters } from '../api/state';
-import type { IAdvice, IRun, IRunGraphs } from '../api/types';
+import type { IRun, IRunGraphs } from '../api/types';
 import { replicaCounts } from '../run/words';
 
 export interface IResourcesState {
   /** Null until they were loaded. */
   readonly graphs: IRunGraphs | null;
-  readonly advice: ReadonlyArray<IAdvice>;
   /** Why they could not be loaded. */
   readonly problem: ServerProblem | null;
 }
@@ -92,11 +91,7 @@ export class ResourcesModel implements IDisposable {
       const { caller } = this.clusters;
       const run = this.run ?? (await this.clusters.ensure(this.name));
       const found = await rest.usageGraphs(caller, this.name, VALUES);
-      this._set({
-        graphs: found.graphs ?? null,
-        advice: found.advice ?? [],
-        problem: null
-      });
+      this._set({ graphs: found.graphs ?? null, problem: null });
       // the last samples of a run are written a moment after its end
       const { releasedAt } = run.cluster.status;
       this._isComplete =
@@ -125,7 +120,7 @@ export class ResourcesModel implements IDisposable {
     }
   }
 
-  private _state: IResourcesState = { graphs: null, advice: [], problem: null };
+  private _state: IResourcesState = { graphs: null, problem: null };
   private _isSeen = false;
   /** Whether an ended run was loaded, which changes no more. */
   private _isComplete = false;

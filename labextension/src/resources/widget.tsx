@@ -86,7 +86,7 @@ export function Resources({
   trans
 }: IResourcesProps): React.JSX.Element {
   const { clusters, name } = model;
-  const { graphs, advice, problem } = React.useSyncExternalStore(
+  const { graphs, problem } = React.useSyncExternalStore(
     React.useCallback(
       listener => {
         model.changed.connect(listener);
@@ -123,7 +123,9 @@ export function Resources({
       {graphs === null && !problem && (
         <p className="tfc-Resources-none">{trans.__('Asking the server…')}</p>
       )}
-      <Advice advice={advice} trans={trans} />
+      {graphs && (
+        <Advice advice={graphs.advice} reason={graphs.noAdvice} trans={trans} />
+      )}
       {isEmpty ? (
         <Nothing run={run} commands={commands} trans={trans} />
       ) : (

@@ -50,8 +50,8 @@ def steady(cpu: float, count: int = 10) -> list[Attempt]:
 def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -> RunGraphs:
     """Return the graphs of a run with these samples."""
     run = a_run(len(samples), *events)
-    types = run_usage(run, samples, {}, NOW + 20).types
-    return run_graphs(run, samples, types, points)
+    usage = run_usage(run, samples, {}, NOW + 20)
+    return run_graphs(run, samples, usage, points)
 
 
 def test_figures_are_on_one_axis() -> None:
