@@ -416,9 +416,10 @@ async def test_usage(api: Api, ended: Launch) -> None:
     columns = told["series"]["worker-0"]
     assert {len(column) for column in columns.values()} == {len(columns["at"])}
     assert (await api("GET", "clusters/digits/usage")).json["series"] == {}
-    asked = "clusters/digits/usage?task=worker-0&only=1&points=1&graphs=4"
+    asked = "clusters/digits/usage?task=worker-0&only=1&points=1&graphs=4&figure=at"
     short = (await api("GET", asked)).json
     assert [task["name"] for task in short["usage"]["tasks"]] == ["worker-0"]
+    assert short["series"]["worker-0"].keys() == {"at"}
     assert len(short["series"]["worker-0"]["at"]) <= 2
     (workers,) = short["graphs"]["types"]
     assert workers["usage"]["taskType"] == "worker" and len(short["graphs"]["at"]) <= 4

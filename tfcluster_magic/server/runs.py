@@ -203,7 +203,13 @@ class UsageHandler(TFClusterHandler):
         cluster = await self.call(manager.status, ref)
         usage = await self.call(manager.usage, cluster, only)
         series = await self.call(manager.usage_series, cluster, tasks, points) if tasks else {}
-        told = {"usage": msgspec.to_builtins(usage), "series": msgspec.to_builtins(series)}
+        columns = msgspec.to_builtins(series)
+        if figures := set(self.get_query_arguments("figure")):
+            columns = {
+                task: {name: column for name, column in each.items() if name in figures}
+                for task, each in columns.items()
+            }
+        told = {"usage": msgspec.to_builtins(usage), "series": columns}
         if graphs is not None:
             drawn = await self.call(manager.usage_graphs, cluster, graphs)
             told["graphs"] = msgspec.to_builtins(drawn)

@@ -169,7 +169,7 @@ const usageOf = (
     AbortSignal.timeout(PATIENCE)
   );
 
-/** Return what these tasks use, and their samples over time in about so many points. */
+/** Return what these tasks use, and their CPU and memory over time in about so many points. */
 export const taskUsage = (
   caller: ICaller,
   name: string,
@@ -178,6 +178,8 @@ export const taskUsage = (
 ): Promise<IUsage> => {
   const query = new URLSearchParams(tasks.map(task => ['task', task]));
   query.set('points', String(points));
+  query.append('figure', 'cpu');
+  query.append('figure', 'memory');
   return usageOf(caller, name, query);
 };
 
