@@ -494,6 +494,25 @@ def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> Non
     assert "has no task that runs" in run("stack", "hangs").err
 
 
+def test_stacks_of_a_stall_are_shown_after_the_end(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stacks that were taken by themselves name the line of an ended run, and since when its task
+    stood still.
+    """
+    monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
+    (here / "hangs.py").write_text(HANGS)
+    run("launch", "hangs.py", "--workers", "1")
+    output = Path(json.loads(run("status", "hangs", "-o", "json").out)["status"]["paths"]["output"])
+    wait_until(
+        (output / ".tfcluster-stacks" / "worker-0.stalled.json").exists, "the stacks of the stall"
+    )
+    run("stop", "hangs", "--yes")
+    shown = run("stack", "hangs").out
+    assert "worker-0 did nothing since " in shown
+    assert 'hangs.py", line 4 in <module>' in shown
+
+
 USES = """
 import os, time
 kept = bytearray(os.urandom(1 << 20) * 120)
