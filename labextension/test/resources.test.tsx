@@ -174,12 +174,17 @@ it('knows the step at a time, and joins restarts of one moment', () => {
     message: `${code}.`,
     messages: [{ code }]
   });
+  const healing = event('Healing', 1029);
   const events = [event('AllTasksUp', 1001), event('Reclaimed', 1055)];
   const found = layout.marks(graphs({ events } as Partial<IRunGraphs>));
   expect(found.map(({ at, restarted }) => [at, restarted])).toEqual([
     [1030, ['worker-1', 'worker-2']],
     [1055, []]
   ]);
+  const joined = graphs({ events: [healing] } as Partial<IRunGraphs>);
+  expect(
+    layout.marks(joined).map(({ at, restarted }) => [at, restarted])
+  ).toEqual([[1029, ['worker-1', 'worker-2']]]);
 });
 
 let root: Root;

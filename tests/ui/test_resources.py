@@ -144,17 +144,16 @@ def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
     expect(card).to_contain_text("asked for 0.5 CPU, used 0", timeout=60_000)
     lab.screenshot("card", output)
 
-    def saved() -> str:
-        lab.page.keyboard.press("Control+s")
-        (path,) = lab.server.root.glob("*.ipynb")
-        (cell,) = (c for c in json.loads(path.read_text())["cells"] if c["outputs"])
-        return json.dumps(cell["outputs"])
+    def saved() -> dict[str, str]:
+        lab.execute("docmanager:save")
+        cells = json.loads((lab.server.root / "notebook.ipynb").read_text())["cells"]
+        data = next(out["data"] for cell in cells for out in cell["outputs"])
+        return {kind: "".join(data[kind]) for kind in ("text/html", "text/plain")}
 
-    wait_until(lambda: "asked for 0.5 CPU" in saved(), "the notebook with what was used")
-    told = [o["data"] for o in json.loads(saved()) if "text/html" in o.get("data", {})]
+    wait_until(lambda: "asked for 0.5 CPU" in saved()["text/html"], "what was used, in the file")
     for kind in ("text/html", "text/plain"):
-        text = "".join(told[-1][kind])
-        assert re.search(r"worker: asked for 0\.5 CPU, used 0(\.\d)?; peak of memory \d", text)
+        used = r"worker: asked for 0\.5 CPU, used 0(\.\d)?; peak of memory \d"
+        assert re.search(used, saved()[kind])
 
 
 def test_the_logs_of_a_run_that_stalls_have_its_stacks(lab: LabPage) -> None:

@@ -633,7 +633,7 @@ def run_bundle(
     """
     now = time.time()
     beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
-    beside = [*beside, *type_lines(used, cluster.spec.replicas.counts)]
+    beside = (*beside, *type_lines(used, cluster.spec.replicas.counts))
     return {
         "text/plain": _kept_text(cluster, beside, now) if text is None else text,
         "text/html": run_card(cluster, beside, now),

@@ -402,11 +402,12 @@ function Marks({
               {clock(at, Date.now(), true)}
             </time>{' '}
             <Sentence
-              text={
-                event
-                  ? shown(event, trans)
-                  : trans.__('Started again: %1', some(restarted))
-              }
+              text={[
+                ...(event ? [shown(event, trans)] : []),
+                ...(restarted.length > 0
+                  ? [trans.__('Started again: %1', some(restarted))]
+                  : [])
+              ].join(' ')}
             />
           </li>
         ))}

@@ -7,12 +7,15 @@ export const HEIGHT = 128;
 /** The part of the box in which values are drawn. */
 export const PLOT = { left: 34, right: 292, top: 14, bottom: 98 } as const;
 
+/** The least height of the vertical axis, so that noise stays small. */
+const LEAST = { cpu: 0, memory: 2 ** 20, network: 2 ** 10, steps: 0 } as const;
+
 /** Return the highest value of the vertical axis: a round number that all values fit below. */
 export function topOf({ high, requested, figure }: IGraph): number {
   const most = Math.max(
     requested ?? 0,
     ...high.map(value => value ?? 0),
-    figure === 'memory' ? 2 ** 20 : 0
+    LEAST[figure]
   );
   const base =
     figure === 'memory' || figure === 'network' ? sizeUnit(most)[1] : 1;
@@ -178,14 +181,15 @@ export interface IMark {
 }
 
 /**
- * Return the marks by time: events, and the restarts that no event of the same time tells. Restarts
- * at nearly the same time are one mark.
+ * Return the marks by time: events, and restarts. Restarts at nearly the same time are one mark, that
+ * of the event which led to them.
  */
 export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   const near = Math.max(5, ((at[at.length - 1] ?? began) - began) / 50);
-  const found: IMark[] = events
-    .filter(({ messages }) => !QUIET.has(messages?.[0]?.code ?? ''))
-    .map(event => ({ at: event.at, event, restarted: [] }));
+  const found: { at: number; event: IMark['event']; restarted: string[] }[] =
+    events
+      .filter(({ messages }) => !QUIET.has(messages?.[0]?.code ?? ''))
+      .map(event => ({ at: event.at, event, restarted: [] }));
   const groups: { at: number; tasks: string[] }[] = [];
   for (const [when, task] of restarts) {
     const last = groups[groups.length - 1];
@@ -197,7 +201,14 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   }
   for (const { at: when, tasks } of groups) {
     const restarted = [...new Set(tasks)];
-    found.push({ at: when, event: null, restarted });
+    const cause = found.find(
+      ({ at: then }) => when >= then && when - then <= near
+    );
+    if (cause) {
+      cause.restarted = restarted;
+    } else {
+      found.push({ at: when, event: null, restarted });
+    }
   }
   return found.sort((one, other) => one.at - other.at);
 }

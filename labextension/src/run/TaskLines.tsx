@@ -80,7 +80,7 @@ export const Uses = React.memo(
           label={trans.__('CPU')}
           values={cpu}
           requested={cpuRequested}
-          figure={now ? cores(now.cpu) : '–'}
+          figure={trans.__('%1 CPU', now ? cores(now.cpu) : '–')}
           words={
             now
               ? part(
@@ -152,9 +152,6 @@ function Use({
   );
   return (
     <span className="tfc-Use" role="img" aria-label={title} title={title}>
-      <span className="tfc-Use-label" aria-hidden="true">
-        {label}
-      </span>
       <svg
         className="tfc-Sparkline"
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
