@@ -200,7 +200,9 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
     }
   }
   for (const { at: when, tasks } of groups) {
-    const restarted = [...new Set(tasks)];
+    const restarted = [...new Set(tasks)].sort((one, other) =>
+      one.localeCompare(other, 'en', { numeric: true })
+    );
     const cause = found.find(
       ({ at: then }) => when >= then && when - then <= near
     );

@@ -123,7 +123,7 @@ export function Resources({
       {graphs === null && !problem && (
         <p className="tfc-Resources-none">{trans.__('Asking the server…')}</p>
       )}
-      {graphs && (
+      {graphs && !isEmpty && (
         <Advice advice={graphs.advice} reason={graphs.noAdvice} trans={trans} />
       )}
       {isEmpty ? (
