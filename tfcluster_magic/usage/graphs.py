@@ -180,7 +180,8 @@ def _columns(attempts: Sequence[Attempt], axis: _Axis) -> dict[Figure, Values]:
                     memory[part] = max(memory[part], each.memory)
     found: dict[Figure, Values] = {
         "cpu": _rates(cpu, lasted, 3),
-        "memory": tuple(m if t else None for m, t in zip(memory, lasted, strict=True)),
+        # The last sample of a task that ends has no processes any more.
+        "memory": tuple(size or None for size in memory),
         "network": _rates(network, lasted, 0),
     }
     steps = _step_rates(attempts, axis)

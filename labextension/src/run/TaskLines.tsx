@@ -62,14 +62,20 @@ const NONE: TaskLines = new Map<string, ITaskLines>();
 /** CPU and memory; nothing of a task that was not sampled. */
 export const Uses = React.memo(
   ({
-    lines: { usage, ended, cpu, memory },
+    lines: { usage, ended, cpu, memory: sampled },
     trans
   }: {
     readonly lines: ITaskLines;
     readonly trans: TranslationBundle;
   }): React.JSX.Element => {
     const now = ended ? usage.average : usage.current;
-    const size = ended ? usage.memoryPeak : now?.memory;
+    // the last sample of a task that ends has no processes any more
+    const memory = sampled.filter(size => size > 0);
+    const size = ended
+      ? usage.memoryPeak
+      : now
+        ? now.memory || memory[memory.length - 1]
+        : undefined;
     const part = (used: string, asked: string | null): string =>
       asked === null ? used : trans.__('%1 of %2', used, asked);
     const { cpuRequested, memoryRequested } = usage;
@@ -111,8 +117,8 @@ export const Uses = React.memo(
           }
           about={ended ? trans.__('at its peak') : trans.__('now')}
           range={[
-            sizeWords(Math.min(...memory)),
-            sizeWords(Math.max(...memory))
+            sizeWords(Math.min(...memory, usage.memoryPeak)),
+            sizeWords(Math.max(...memory, 0))
           ]}
           trans={trans}
         />
