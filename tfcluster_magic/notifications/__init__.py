@@ -248,9 +248,13 @@ class Delivery(Model, frozen=True, kw_only=True):
 
     rule: Annotated[str, Meta(description="the rule's name")]
     rule_uid: Annotated[str, Meta(description="the rule's uid")]
-    event: Annotated[str, Meta(description="what happened; it is reported once for each uid")]
-    uid: Annotated[str, Meta(description="the uid of the run; empty: it is about no run")] = ""
-    about: Annotated[str, Meta(description="the run, the schedule, or the kind of hours")]
+    event: Annotated[str, Meta(description="the event; it is reported once for each uid")]
+    uid: Annotated[
+        str, Meta(description="the uid of the run; empty if the event is not about a run")
+    ] = ""
+    about: Annotated[
+        str, Meta(description="the run, the schedule or the kind of hours that the event is about")
+    ]
     occasion: Occasion
     title: str
     sentence: str
@@ -260,9 +264,11 @@ class Delivery(Model, frozen=True, kw_only=True):
     at: Annotated[float, Meta(description="when it happened")]
     noted_at: Annotated[float, Meta(description="when it was seen")]
     state: DeliveryState = DeliveryState.PENDING
-    attempts: Annotated[int, Meta(ge=0, description="how often it was sent or tried")] = 0
-    next_at: Annotated[float, Meta(description="when it is tried next")] = 0.0
-    settled_at: Annotated[float, Meta(description="when it was sent or given up")] | None = None
+    attempts: Annotated[int, Meta(ge=0, description="number of attempts to send it")] = 0
+    next_at: Annotated[float, Meta(description="time of the next attempt")] = 0.0
+    settled_at: (
+        Annotated[float, Meta(description="time at which it was sent or given up")] | None
+    ) = None
     problem: Annotated[str, Meta(description="why the last attempt failed")] = ""
 
     @property
@@ -296,8 +302,9 @@ class Deliveries(Model, frozen=True, kw_only=True):
 
     deliveries: tuple[Delivery, ...] = ()
     forgotten_until: Annotated[
-        float, Meta(description="events up to this time are settled and no longer kept")
+        float, Meta(description="events up to this time are handled and no longer kept")
     ] = 0.0
     high: Annotated[
-        dict[str, float], Meta(description="nearly used kinds of hours, and since when")
+        dict[str, float],
+        Meta(description="kinds of hours that are nearly used up, with the time since when"),
     ] = field(default_factory=dict)

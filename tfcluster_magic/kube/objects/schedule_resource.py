@@ -64,14 +64,15 @@ TAKEN_AT = f"{GROUP}/snapshot-time"
 class Suspension(Model, frozen=True, kw_only=True):
     """Who suspended a schedule, and why. It applies while `suspend` is true."""
 
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who did it")] = ""
+    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who suspended it")] = (
+        ""
+    )
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
     at: Annotated[float, Meta(description="since when")] | None = None
     locked: Annotated[
         bool,
         Meta(
-            description="only who has the right `lock` on tfclusterschedules may set, change or "
-            "lift it"
+            description="set, changed and lifted only with the right `lock` on tfclusterschedules"
         ),
     ] = False
 
@@ -85,14 +86,20 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
         "end": time_form("endTime"),
     }
 
-    number: Annotated[int, Meta(ge=1, le=2**31 - 1, description="higher than any before it")]
+    number: Annotated[
+        int, Meta(ge=1, le=2**31 - 1, description="a number above those of all earlier backfills")
+    ]
     requested_at: Annotated[
         float,
-        Meta(description="now; one from before the schedule's creation, as in a copy, is not run"),
+        Meta(
+            description="the current time; a request from before the schedule's creation is ignored"
+        ),
     ]
-    start: Annotated[float, Meta(description="the first due time is not before")]
-    end: Annotated[float, Meta(description="the last due time is not after")]
-    parallel: Annotated[int, Meta(ge=1, le=100, description="runs of it at once")] = 1
+    start: Annotated[float, Meta(description="due times from here on are included")]
+    end: Annotated[float, Meta(description="due times up to here are included")]
+    parallel: Annotated[
+        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+    ] = 1
 
 
 class RunTemplate(Model, frozen=True, kw_only=True):
@@ -122,12 +129,14 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         "runTimes": Form("runTimes", _write_times, _read_times, _times_schema),
     }
 
-    suspend: Annotated[bool, Meta(description="launch nothing; runs go on")] = False
+    suspend: Annotated[bool, Meta(description="launch nothing more; current runs go on")] = False
     suspension: Annotated[Suspension, Meta(description="who suspended it, and why")] | None = None
     resume_at: (
         Annotated[
             float,
-            Meta(description="when it was resumed after it had suspended itself (`pauseAfter`)"),
+            Meta(
+                description="time at which it was resumed after it suspended itself (`pauseAfter`)"
+            ),
         ]
         | None
     ) = None
@@ -135,19 +144,21 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         tuple[float, ...],
         Meta(
             max_length=MOST_REQUESTS,
-            description="runs that were asked for beside the due times: add the time now; one from "
-            "before the schedule's creation, as in a copy, is not run",
+            description=(
+                "requests for a run besides the due times: add the current time. A request "
+                "from before the schedule's creation, as in a copy, is ignored"
+            ),
         ),
     ] = ()
     backfills: Annotated[
         tuple[BackfillRequest, ...],
-        Meta(max_length=MOST_REQUESTS, description="past due times to run, oldest first"),
+        Meta(max_length=MOST_REQUESTS, description="ranges of past due times to run, oldest first"),
     ] = ()
     launch_words: Annotated[
         str,
         Meta(
             max_length=WORDS_LENGTH,
-            description="the launch as it was asked for, as JSON, for `tfcluster schedule update`",
+            description="the words of the launch as JSON, for `tfcluster schedule update`",
         ),
     ] = ""
     template: Annotated[RunTemplate, Meta(description="what is launched at each due time")]
