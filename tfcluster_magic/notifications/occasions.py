@@ -55,7 +55,7 @@ class NotableEvent:
 
     `key` identifies it among the events of the run `uid`, or among all that belong to no run.
     `title` and `words` are translated when a delivery is made. `waits` is the time for which a run
-    was queued; it belongs to the rules with the same time. `locked` is that of a pause.
+    was queued; the event concerns rules with this time. `locked` says whether a pause is locked.
     `lines` are what `task` printed last.
     """
 
@@ -75,7 +75,7 @@ class NotableEvent:
 
 
 Printed = tuple[str, Sequence[str]]
-"""A task, and what it printed last."""
+"""A task and its last printed lines."""
 
 
 def run_events(
@@ -149,7 +149,7 @@ def recorded_lines(cluster: TFCluster) -> Printed:
 def next_queued_event(
     cluster: TFCluster, rules: Iterable[NotificationRule], now: float
 ) -> float | None:
-    """Return when a queued run has next waited for as long as a rule says; None if it will not."""
+    """Return when a queued run will next have waited for a rule's time; None if it will not."""
     since = cluster.status.queued_at
     if cluster.status.phase is not Phase.QUEUED or since is None:
         return None
@@ -187,7 +187,7 @@ def schedule_events(schedule: Schedule) -> list[NotableEvent]:
 
 
 def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:
-    """Return the same for the pause of a schedule whose runs have the name `cluster`."""
+    """Return the event of a pause, for a schedule whose runs have the name `cluster`."""
     if not (pause.by or isinstance(pause.reason, Message)):
         return []
     words: list[Message | str] = [pause.reason] if pause.reason else []
@@ -211,7 +211,8 @@ def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[Notabl
 def budget_events(
     kept: Deliveries, used: Mapping[str, tuple[float, float]], now: float
 ) -> tuple[Deliveries, list[NotableEvent]]:
-    """Return an event for each nearly used budget, and `kept` with the time since when it is so.
+    """Return an event for each nearly used budget, and `kept` with the time since when it is nearly
+    used.
 
     Args:
         kept: the deliveries so far.
@@ -364,7 +365,7 @@ def _plain(value: object) -> object:
 def _rendered(words: Message | str) -> str:
     try:
         return str(words)
-    except (LookupError, TypeError, ValueError, OSError):  # of a newer version, or damaged
+    except (LookupError, TypeError, ValueError, OSError):  # written by a newer version, or damaged
         return words.code if isinstance(words, Message) else ""
 
 
@@ -373,7 +374,7 @@ def bounded(kept: Deliveries, now: float) -> Deliveries:
 
     The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
     reported again. If too many are pending, the oldest of these are dropped, too. A time ahead of
-    the clock counts as now, so that it does not keep the events until then back.
+    the clock counts as now, so that it does not hold back events until then.
     """
     found = list(kept.deliveries)
     sizes = {each.key: len(to_json(each)) for each in found}
@@ -418,8 +419,8 @@ def sent(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
 
 
 def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveries:
-    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up, and a test
-    at once.
+    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up; a test is
+    given up at once.
     """
 
     def change(each: Delivery) -> Delivery:

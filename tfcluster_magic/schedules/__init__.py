@@ -1,4 +1,4 @@
-"""Schedules: a launch that recurs, and what became of each due time. Shapes, bounds and defaults.
+"""Schedules: launches that recur, with the result of each due time. Shapes, bounds and defaults.
 
 A schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
 time. `due` decides what is next; it does no input or output. Times are seconds since 1970.
@@ -17,21 +17,23 @@ from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form
 from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
-"""Settled occurrences that a status keeps, the newest ones."""
+"""The most settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""Due times of one schedule that wait at the same time; later ones are looked at when some are
+"""The most due times of one schedule that wait at the same time; later ones follow when some are
 launched.
 """
 MOST_BACKFILL = 10_000
-"""Due times of one backfill."""
+"""The most due times of one backfill."""
 ASK_ABOVE = 300
-"""Due times of a backfill above which a person is asked first."""
+"""Number of due times above which a backfill asks first."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 """States of a schedule, as administrators and `kubectl get` see them."""
 
 
 class Overlap(str, enum.Enum):
-    """What happens at a due time while an earlier run goes on, as CronJob's concurrencyPolicy."""
+    """The behaviour at a due time while an earlier run is active, like CronJob's
+    concurrencyPolicy.
+    """
 
     ALLOW = "allow"
     FORBID = "forbid"
@@ -39,7 +41,7 @@ class Overlap(str, enum.Enum):
 
 
 class CatchUp(str, enum.Enum):
-    """Which of the due times run that were missed, such as while the machine was off."""
+    """The missed due times that are made up for, for example after the machine was off."""
 
     NONE = "none"
     LAST = "last"
@@ -47,7 +49,7 @@ class CatchUp(str, enum.Enum):
 
 
 class ScheduleDependency(Model, frozen=True):
-    """A schedule whose run of the same due time has to succeed or end first."""
+    """Another schedule, whose run of the same due time must succeed or end first."""
 
     schedule: Annotated[
         str, Meta(pattern=NAME_PATTERN, max_length=50, description="the schedule's name")
@@ -58,7 +60,7 @@ class ScheduleDependency(Model, frozen=True):
 
     @property
     def words(self) -> str:
-        """As `--after` takes it: `schedule:prepare`, or `schedule:prepare:end`."""
+        """The value of `--after`: `schedule:prepare`, or `schedule:prepare:end`."""
         text = f"schedule:{self.schedule}"
         is_usual = self.until is AwaitedOutcome.SUCCESS
         return text if is_usual else f"{text}:{self.until.value}"
@@ -135,7 +137,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
 
 
 class OccurrenceKind(str, enum.Enum):
-    """Why there is an occurrence."""
+    """The origin of an occurrence."""
 
     SCHEDULED = "scheduled"
     CATCH_UP = "catch-up"
@@ -144,7 +146,7 @@ class OccurrenceKind(str, enum.Enum):
 
 
 class OccurrenceState(str, enum.Enum):
-    """What became of a due time. The last six are settled and never change."""
+    """The state of a due time. The last six are settled and never change."""
 
     WAITING = "Waiting"
     LAUNCHING = "Launching"
@@ -159,12 +161,12 @@ class OccurrenceState(str, enum.Enum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more happens for the due time."""
+        """Whether the state of the due time is final."""
         return self in _SETTLED
 
     @property
     def holds_run(self) -> bool:
-        """Whether a run of it exists, or is about to."""
+        """Whether its run exists or is being created."""
         return self in (OccurrenceState.LAUNCHING, OccurrenceState.RUNNING)
 
 
@@ -179,7 +181,7 @@ _SETTLED = (
 
 
 class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
-    """One due time of a schedule, and what became of it."""
+    """One due time of a schedule, with its state and run."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "due": time_form("dueTime"),
@@ -211,12 +213,12 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> tuple[float, int]:
-        """What identifies it in a schedule."""
+        """Its identity within a schedule."""
         return self.due, -1 if self.kind is OccurrenceKind.MANUAL else self.backfill
 
 
 class Pause(Model, frozen=True, kw_only=True):
-    """Why and since when a schedule does nothing."""
+    """The pause of a schedule: since when, by whom, and why."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "reason": any_form("reason", "Why; a message if the schedule paused by itself."),
@@ -255,7 +257,7 @@ class Backfill(Model, frozen=True, kw_only=True):
 
 
 class ScheduleStatus(Model, frozen=True, kw_only=True):
-    """How a schedule stands: which due times were taken, and what became of them."""
+    """The status of a schedule: the due times that were handled, and their states."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "cursor": time_form("cursorTime"),
@@ -277,7 +279,7 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
 
 
 class LaunchWords(Model, frozen=True, kw_only=True):
-    """A launch as it was asked for; `ClusterManager.launch` takes the same."""
+    """A launch in the user's words, as `ClusterManager.launch` takes it."""
 
     program: str | None = None
     arguments: tuple[str, ...] = ()
@@ -290,7 +292,7 @@ class LaunchWords(Model, frozen=True, kw_only=True):
 
 
 class ScheduledLaunch(Model, frozen=True, kw_only=True):
-    """What a schedule launches: the snapshot, and the words for a new one."""
+    """The launch of a schedule: the snapshot, and the words for a new one."""
 
     cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="name of its runs")]
     spec: Spec

@@ -130,7 +130,7 @@ def test_every_problem_is_named_and_no_secret_is(run: Run, here: Path) -> None:
 def test_names_are_completed_and_the_format_is_said(run: Run, here: Path) -> None:
     """A shell completes the names of rules. The format for a known host is inferred and printed."""
     added = run("notify", "add", "team", "--webhook", "https://oapi.dingtalk.com/robot/send?a=b")
-    assert "expect dingtalk" in added.err
+    assert "in the format dingtalk" in added.err
     context = click.Context(click.Command("remove"))
     found = complete_rules(context, click.Option(["-x"]), "te")
     assert [item.value for item in found] == ["team"]

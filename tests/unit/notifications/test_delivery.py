@@ -164,11 +164,11 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
         (WebhookFormat.WECOM, {"errcode": 45009, "errmsg": "api freq out of limit"}),
     ):
         receiver.answer = json.dumps(answer).encode()
-        with pytest.raises(NotDelivered, match="did not take"):
+        with pytest.raises(NotDelivered, match="did not accept"):
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         long = {key: v if isinstance(v, int) else "x" * 187 + TOKEN for key, v in answer.items()}
         receiver.answer = json.dumps(long).encode()  # the reason is cut within the token
-        with pytest.raises(NotDelivered, match="did not take") as told:
+        with pytest.raises(NotDelivered, match="did not accept") as told:
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         assert "tok" not in str(told.value)
         good = {key: 0 if isinstance(value, int) else "ok" for key, value in answer.items()}

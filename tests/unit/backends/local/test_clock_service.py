@@ -98,7 +98,7 @@ def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
 def test_words_of_a_unit_are_quoted(
     tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """systemd reads no text of a path or of PATH as a specifier, a variable or the end of a
+    """Systemd reads no text of a path or of PATH as a specifier, a variable or the end of a
     line.
     """
     monkeypatch.setenv("PATH", '/a%h/$HOME/"b"\nExecStart=/bin/false')
