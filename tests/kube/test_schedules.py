@@ -1,6 +1,5 @@
-"""Schedules, applied by kubectl and by the verbs: what is due is launched once, and in time.
-
-The schedules of `minutely` are due while the tests before their own run. The last test stops the
+"""Schedules on Kubernetes, written by kubectl and by the manager: each due time is launched once
+and on time. The schedules of `minutely` become due while earlier tests run. The last test stops the
 operator that all others need.
 """
 
@@ -61,7 +60,7 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture(scope="module", autouse=True)
 def minutely(home: Tenant, request: pytest.FixtureRequest) -> list[str]:
-    """Apply schedules that are due each minute, the second one paused; return their names."""
+    """Apply two schedules that are due every minute, the second one paused; return their names."""
     count = 20 if request.config.getoption("--long") else 5
     names = [f"nightly-{chr(97 + n)}" for n in range(count)]
     for name in names:
@@ -75,7 +74,7 @@ def apply(home: Kubectl, name: str, *, more: str = "", **words: Any) -> None:
 
 
 def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
-    """The API server refuses the mistakes that its rules can see, and the condition Ready reports
+    """The API server refuses the mistakes that its rules can detect; the condition Ready reports
     the others.
     """
     kubectl = home.kubectl
@@ -106,7 +105,9 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
 
 
 def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
-    """An account that has only a right to schedules gets no runs by them."""
+    """An account with a right to schedules but not to runs cannot create runs through a
+    schedule.
+    """
     kubectl, user = home.kubectl, "scheduler-only"
     group = "rbac.authorization.k8s.io"
     rule = {
@@ -130,8 +131,8 @@ def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
 
 
 def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None:
-    """The owner may change and delete a schedule with a locked suspension, but neither lift, change
-    nor make one; who has the right `lock` may.
+    """An owner can change and delete a schedule with a locked suspension, but cannot make, change
+    or lift the lock. An account with the right `lock` can.
     """
     kubectl, user = home.kubectl, "owner-of-schedules"
     group = "rbac.authorization.k8s.io"
@@ -184,8 +185,8 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
 def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(
     home: Tenant, minutely: list[str]
 ) -> None:
-    """Schedules that are due at the same second each launch one run, which knows its time. kubectl
-    shows them, pauses one, and deletes them; runs stay.
+    """Schedules that are due at the same second launch one run each, which knows its due time.
+    kubectl lists, pauses and deletes them; their runs stay.
     """
     kubectl = home.kubectl
     wide = kubectl("get", "tfcs", "-o", "wide")
@@ -213,7 +214,7 @@ def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(
 
 
 def _late(home: Tenant, name: str) -> float:
-    """Return the seconds from the due time until the operator knew that the run was created."""
+    """Return the seconds from the due time until the operator recorded the created run."""
     (line,) = (each for each in home.operator.log().splitlines() if f"/{name}-1: launched" in each)
     return float(line.partition("launched ")[2].split()[0])
 
@@ -221,8 +222,8 @@ def _late(home: Tenant, name: str) -> float:
 def test_two_operators_that_are_killed_launch_each_due_time_once(
     cluster: UnderTest, home: Tenant, tmp_path: Path
 ) -> None:
-    """Two that both lead, on a fast clock, are killed in turn around due seconds: each due time ran
-    once, and none is lost. `test_schedule_chaos.py` does so for longer.
+    """Two operators that both lead on a fast clock are killed in turn around due times. Each due
+    time runs once, and none is lost. `test_schedule_chaos.py` does this for longer.
     """
     home.operator.stop()
     (tmp_path / "policy.yaml").write_text(policy(cluster, requireNetworkPolicy=False))
