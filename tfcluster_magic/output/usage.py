@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..i18n import _
-from ..usage.summary import Rates, RunUsage, TaskUsage, memory_words, usage_lines
+from ..usage.summary import Rates, RunUsage, TaskUsage, advice_lines, memory_words, usage_lines
 from .text import PLAIN, Paint, table
 
 Order = Literal["cpu", "memory", "network", "disk", "gpu", "task"]
@@ -69,7 +69,8 @@ def usage_table(
     lines = [table([head for head, _cells in used], rows, paint, most)]
     if usage.ended:
         lines.append(_("The run has ended: these are averages."))
-    return "\n\n".join([*lines, "\n".join(usage_lines(usage))]).rstrip()
+    lines += ["\n".join(usage_lines(usage)), "\n".join(advice_lines(usage))]
+    return "\n\n".join(part for part in lines if part)
 
 
 def _cpu(task: TaskUsage, rates: Rates | None) -> str:
