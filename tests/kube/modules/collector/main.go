@@ -1,10 +1,12 @@
-// A collector of OpenTelemetry with the components that k8s/overlays/logs names, and no others.
+// An OpenTelemetry Collector with the components that k8s/overlays/logs names, and no others.
 package main
 
 import (
 	"log"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -24,20 +26,23 @@ func components() (made otelcol.Factories, err error) {
 	if made.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](filelogreceiver.NewFactory()); err != nil {
 		return
 	}
-	if made.Processors, err = otelcol.MakeFactoryMap[processor.Factory](memorylimiterprocessor.NewFactory()); err != nil {
+	if made.Processors, err = otelcol.MakeFactoryMap[processor.Factory](
+		memorylimiterprocessor.NewFactory(), k8sattributesprocessor.NewFactory(),
+		transformprocessor.NewFactory(), filterprocessor.NewFactory(),
+	); err != nil {
 		return
 	}
 	if made.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlphttpexporter.NewFactory()); err != nil {
 		return
 	}
-	made.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory())
+	made.Extensions, err = otelcol.MakeFactoryMap[extension.Factory]()
 	made.Telemetry = otelconftelemetry.NewFactory()
 	return
 }
 
 func main() {
 	command := otelcol.NewCommand(otelcol.CollectorSettings{
-		BuildInfo: component.BuildInfo{Command: "collector", Description: "a collector of the tests", Version: "0.165.1"},
+		BuildInfo: component.BuildInfo{Command: "collector", Description: "a collector of the tests", Version: "0.160.0"},
 		Factories: components,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
 			ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory(), envprovider.NewFactory()},
