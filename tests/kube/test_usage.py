@@ -12,7 +12,7 @@ import pytest
 from kubenode.commands import wait_until
 from support.kube import tenants
 from support.kube.kubectl import Object
-from support.kube.operator import Tenant, spec_of
+from support.kube.operator import GRAFANA, Tenant, spec_of
 
 from tfcluster_magic.spec import Replicas, ReplicaSet, Resources
 
@@ -142,6 +142,12 @@ def _served(home: Tenant, found: dict[str, Object]) -> None:
     assert len(columns["at"]) > 2
     assert max(columns["throttled"]) > 0.05
     assert max(columns["sent"]) > 100_000
+    kube.exec(tenants.POD, "python", "-c", GET, url.partition("/used-1")[0], TOKEN)
+    run = json.loads(kube.exec(tenants.POD, "python", "-c", GET, url.partition("/usage")[0], TOKEN))
+    since = int((run["cluster"]["metadata"]["createdAt"] - 60) * 1000)
+    dashboard = f"{GRAFANA}d/tfcluster-run?var-namespace={home.name}"
+    assert run["graphs"].startswith(f"{dashboard}&var-run=used-1&from={since // 10}")
+    assert run["graphs"].endswith("&to=now")
 
 
 def test_a_deadlocked_worker_shows_its_line(home: Tenant) -> None:
