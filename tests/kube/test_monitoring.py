@@ -37,8 +37,8 @@ HOW_TO = paths.ROOT / "docs" / "how-to" / "monitoring.md"
 SERIES = paths.ROOT / "tests" / "data" / "prometheus_series.txt"
 BUSY = """
 import os
-if os.environ["TFCLUSTER_TASK"] == "worker-1" and os.environ["TFCLUSTER_ATTEMPT"] == "1":
-    raise SystemExit(1)
+if os.environ["TFCLUSTER_TASK"] == "worker-2":
+    raise SystemExit(0)
 while True:
     sum(range(1_000_000))
 """
@@ -124,11 +124,11 @@ def test_every_query_about_a_run_has_data(
     alert have data.
     """
     (tmp_path / "train.py").write_text(BUSY)
-    workers = Replicas(count=2, resources=Resources(cpu=0.3, memory="256Mi"))
-    never = Lifecycle(reclaim_after=3600.0, grace=1.0)
+    workers = Replicas(count=3, resources=Resources(cpu=0.3, memory="256Mi"))
+    quick = Lifecycle(grace=1.0)
     tenant.launch(
         "panels-1",
-        spec_of(tmp_path / "train.py", replicas=ReplicaSet(worker=workers), lifecycle=never),
+        spec_of(tmp_path / "train.py", replicas=ReplicaSet(worker=workers), lifecycle=quick),
     )
     admin = _certificates(tenant, tmp_path)
     with (
@@ -149,7 +149,7 @@ def test_every_query_about_a_run_has_data(
                     "$task": ".+",
                 }.items():
                     query = query.replace(name, value)
-                wanted = {"worker-1"} if panel["title"] == "Ends of containers" else tasks
+                wanted = {"worker-2"} if panel["title"] == "Ends of containers" else tasks
                 if "by (task" not in query:
                     wanted = {""}
                 wait_until(
@@ -158,7 +158,7 @@ def test_every_query_about_a_run_has_data(
                     seconds=240,
                 )
         assert "panels-1" in _values(address, "run", f'{{namespace="{tenant.name}"}}')
-        assert set(_values(address, "task", '{run="panels-1"}')) == tasks
+        assert set(_values(address, "task", '{run="panels-1"}')) == {*tasks, "worker-2"}
         _check_rules(address)
         known = set(_get(address, "label/__name__/values"))
         recorded = set(SERIES.read_text().split())
