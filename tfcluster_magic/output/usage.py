@@ -20,6 +20,17 @@ _KEYS: dict[Order, Callable[[Rates], float]] = {
 }
 
 
+def graphs_link(
+    dashboard: str, name: str, created_at: float, finished_at: float | None
+) -> str | None:
+    """Return the link to a run's graphs over its time; None if there is no dashboard."""
+    if not dashboard:
+        return None
+    margin = 60.0  # Prometheus scrapes twice a minute or more seldom
+    until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
+    return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
+
+
 def _shown(task: TaskUsage, ended: bool) -> Rates | None:
     """Return the rates to show of a task: the current ones, or averages if the run has ended."""
     return task.average if ended else task.current
