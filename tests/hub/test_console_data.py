@@ -86,7 +86,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     first = page.get_by_role("row", name=OWNER)
     expect(first).to_be_visible(timeout=90_000)
     looked_at(page, shots, first)
-    page.get_by_label("By").select_option("Cluster")
+    page.get_by_label("By", exact=True).select_option("Cluster")
     expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
     page.get_by_label("Sort by").select_option("Asked for and not used")
     ended = page.get_by_role("row", name=f"{OWNER}/digits")

@@ -34,7 +34,7 @@ LONG = 600.0
 """Seconds after which a run that has not succeeded has shown how much memory it needs."""
 
 BUSY, WAITING = 0.7, 0.5
-"""Parts of its CPUs that a task uses at least if it limits others, and at most if it waits."""
+"""Parts of a core that a task uses at least if it limits others, and at most if it waits."""
 NETWORK = 40 << 20
 """Bytes a second from which a parameter server may be limited by its network."""
 INPUT = 256 << 10
@@ -148,18 +148,23 @@ def earlier_run(
 
 @dataclass(frozen=True)
 class _Task:
-    """What one task used a second, in the time that counts. `cpus` are those that it may use."""
+    """What one task used a second, in the time that counts.
+
+    `core` is one core, or its limit of CPU if that is less: what a task keeps busy that limits
+    others by one thread, and leaves idle while it waits.
+    """
 
     name: str
     type: TaskType
     cpu: float
-    cpus: float
+    core: float
     limit: float | None
     throttled: float
     received: float
     sent: float
     read: float
     gpu: float
+    gpus: int
     steps: float | None
 
     @property
@@ -168,11 +173,11 @@ class _Task:
 
     @property
     def waits(self) -> bool:
-        return self.cpu <= WAITING * self.cpus
+        return self.cpu <= WAITING * self.core and self.gpu <= WAITING * max(1, self.gpus)
 
     @property
     def works(self) -> bool:
-        return self.cpu >= BUSY * self.cpus
+        return self.cpu >= BUSY * self.core
 
 
 @dataclass(frozen=True)
@@ -302,28 +307,28 @@ def _tasks(
 ) -> list[_Task]:
     made = []
     for task_type, count in cluster.spec.replicas.counts.items():
-        asked = cluster.spec.replicas.of(task_type).resources.cpu
+        asked = cluster.spec.replicas.of(task_type).resources
         for name in (task_name(task_type, index) for index in range(count)):
             attempts = samples.get(name, ())
             rows = _within(attempts[-1].intervals, window) if attempts else []
             seconds = sum(each.seconds for each in rows)
             if not seconds:
                 continue
-            limit = attempts[-1].cpu_limit or asked
+            limit = attempts[-1].cpu_limit or asked.cpu
             cpu = sum(each.cpu for each in rows) / seconds
             made.append(
                 _Task(
                     name=name,
                     type=task_type,
                     cpu=cpu,
-                    # A task without a request is measured by one core, or by what it uses.
-                    cpus=limit or max(1.0, cpu),
+                    core=min(1.0, limit or 1.0),
                     limit=limit,
                     throttled=min(1.0, sum(each.throttled for each in rows) / seconds),
                     received=sum(each.received for each in rows) / seconds,
                     sent=sum(each.sent for each in rows) / seconds,
                     read=sum(each.read for each in rows) / seconds,
                     gpu=sum(each.gpu for each in rows) / seconds,
+                    gpus=asked.gpu,
                     steps=steps.get(name),
                 )
             )
@@ -417,7 +422,7 @@ def _saturated(
         code = f"{code}Alone"
         idle = median(map(used, others))
         params["others"] = format_bytes(idle) if by_network else _cpu(idle)
-        if first.limit is not None and not by_network:
+        if first.limit is not None and not by_network and first.cpu >= BUSY * first.limit:
             options["ps_cpu"] = first.limit * MOST_FACTOR
     else:
         count = cluster.spec.replicas.counts.get(TaskType.PS, 0)

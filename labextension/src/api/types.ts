@@ -48,6 +48,8 @@ export interface IRun {
   /** What each type of tasks used, once the run is over. */
   readonly used?: ReadonlyArray<ITypeUsage>;
   readonly places?: IPlaces;
+  /** The address of its graphs in Grafana, if the administrator has one. */
+  readonly graphs?: string | null;
 }
 
 /** The file browser's paths of a run's files, without those that it does not show. */

@@ -219,6 +219,20 @@ def test_idle_gpus_are_named() -> None:
     assert codes(advise(a_run(tasks(gpu=1)), busy, {})) == []
 
 
+def test_a_server_that_fills_one_of_its_cores_limits_the_training() -> None:
+    """One variable is changed by one thread: more cores than one do not help its server."""
+    samples = {f"worker-{n}": attempt(cpu=0.1) for n in range(2)}
+    samples |= {"ps-0": attempt(cpu=0.95), "ps-1": attempt(cpu=0.05)}
+    asked = ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=2, resources=Resources(cpu=4)))
+    (found,) = advise(a_run(asked), samples, {}).advice
+    assert (found.code, found.task) == ("AdviceServerCpuAlone", "ps-0")
+    assert found.command == ""
+    busy = {**samples, "ps-1": attempt(cpu=0.9)}
+    (both,) = advise(a_run(asked), busy, {}).advice
+    assert (both.code, both.command) == ("AdviceServerCpu", "tfcluster rerun digits-2 --ps 3")
+    assert both.message.startswith("ps-0 and ps-1 limit the training: they use up to 0.95 CPU")
+
+
 def test_input_from_a_disk_is_named() -> None:
     """Workers that wait and read from a disk wait for input; without any sign nothing is said."""
     reads = {f"worker-{n}": attempt(cpu=0.1, read=8e6) for n in range(2)}
@@ -227,6 +241,11 @@ def test_input_from_a_disk_is_named() -> None:
     assert "reads 7812KiB/s from a disk" in found.message
     assert codes(advise(a_run(tasks()), {t: attempt(cpu=0.1) for t in reads}, {})) == []
     assert codes(advise(a_run(tasks(), mode=Mode.IN_GRAPH), reads, {})) == []
+    # A worker whose GPU is busy does not wait, nor does one that computes with a core of four.
+    trains = {task: attempt(cpu=0.1, read=8e6, gpu=0.9) for task in reads}
+    assert codes(advise(a_run(tasks(gpu=1)), trains, {})) == []
+    computes = {task: attempt(cpu=1.0, read=8e6) for task in reads}
+    assert codes(advise(a_run(tasks(cpu=4)), computes, {})) == []
     # A machine that is full makes tasks wait, too.
     assert codes(advise(a_run(tasks()), reads, {}, cores=0.25)) == []
 
