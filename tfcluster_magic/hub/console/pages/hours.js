@@ -23,7 +23,8 @@ function unused(row) {
     return cell;
   }
   const part = row.measured ? row.unused / row.measured : 0;
-  const bar = make('meter', '', { min: 0, max: 1, value: part });
+  const bounds = { min: 0, max: 1, low: 0.5, high: 0.8, optimum: 0 };
+  const bar = make('meter', '', { ...bounds, value: part });
   bar.setAttribute('aria-hidden', 'true');
   const percent = new Intl.NumberFormat(undefined, { style: 'percent' });
   cell.append(`${figure(row.unused)} (${percent.format(part)}) `, bar);
