@@ -7,73 +7,31 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from support.kube import tenants, workloads
+from support.kube import tenants, webhook_receiver
 from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import SYSTEM, Tenant, spec_of
 from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
+from support.kube.webhook_receiver import CLOSED, OPEN, TOKEN, Receiver
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import ApiError, path
 from tfcluster_magic.kube.objects.notification_secret import RECORD
-from tfcluster_magic.notifications.delivery import NotDelivered
+from tfcluster_magic.notifications.sending import NotDelivered
 
 pytestmark = pytest.mark.needs("node-inside")
 
-SECRET, TOKEN = "tfcluster-notifications", "tok-1234567"
+SECRET = "tfcluster-notifications"
 APP = "app=tfcluster-notifier"
-OPEN, CLOSED = 6443, 8080
-"""Ports of the receiver: only the first is in the notifier's NetworkPolicy."""
-RECEIVES = f"""
-import http.server, os, threading
-
-class Hooks(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        is_up = os.path.exists("/tmp/up")
-        print("GOT " + body if is_up else "DOWN", flush=True)
-        self.send_response(200 if is_up else 503)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-servers = [http.server.ThreadingHTTPServer(("", port), Hooks) for port in ({OPEN}, {CLOSED})]
-for server in servers:
-    threading.Thread(target=server.serve_forever).start()
-"""
 FAILS = 'print("the last words", flush=True)\nraise SystemExit(3)\n'
-
-
-@dataclass
-class Receiver:
-    """A receiver: a pod in the user's namespace that accepts messages, or answers 503."""
-
-    kubectl: Kubectl
-    address: str
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}:{OPEN}/hook/{TOKEN}"
-
-    def set_up(self, is_up: bool) -> None:
-        """Make it accept or refuse messages."""
-        words = ("touch", "/tmp/up") if is_up else ("rm", "-f", "/tmp/up")
-        self.kubectl("exec", "receiver", "--", *words)
-
-    def lines(self) -> list[str]:
-        return self.kubectl("logs", "receiver").splitlines()
-
-    def got(self) -> list[Object]:
-        """Return the accepted messages."""
-        found = (line.partition("GOT ")[2] for line in self.lines())
-        return [json.loads(text) for text in found if text]
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +48,7 @@ def home(new_tenant: Callable[[], Tenant], installed: Installed | None) -> Tenan
 @pytest.fixture(scope="module")
 def receiver(home: Tenant) -> Receiver:
     """A receiver that the notifier may connect to."""
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM}}
-    admitted: Object = {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": "receiver"},
-        "spec": {
-            "podSelector": {"matchLabels": {"app": "receiver"}},
-            "ingress": [{"from": [{"namespaceSelector": selector}]}],
-        },
-    }
-    made = workloads.pod("receiver", home.image, "python3", "-c", RECEIVES)
-    home.kubectl.apply(admitted, made)
-    home.kubectl("wait", "pod/receiver", "--for=condition=Ready", "--timeout=60s")
-    return Receiver(home.kubectl, home.kubectl.get("pod", "receiver")["status"]["podIP"])
+    return webhook_receiver.start(home)
 
 
 @pytest.fixture

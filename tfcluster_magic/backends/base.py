@@ -289,6 +289,14 @@ class Backend(abc.ABC):
         """Return why the output files of runs in a folder cannot be read here; None if they can."""
         return None
 
+    def graphs_url(self) -> str:
+        """Return the address of the dashboard with graphs of all runs here; empty if there is none.
+
+        Raises:
+            TFClusterError: it cannot be read now.
+        """
+        return ""
+
     def outage(self) -> str:
         """Return why requests are not carried out at the moment, as a sentence; empty if they are,
         or if that is unknown.

@@ -37,9 +37,10 @@ from ..notifications import (
     NotificationPolicy,
     NotificationRule,
     Occasion,
+    attempts,
     occasions,
 )
-from ..notifications.delivery import deliver
+from ..notifications.sending import deliver
 from ..notifications.wording import compose
 from ..quota import ledger
 from ..quota.budgets import Budget, DailyHours, used_hours
@@ -413,11 +414,11 @@ class Notifier:
         kept = before
         if notification_secret.has_emptied_deliveries(found):
             kept = replace(kept, forgotten_until=now)
-        kept = occasions.note_test(self._with_results(kept, results, now), rules, test, now)
+        kept = attempts.note_test(self._with_results(kept, results, now), rules, test, now)
         kept = self._noted(namespace, rules, kept, now)
         starting = [] if self._ends else self._starting(namespace, box, rules, kept, now)
         for delivery, _rule in starting:
-            kept = occasions.begin(kept, delivery.key, now)
+            kept = attempts.begin(kept, delivery.key, now)
         if kept != before:
             self._write(namespace, box, found, kept)
         self._forget(box, results)
@@ -453,16 +454,16 @@ class Notifier:
     ) -> Deliveries:
         for key, problem in results.items():
             if problem:
-                kept = occasions.failed(kept, key, problem, now)
+                kept = attempts.failed(kept, key, problem, now)
             else:
-                kept = occasions.sent(kept, key, now)
+                kept = attempts.sent(kept, key, now)
         return kept
 
     def _noted(
         self, namespace: str, rules: Sequence[NotificationRule], kept: Deliveries, now: float
     ) -> Deliveries:
         """Return the deliveries with one for each new event."""
-        kept = occasions.drop(kept, (rule.uid for rule in rules), now)
+        kept = attempts.drop(kept, (rule.uid for rule in rules), now)
         if not rules:
             return kept
         events = [
@@ -477,7 +478,7 @@ class Notifier:
         if _wants_budget(rules):
             kept, of_budgets = occasions.budget_events(kept, self._used(namespace, now), now)
             events += of_budgets
-        return occasions.note(kept, rules, events, now)
+        return attempts.note(kept, rules, events, now)
 
     def _runs(self, namespace: str) -> Iterator[TFCluster]:
         for found in self.caches.runs.of(namespace):
@@ -517,7 +518,7 @@ class Notifier:
         by_uid = {rule.uid: rule for rule in rules}
         with self._lock:
             busy = {rule_uid for rule_uid, _uid, _event in box.sending}
-        for each in sorted(occasions.pending(kept), key=lambda each: not each.is_test):
+        for each in sorted(attempts.pending(kept), key=lambda each: not each.is_test):
             rule = by_uid.get(each.rule_uid)
             if rule is not None and rule.uid not in busy and each.next_at <= now:
                 return [(each, rule)]
@@ -558,7 +559,7 @@ class Notifier:
             busy = {rule_uid for rule_uid, _uid, _event in box.sending}
         rests += [
             max(PACE, (each.next_at - now) / self._speed)
-            for each in occasions.pending(kept)
+            for each in attempts.pending(kept)
             if each.rule_uid not in busy
         ]
         return min([*rests, LONGEST_SLEEP]) if rests else None

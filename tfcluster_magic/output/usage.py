@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..i18n import _
-from ..usage.summary import Rates, RunUsage, TaskUsage, memory_words, usage_lines
+from ..usage.summary import Rates, RunUsage, TaskUsage, advice_lines, memory_words, usage_lines
 from .text import PLAIN, Paint, table
 
 Order = Literal["cpu", "memory", "network", "disk", "gpu", "task"]
@@ -18,6 +18,17 @@ _KEYS: dict[Order, Callable[[Rates], float]] = {
     "disk": lambda each: each.read + each.written,
     "gpu": lambda each: each.gpu,
 }
+
+
+def graphs_link(
+    dashboard: str, name: str, created_at: float, finished_at: float | None
+) -> str | None:
+    """Return the link to a run's graphs over its time; None if there is no dashboard."""
+    if not dashboard:
+        return None
+    margin = 60.0  # Prometheus scrapes twice a minute or more seldom
+    until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
+    return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
 
 
 def _shown(task: TaskUsage, ended: bool) -> Rates | None:
@@ -69,7 +80,8 @@ def usage_table(
     lines = [table([head for head, _cells in used], rows, paint, most)]
     if usage.ended:
         lines.append(_("The run has ended: these are averages."))
-    return "\n\n".join([*lines, "\n".join(usage_lines(usage))]).rstrip()
+    lines += ["\n".join(usage_lines(usage)), "\n".join(advice_lines(usage))]
+    return "\n\n".join(part for part in lines if part)
 
 
 def _cpu(task: TaskUsage, rates: Rates | None) -> str:

@@ -13,6 +13,7 @@ from ..i18n import _
 from ..spec import Model, TaskType, TFCluster
 from ..spec.names import task_name
 from ..spec.quantities import parse_memory
+from .advice import Advice, Advised
 from .samples import Attempt, Interval
 
 WINDOW = 6.0
@@ -81,13 +82,18 @@ class TypeUsage(Model, frozen=True, omit_defaults=False):
 
 
 class RunUsage(Model, frozen=True, omit_defaults=False):
-    """The usage of all tasks of a run, in display order, and of all sampled types."""
+    """The usage of all tasks of a run, in display order, of all sampled types, and the advice.
+
+    `advice` has the most important first; `no_advice` says why none can be given.
+    """
 
     name: str
     uid: str
     ended: bool
     tasks: tuple[TaskUsage, ...]
     types: tuple[TypeUsage, ...]
+    advice: tuple[Advice, ...] = ()
+    no_advice: str = ""
 
 
 def run_usage(
@@ -95,6 +101,7 @@ def run_usage(
     samples: Mapping[str, Sequence[Attempt]],
     steps: Mapping[str, float],
     now: float,
+    advised: Advised | None = None,
 ) -> RunUsage:
     """Return the usage of a run from its tasks' samples and their steps a second."""
     ended = cluster.status.phase.is_final
@@ -123,6 +130,8 @@ def run_usage(
         ended=ended,
         tasks=tuple(tasks),
         types=tuple(types),
+        advice=advised.advice if advised else (),
+        no_advice=advised.no_advice if advised else "",
     )
 
 
@@ -248,6 +257,15 @@ def memory_words(used: float, asked: float | None) -> str:
 def _short(number: float) -> str:
     """Return a number with at most one decimal, or without decimals if it is large."""
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}".removesuffix(".0")
+
+
+def advice_lines(usage: RunUsage) -> list[str]:
+    """Return each piece of advice with its command, or why there is none."""
+    lines = []
+    for each in usage.advice:
+        text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")
+        lines.append(text.format(message=each.message, command=each.command))
+    return lines + ([usage.no_advice] if usage.no_advice else [])
 
 
 def usage_lines(usage: RunUsage) -> list[str]:

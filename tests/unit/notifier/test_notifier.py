@@ -28,7 +28,7 @@ from tfcluster_magic.notifications import (
     TestRequest,
     Webhook,
 )
-from tfcluster_magic.notifications.delivery import NotDelivered
+from tfcluster_magic.notifications.sending import NotDelivered
 from tfcluster_magic.notifier.controller import Notifier
 from tfcluster_magic.quota.budgets import Budget
 from tfcluster_magic.quota.ledger import Hours, HoursAccount

@@ -334,6 +334,11 @@ class KubernetesBackend(Backend):
         with self._explained():
             return namespace_access.read_published(self.api, self.namespace)[0]
 
+    def graphs_url(self) -> str:
+        """See `Backend.graphs_url`."""
+        grafana = self.options().grafana_url.rstrip("/")
+        return f"{grafana}/d/tfcluster-run?var-namespace={self.namespace}" if grafana else ""
+
     def serves(self) -> bool:
         """Return whether an operator serves the namespace; True also if that is unknown now.
 

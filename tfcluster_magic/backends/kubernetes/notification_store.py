@@ -81,7 +81,7 @@ class KubernetesNotifications(Notifications):
         Raises:
             BackendUnavailable: it did not answer.
         """
-        from ...notifications.delivery import NotDelivered
+        from ...notifications.sending import NotDelivered
 
         self._write(lambda found: notification_secret.write_test(found, request))
         key = (rule.uid, "", f"{TEST_EVENT}{request.id}")

@@ -150,13 +150,13 @@ class LocalNotifications(Notifications):
 
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
         """See `Notifications.test`: from this process."""
-        from ...notifications import occasions
+        from ...notifications import attempts
 
-        self.send(occasions.make_test(rule, request, time.time()), rule)
+        self.send(attempts.make_test(rule, request, time.time()), rule)
 
     def send(self, delivery: Delivery, rule: NotificationRule) -> None:
         """Send a message. Raises NotDelivered, or TFClusterError if the policy is unreadable."""
-        from ...notifications.delivery import deliver
+        from ...notifications.sending import deliver
         from ...notifications.wording import compose
 
         deliver(compose(delivery, rule), rule, self.policy(), time.time())
@@ -173,7 +173,7 @@ def read_policy(text: bytes, file: Path) -> NotificationPolicy:
     """Return the policy in a file. Raises TFClusterError, which names the mistake."""
     import yaml  # few accounts have such a file
 
-    from ...notifications.delivery import network_mistake
+    from ...notifications.sending import network_mistake
 
     try:
         found = msgspec.convert(yaml.safe_load(text) or {}, NotificationPolicy)

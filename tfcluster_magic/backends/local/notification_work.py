@@ -21,7 +21,7 @@ from pathlib import Path
 from ... import state_files
 from ...errors import TFClusterError
 from ...i18n import _
-from ...notifications import Deliveries, Delivery, NotificationRule, Occasion, occasions
+from ...notifications import Deliveries, Delivery, NotificationRule, Occasion, attempts, occasions
 from ...notifications.occasions import NotableEvent, Printed
 from ...quota import ledger
 from ...quota.budgets import used_hours
@@ -85,7 +85,7 @@ class NotificationWatch:
         if any(seen.active for seen in self._seen.values()):
             wakes.append(self._now() + LOOK_INTERVAL)
         kept = self._noted(events)
-        return self._due(occasions.pending(kept), wakes) if self._rules else ([], None)
+        return self._due(attempts.pending(kept), wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
         """Note that a child of this rule begins."""
@@ -147,9 +147,9 @@ class NotificationWatch:
         used = self._used_hours()
 
         def whole(before: Deliveries) -> Deliveries:
-            kept = occasions.drop(before, uids, now)
+            kept = attempts.drop(before, uids, now)
             kept, of_budgets = occasions.budget_events(kept, used, now)
-            return occasions.note(kept, self._rules, [*events, *of_budgets], now, self._printed)
+            return attempts.note(kept, self._rules, [*events, *of_budgets], now, self._printed)
 
         try:
             before = self._file.load()
@@ -196,7 +196,7 @@ class NotificationWatch:
 
 def send_due(state_dir: Path, name: str, now: Now) -> None:
     """Send the due messages of one rule. Only one process does this for a rule at a time."""
-    from ...notifications.delivery import TIMEOUT
+    from ...notifications.sending import TIMEOUT
 
     notifications, file = LocalNotifications(state_dir), DeliveryFile(state_dir)
     rule = notifications.get(name)
@@ -238,8 +238,8 @@ def _send(
 ) -> None:
     """Send one message; store the attempt before, and its result afterwards. Raises OSError."""
     key, problem = delivery.key, ""
-    begun = file.change(lambda before: occasions.begin(before, key, now()))
-    if key not in {each.key for each in occasions.pending(begun)}:  # its rule was removed
+    begun = file.change(lambda before: attempts.begin(before, key, now()))
+    if key not in {each.key for each in attempts.pending(begun)}:  # its rule was removed
         return
     try:
         notifications.send(delivery, rule)
@@ -250,14 +250,14 @@ def _send(
     signal.alarm(0)
     file.change(
         lambda before: (
-            occasions.failed(before, key, problem, now())
+            attempts.failed(before, key, problem, now())
             if problem
-            else occasions.sent(before, key, now())
+            else attempts.sent(before, key, now())
         )
     )
 
 
 def _due_of(rule: NotificationRule, file: DeliveryFile, now: float) -> Iterator[Delivery]:
-    for each in occasions.pending(file.load()):
+    for each in attempts.pending(file.load()):
         if each.rule_uid == rule.uid and each.next_at <= now:
             yield each

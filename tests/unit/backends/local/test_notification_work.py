@@ -27,7 +27,7 @@ from tfcluster_magic.notifications import (
     NotificationRule,
     Occasion,
     Webhook,
-    occasions,
+    attempts,
 )
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster, to_json
 
@@ -116,7 +116,7 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
     assert watch.look([])[0] == ["team"]
     file = DeliveryFile(state)
     (key,) = (each.key for each in file.load().deliveries)
-    file.change(lambda before: occasions.sent(before, key, 7.0))
+    file.change(lambda before: attempts.sent(before, key, 7.0))
     told = json.loads(file.path.read_text())
     newer = json.dumps({**told, "later": 1})
     file.path.write_text(newer)
@@ -137,14 +137,14 @@ def test_a_result_that_is_written_during_a_look_is_seen(
     watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)
-    file.change(lambda before: occasions.begin(before, key, 0.0))
+    file.change(lambda before: attempts.begin(before, key, 0.0))
     load = DeliveryFile.load
 
     def late(self: DeliveryFile) -> Deliveries:
         found = load(self)
         if self.path == file.path and found.deliveries[0].state is DeliveryState.PENDING:
             monkeypatch.setattr(DeliveryFile, "load", load)
-            file.change(lambda before: occasions.sent(before, key, 7.0))
+            file.change(lambda before: attempts.sent(before, key, 7.0))
         return found
 
     monkeypatch.setattr(DeliveryFile, "load", late)

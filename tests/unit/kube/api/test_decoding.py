@@ -13,7 +13,7 @@ from support.project import DATA
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.resource_amounts import pod_resources
-from tfcluster_magic.launch_checks.quota_and_node_fit import room_taken_by_pod
+from tfcluster_magic.launch_checks.capacity_check import room_taken_by_pod
 
 RECORDED = sorted((DATA / "pods").glob("*.json"))
 

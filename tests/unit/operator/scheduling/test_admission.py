@@ -13,7 +13,7 @@ from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.launch_checks.quota_and_node_fit import node_kinds
+from tfcluster_magic.launch_checks.capacity_check import node_kinds
 from tfcluster_magic.operator.scheduling.admission import (
     Admitted,
     Held,

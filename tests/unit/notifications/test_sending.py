@@ -30,7 +30,7 @@ from tfcluster_magic.notifications import (
     Webhook,
     WebhookFormat,
 )
-from tfcluster_magic.notifications.delivery import (
+from tfcluster_magic.notifications.sending import (
     MOST_ADDRESSES,
     NotDelivered,
     address_mistake,

@@ -33,7 +33,7 @@ from ..kube.api.resource_amounts import (
 from ..kube.objects.policy import Policy
 from ..quota.preflight import too_many_replicas, too_many_tasks
 from ..spec import Message, Model, TaskType
-from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
+from .quota_objects import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
