@@ -280,8 +280,8 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             "",
             f"      {invitation}",
             "",
-            f"  There you choose a password for {name}, the administrator of this hub. JupyterLab then",
-            f"  opens examples/{FIRST_EXAMPLE}: run its cells with Shift+Enter.",
+            f"  There you choose a password for {name}, the administrator of this hub. Then",
+            f"  examples/{FIRST_EXAMPLE} opens: run its cells with Shift+Enter.",
             f"  Next time, open {url}/",
         ]
     else:
@@ -294,8 +294,8 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
         ]
     if os.geteuid() == 0:
         people = [
-            "  You are root, so your notebook runs as root. Users with a system account here can have",
-            "  a notebook under it: invite them by name on the page Users.",
+            "  You are root, so your notebook runs as root. Users with a system account here can",
+            "  have a notebook under it: invite them by name on the page Users.",
         ]
     else:
         people = [
