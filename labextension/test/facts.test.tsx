@@ -47,6 +47,18 @@ const links = (host: HTMLElement): HTMLElement[] => [
   ...host.querySelectorAll<HTMLElement>('button.tfc-Link')
 ];
 
+it('links to the graphs of a run if they are at a web address', () => {
+  const run = runWith({});
+  const link = (graphs?: string | null) =>
+    drawn({ ...run, graphs }).querySelector<HTMLAnchorElement>('a.tfc-Link');
+  const address = 'https://grafana.example.com/d/tfcluster-run?var-run=digits-1';
+  expect(link(address)?.href).toBe(address);
+  expect(link(address)?.textContent).toBe('Open in Grafana');
+  expect(link('javascript:alert(1)')).toBeNull();
+  expect(link(null)).toBeNull();
+  expect(link()).toBeNull();
+});
+
 it('opens a file in its editor and a folder in the file browser', () => {
   const commands = new CommandRegistry();
   const opened: unknown[] = [];

@@ -36,6 +36,8 @@ SECONDS = 900  # for one test; starting and building the cluster is not counted
 THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
+PROGRAMS = {"state-metrics": "kube-state-metrics"}
+"""Needs that are met by a program on PATH, which the project does not build."""
 ORDER = (
     *("recovery", "chaos", "node", "upgrade", "two_nodes", "server_loss"),
     *("hub_nodes", "scale", "enforcement", "lab"),
@@ -87,11 +89,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.append(item)  # a test of another folder named on the same command line
             continue
         needs = _needs(item)
-        if unknown := needs - clusters.ABILITIES.keys():
+        if unknown := needs - clusters.ABILITIES.keys() - PROGRAMS.keys():
             raise pytest.UsageError(
                 f"{item.nodeid} needs {', '.join(unknown)}: no such word in clusters.py"
             )
         lacking = needs - theirs[1].can if theirs else needs & OPTIONS.keys() - asked_for()
+        lacking = (lacking - PROGRAMS.keys()) | {
+            each for each in needs & PROGRAMS.keys() if not shutil.which(PROGRAMS[each])
+        }
         if lacking:
             left_out[item.nodeid] = sorted(lacking)
             continue
@@ -244,7 +249,8 @@ def _is_able(request: pytest.FixtureRequest) -> None:
     """Check that the own node has the features that a test needs."""
     needs = _needs(request.node)
     if needs and "cluster" in request.fixturenames:
-        lacking = needs - request.getfixturevalue("cluster").description.can
+        can = request.getfixturevalue("cluster").description.can
+        lacking = needs - PROGRAMS.keys() - can
         assert not lacking, f"the project's own node lacks {', '.join(sorted(lacking))}"
 
 

@@ -1,4 +1,6 @@
-"""Notifications on Kubernetes: what arrives, and what the notifier and others may not do."""
+"""Notifications on Kubernetes: the messages that arrive, and the limits of each account's
+rights.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def receiver(home: Tenant) -> Receiver:
 def manager(
     home: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ClusterManager]:
-    """The verbs, with the rights of the user."""
+    """A manager with the rights of the user."""
     config = tenants.kubeconfig(home.kubectl, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(config))
     backend = KubernetesBackend()
@@ -85,8 +87,8 @@ def until(condition: Callable[[], object], what: str) -> None:
 def test_each_event_is_one_message_though_receiver_and_notifier_fail(
     cluster: UnderTest, home: Tenant, receiver: Receiver, manager: ClusterManager, tmp_path: Path
 ) -> None:
-    """Two runs fail while the receiver is down, and the notifier is killed: each is told once, with
-    its last lines. The URL is in no record, event or log.
+    """Two runs fail while the receiver is down, and the notifier is killed: each failure is one
+    message, with its last lines. The URL is in no record, event or log.
     """
     program = tmp_path / "fails.py"
     program.write_text(FAILS)
@@ -134,7 +136,9 @@ def recorded(home: Tenant, run: str) -> str:
 def test_the_notifier_may_do_nothing_else(
     thief: Kubectl, home: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its token reads no pod, log or other Secret, and changes only its key and its annotation."""
+    """The notifier's token cannot read pods, logs or other Secrets. It can change only its own key
+    of the Secret and its annotation of runs.
+    """
     monkeypatch.setenv("KUBECONFIG", thief.kubeconfig)
     api, _namespace = access.connect()
     home.kubectl.apply(
@@ -193,8 +197,8 @@ def test_the_notifier_may_do_nothing_else(
 def test_a_user_writes_their_own_rules_and_no_deliveries(
     home: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """The user's account changes the rules of its namespace, and nothing of another one; what
-    became of messages is written by the notifier alone, and the Secret has a size.
+    """The user's account can change the rules in its own namespace only. Only the notifier can
+    write the states of messages, and the Secret has a maximum size.
     """
     other = new_tenant()
     home.let("ida")
@@ -224,7 +228,9 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
 def test_the_notifier_connects_to_nothing_else(
     cluster: UnderTest, home: Tenant, receiver: Receiver
 ) -> None:
-    """Its NetworkPolicy has the ports of https and mail; other ports and its own are closed."""
+    """The notifier's NetworkPolicy allows connections to the ports of https and mail only, and none
+    to the notifier.
+    """
     system = cluster.kubectl.within(SYSTEM)
 
     def connects(port: int, address: str = receiver.address) -> bool:

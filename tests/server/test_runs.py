@@ -404,8 +404,8 @@ async def test_what_can_be_asked_for(api: Api) -> None:
 
 
 async def test_usage(api: Api, ended: Launch) -> None:
-    """What tasks used stands beside what was requested, and a task that is named has its samples;
-    one that does not exist is refused with the existing ones.
+    """The usage of tasks is listed next to the requests, with samples for tasks that the request
+    names. For an unknown task, the error names the existing tasks.
     """
     await ended("import time\nwhile time.process_time() < 0.5: pass", workers=1, worker_cpu=2)
     told = (await api("GET", "clusters/digits/usage?task=worker-0")).json

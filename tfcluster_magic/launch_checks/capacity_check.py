@@ -284,7 +284,7 @@ def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[P
 
 
 MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
-"""Types of which there may be fewer; there is one task of the others."""
+"""Types whose number of tasks may be reduced; the others have one task each."""
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:

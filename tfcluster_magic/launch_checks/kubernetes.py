@@ -36,8 +36,9 @@ from .quota_objects import TaskDemand, quota_keys
 FACTS_KEY = "offer.json"
 """Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
 LIMITS_OF = "limits.of"
-"""Key there of the text of `FACTS_KEY` by which the entries of `admission_limits` were made. They
-count only while both are the same: an operator of an older version leaves them as they are.
+"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. They
+count only while both texts are equal, because an operator of an older version does not update the
+entries.
 """
 
 

@@ -161,7 +161,7 @@ def _plain(value: object) -> object:
 def _rendered(words: Message | str) -> str:
     try:
         return str(words)
-    except (LookupError, TypeError, ValueError, OSError):  # of a newer version, or damaged
+    except (LookupError, TypeError, ValueError, OSError):  # written by a newer version, or damaged
         return words.code if isinstance(words, Message) else ""
 
 
@@ -170,7 +170,7 @@ def bounded(kept: Deliveries, now: float) -> Deliveries:
 
     The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
     reported again. If too many are pending, the oldest of these are dropped, too. A time ahead of
-    the clock counts as now, so that it does not keep the events until then back.
+    the clock counts as now, so that it does not hold back events until then.
     """
     found = list(kept.deliveries)
     sizes = {each.key: len(to_json(each)) for each in found}
@@ -215,8 +215,8 @@ def sent(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
 
 
 def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveries:
-    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up, and a test
-    at once.
+    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up; a test is
+    given up at once.
     """
 
     def change(each: Delivery) -> Delivery:

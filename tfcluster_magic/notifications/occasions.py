@@ -30,7 +30,7 @@ class NotableEvent:
 
     `key` identifies it among the events of the run `uid`, or among all that belong to no run.
     `title` and `words` are translated when a delivery is made. `waits` is the time for which a run
-    was queued; it belongs to the rules with the same time. `locked` is that of a pause.
+    was queued; the event concerns rules with this time. `locked` says whether a pause is locked.
     `lines` are what `task` printed last.
     """
 
@@ -50,7 +50,7 @@ class NotableEvent:
 
 
 Printed = tuple[str, Sequence[str]]
-"""A task, and what it printed last."""
+"""A task and its last printed lines."""
 
 
 def run_events(
@@ -124,7 +124,7 @@ def recorded_lines(cluster: TFCluster) -> Printed:
 def next_queued_event(
     cluster: TFCluster, rules: Iterable[NotificationRule], now: float
 ) -> float | None:
-    """Return when a queued run has next waited for as long as a rule says; None if it will not."""
+    """Return when a queued run will next have waited for a rule's time; None if it will not."""
     since = cluster.status.queued_at
     if cluster.status.phase is not Phase.QUEUED or since is None:
         return None
@@ -162,7 +162,7 @@ def schedule_events(schedule: Schedule) -> list[NotableEvent]:
 
 
 def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:
-    """Return the same for the pause of a schedule whose runs have the name `cluster`."""
+    """Return the event of a pause, for a schedule whose runs have the name `cluster`."""
     if not (pause.by or isinstance(pause.reason, Message)):
         return []
     words: list[Message | str] = [pause.reason] if pause.reason else []
@@ -186,7 +186,8 @@ def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[Notabl
 def budget_events(
     kept: Deliveries, used: Mapping[str, tuple[float, float]], now: float
 ) -> tuple[Deliveries, list[NotableEvent]]:
-    """Return an event for each nearly used budget, and `kept` with the time since when it is so.
+    """Return an event for each nearly used budget, and `kept` with the time since when it is nearly
+    used.
 
     Args:
         kept: the deliveries so far.

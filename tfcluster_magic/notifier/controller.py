@@ -50,7 +50,7 @@ from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which the clock is read again, and the hours of running tasks are counted."""
+"""Seconds after which the time is checked again and the hours of running tasks are counted."""
 AGAIN = 0.05
 """Seconds until a turn is repeated after somebody else wrote the Secret."""
 PACE = 0.5
@@ -70,8 +70,8 @@ class SecretConflict(Exception):
 
 
 # -- caches ----------------------------------------------------------------------------------------
-# Of each object only the parts that make events are kept: a plain run takes about 2.1 KB of memory,
-# one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
+# The caches keep only the parts of objects that cause events: a small run takes about 2.1 KB of
+# memory, one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
 BUDGET, HOURS = "budget", "hours"
@@ -108,7 +108,9 @@ def _record_of(head: Object) -> str:
 
 
 def trim_schedule(found: Object) -> Object:
-    """Return the pause of a schedule that the operator wrote; one in its spec has no time yet."""
+    """Return the pause that the operator wrote into a schedule's status; the one in its spec has no
+    time yet.
+    """
     head = found["metadata"]
     kept: Object = {
         "metadata": {n: head.get(n) for n in ("name", "namespace", "uid", "resourceVersion")}
@@ -144,7 +146,7 @@ class NotifierCaches(InformerGroup):
     Args:
         api: the connection.
         namespace: the namespace to watch; empty for all.
-        wake: called with the namespace of each change that may make an event.
+        wake: called with the namespace of each change that may cause an event.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[str], None]) -> None:
@@ -271,7 +273,7 @@ class Senders:
 
 @dataclass
 class Outbox:
-    """What is known of a namespace beside its Secret."""
+    """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
     """By message: the problem of its attempt, empty without one; None while it goes on."""
@@ -293,8 +295,8 @@ class Notifier:
         namespace: the namespace to serve; empty for all.
         leads: whether this process may act.
         policy: the allowed receivers.
-        now: the time.
-        speed: seconds of `now` in a second; a test has a faster clock.
+        now: returns the time.
+        speed: seconds of `now` in a real second; tests use a faster clock.
     """
 
     def __init__(
@@ -333,7 +335,7 @@ class Notifier:
         until = time.monotonic() + seconds
         self.senders.wait(seconds)
         while self._has_results() and time.monotonic() < until and self._leads():
-            time.sleep(AGAIN)  # turns write them; they tell nobody
+            time.sleep(AGAIN)  # turns write them and report to no caller
         self.caches.stop()
         self.turns.stop(max(1.0, until - time.monotonic()))
 
@@ -405,7 +407,7 @@ class Notifier:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
             box.problem = str(error)
-            self._forget(box, results)  # nothing is known of them any more
+            self._forget(box, results)  # their state is forgotten
             return None
         box.problem = ""
         now = self._now()
@@ -484,7 +486,9 @@ class Notifier:
                 yield found[RUN]
 
     def _used(self, namespace: str, now: float) -> Mapping[str, tuple[float, float]]:
-        """Return used and allowed hours: of ended runs as published, and of runs until now."""
+        """Return used and allowed hours: the published ones of ended runs, and those of active runs
+        until now.
+        """
         options = self.caches.options.get(namespace, labels.OPTIONS)
         if options is None or BUDGET not in options:
             return {}
@@ -506,8 +510,8 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> list[tuple[Delivery, NotificationRule]]:
-        """Return the message whose attempt begins now, a test first, because its user waits. Of
-        each rule only one is in progress.
+        """Return the message whose attempt begins now, a test first, because its user waits. Each
+        rule has at most one attempt in progress.
         """
         if time.monotonic() - box.began < PACE or not self.senders.has_room(namespace):
             return []
@@ -541,7 +545,7 @@ class Notifier:
         now: float,
     ) -> float | None:
         """Return the seconds until an attempt is due, a run was queued for long, or hours are
-        counted again. The end of an attempt is a turn of its own.
+        counted again. The end of an attempt causes a turn of its own.
         """
         times = [
             at
@@ -563,7 +567,9 @@ class Notifier:
     # -- the record of a run ---------------------------------------------------------------------
 
     def _record(self, namespace: str, box: Outbox, kept: Deliveries) -> None:
-        """Write into each run what became of the messages about it. A refusal stops no message."""
+        """Write the states of the messages about a run into its annotation. A refused write does
+        not stop any message.
+        """
         by_run: dict[str, list[Delivery]] = {}
         for each in kept.deliveries:
             if each.uid:
@@ -583,11 +589,13 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            box.refused[uid] = text  # the cache has it in a moment, or it is not tried again
+            box.refused[uid] = text  # the cache will have it soon; a refused one is not tried again
 
 
 def record_text(told: Sequence[Delivery]) -> str:
-    """Return the messages about a run as they stand in its record: rule, event, state and time."""
+    """Return the text for a run's annotation: rule, event, state and time of each message about
+    it.
+    """
     newest = sorted(told, key=lambda each: (each.noted_at, each.rule))[-RECORDED:]
     return msgspec.json.encode(
         [

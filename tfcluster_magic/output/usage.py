@@ -1,4 +1,4 @@
-"""What tasks use as a table, beside what was requested."""
+"""The table of the tasks' usage and requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,19 @@ _KEYS: dict[Order, Callable[[Rates], float]] = {
 }
 
 
+def graphs_link(
+    dashboard: str, name: str, created_at: float, finished_at: float | None
+) -> str | None:
+    """Return the link to a run's graphs over its time; None if there is no dashboard."""
+    if not dashboard:
+        return None
+    margin = 60.0  # Prometheus scrapes twice a minute or more seldom
+    until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
+    return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
+
+
 def _shown(task: TaskUsage, ended: bool) -> Rates | None:
-    """Return what is shown of a task: its current rates, or of an ended run the averages."""
+    """Return the rates to show of a task: the current ones, or averages if the run has ended."""
     return task.average if ended else task.current
 
 
@@ -41,9 +52,7 @@ def in_order(usage: RunUsage, order: Order) -> list[TaskUsage]:
 def usage_table(
     usage: RunUsage, order: Order = "cpu", paint: Paint = PLAIN, most: int | None = None
 ) -> str:
-    """Return a row for each task and a sentence for each type. Columns in which nothing stands are
-    left out.
-    """
+    """Return a row for each task and a sentence for each type. Empty columns are left out."""
     told = [(task, _shown(task, usage.ended)) for task in in_order(usage, order)]
     if not any(rates for _task, rates in told) and not usage.types:
         return _("No task has been sampled yet.")

@@ -148,7 +148,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # the line may be about anything else
+            return None  # the line may have another meaning
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)

@@ -37,6 +37,7 @@ class Options(Model, frozen=True):
     data_dir: str = ""
     log_dir: str = ""
     notes: tuple[str, ...] = ()
+    grafana_url: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""ClusterManager: the interface to clusters. A verb is a method here, a command, a magic, a route.
+"""ClusterManager: the interface to clusters. Each verb is a method here, a command, a magic and a
+route.
 
 Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
 manager never prints and never touches processes or files of a run: the backend does. Waiting does
@@ -90,7 +91,7 @@ MOST_EARLIER = 8
 """Earlier runs of which the samples are read."""
 
 SIGHT_TIMEOUT = 5.0
-"""Seconds for which the record of a run that is deleted waits for those that wait for its end."""
+"""Seconds for which a deletion waits until the runs that wait for this run have seen its end."""
 
 
 class Until(enum.Enum):
@@ -575,9 +576,11 @@ class ClusterManager(LoggingConfigurable):
         return self.backend.annotate(cluster.metadata.name, lambda now: replace(now, note=note))
 
     def rename(self, ref: str, text: str | None = None) -> TFCluster:
-        """The run with its display name, which becomes `text` unless that is None; empty: none.
+        """Return the run, after setting its display name to `text` unless that is None; empty
+        removes the name.
 
-        The run is shown by it. Its name, which commands take and tasks have, stays.
+        Views show the display name. The run's own name, which commands and tasks use, does not
+        change.
 
         Raises:
             InvalidRequest: it has more than `DISPLAY_NAME_LENGTH` characters.
@@ -596,7 +599,7 @@ class ClusterManager(LoggingConfigurable):
         """The run with its tags, after some were added and others removed.
 
         Raises:
-            InvalidRequest: a tag is none, or there would be more than `MOST_TAGS`.
+            InvalidRequest: a tag is invalid, or there would be more than `MOST_TAGS`.
             NotFound: there is no such run.
         """
         cluster = self.status(ref)
@@ -654,7 +657,7 @@ class ClusterManager(LoggingConfigurable):
         tasks is stopped first.
 
         Raises:
-            Conflict: it cannot be removed. If that was known before, it was not stopped either.
+            Conflict: it cannot be removed. It was not stopped either if this was known in advance.
         """
         cluster = self.check_delete(ref, with_logs=with_logs)
         name = cluster.metadata.name
@@ -667,7 +670,9 @@ class ClusterManager(LoggingConfigurable):
             self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
-        """Let those that wait for a run see its end before its record goes."""
+        """Wait until the runs that wait for this one have seen its end, before its record is
+        deleted.
+        """
         for run in self.waiting_for([name]):
             deadline = time.monotonic() + SIGHT_TIMEOUT
             for change in self.backend.watch(run.metadata.name):
@@ -740,7 +745,7 @@ class ClusterManager(LoggingConfigurable):
         return self._observer.progress(cluster)
 
     def top(self, ref: str) -> RunUsage:
-        """Return what each task of a run uses now and used on average, beside what was requested.
+        """Return the current and average usage of each task of a run, with its request.
 
         Raises:
             NotFound: there is no such run.
@@ -841,7 +846,8 @@ class ClusterManager(LoggingConfigurable):
         refs: Iterable[str],
         progress: Callable[[TFCluster], Progress | None] | None = None,
     ) -> Comparison:
-        """Runs beside each other, in this order, each once; `progress` knows how far each is.
+        """Return a comparison of runs, in this order, without repetitions; `progress` returns the
+        progress of a run.
 
         Raises:
             InvalidRequest: they are fewer than two, or more than `MOST_COMPARED`.
@@ -859,8 +865,8 @@ class ClusterManager(LoggingConfigurable):
         return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """Return the remarks beside a run's record: its progress, `beside`, and of a run that has
-        ended what it used of its request.
+        """Return the remarks to show with a run's record: its progress, `beside`, and for an ended
+        run its usage.
         """
         from ..progress.run_progress import note_lines
         from ..usage.summary import advice_lines, usage_lines

@@ -94,6 +94,7 @@ class RunsHandler(TFClusterHandler):
         """
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence
+        await self.call(self.service.look_for_graphs)
         clusters = await self.call(self.service.manager.list, all_runs=every)
         failure = self.service.watcher.problem
         self.reply(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache, partial
@@ -19,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from jupyter_server.services.contents.fileio import FileManagerMixin
 
 from ..backends.base import Backend
-from ..errors import InvalidRequest, Problem
+from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..launch.launch_as_command import portable_source
 from ..launch.project import ProjectFinder
 from ..output.report import run_bundle, run_view
+from ..output.usage import graphs_link
 from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
 from ..runs.watcher import RunWatcher, WatchedRun
@@ -37,12 +40,15 @@ from .worker import READ_WITHIN, Worker
 if TYPE_CHECKING:
     from logging import Logger
 
+GRAPHS_KEPT = 600.0
+"""Seconds for which the address of graphs is not asked for again."""
+
 
 def files_root(serverapp: Any) -> Path | None:
     """Return the root folder of the file browser; None if it shows no files of this machine."""
     contents = serverapp.contents_manager
     if not isinstance(contents, FileManagerMixin):
-        return None  # a root_dir would not be the folder that it shows
+        return None  # `root_dir` would not be the folder that the browser shows
     return Path(os.path.abspath(contents.root_dir))  # type: ignore[attr-defined]
 
 
@@ -181,6 +187,7 @@ class Service:
         self._counts_as_activity = counts_as_activity
         self.streams = LogStreams()
         self._projects: ProjectFinder | None = None
+        self._graphs_url, self._graphs_expire = "", 0.0
         register_schema(serverapp.event_logger)
 
     @cached_property
@@ -256,7 +263,17 @@ class Service:
 
     def _watched_view(self, run: WatchedRun, *, whole: bool = False) -> dict[str, Any]:
         view = run_view(run.cluster, run.progress, run.notes, away=run.outage, whole=whole)
-        return view | {"places": self.places(run.cluster)}
+        metadata, status = run.cluster.metadata, run.cluster.status
+        link = graphs_link(self._graphs_url, metadata.name, metadata.created_at, status.finished_at)
+        return view | {"places": self.places(run.cluster), "graphs": link}
+
+    def look_for_graphs(self) -> None:
+        """Read where graphs of runs are, unless that was read lately. It makes a request."""
+        if time.monotonic() < self._graphs_expire:
+            return
+        self._graphs_expire = time.monotonic() + GRAPHS_KEPT
+        with suppress(TFClusterError):
+            self._graphs_url = self.manager.backend.graphs_url()
 
     def places(self, cluster: TFCluster) -> dict[str, str]:
         """Return the file browser's paths of a run's `program`, `folder` and `output`, without

@@ -33,7 +33,7 @@ class Message(Model, frozen=True):
     code: Annotated[str, Meta(description="the code of the text, from docs/reference/messages.md")]
     params: Annotated[
         Mapping[str, str | int | float | Sequence[str | Message] | Message],
-        Meta(description="the values that stand in the text, by name"),
+        Meta(description="the values in the text, by name"),
     ] = {}
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Message(Model, frozen=True):
 
 
 Clause = Message | str
-"""A message, or foreign words as they are."""
+"""A message, or text from elsewhere that is shown as it is."""
 
 
 def _number(count: object) -> float:

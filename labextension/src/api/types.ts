@@ -39,6 +39,8 @@ export interface IRun {
   /** Why no operator handles this run; empty if one does. */
   readonly away?: string;
   readonly places?: IPlaces;
+  /** The address of its graphs in Grafana, if the administrator has one. */
+  readonly graphs?: string | null;
 }
 
 /** The file browser's paths of a run's files, without those that it does not show. */

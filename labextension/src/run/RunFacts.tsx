@@ -155,6 +155,21 @@ export const RunFacts = React.memo(
             </code>
           </p>
         )}
+        {run.graphs && /^https?:/.test(run.graphs) && (
+          <p className="tfc-Facts-dim">
+            <span className="tfc-Facts-label">{trans.__('Graphs')}</span>
+            <a
+              className="tfc-Link"
+              href={run.graphs}
+              target="_blank"
+              rel="noopener noreferrer"
+              tabIndex={tabIndex}
+              onClick={event => event.stopPropagation()}
+            >
+              {trans.__('Open in Grafana')}
+            </a>
+          </p>
+        )}
       </div>
     );
   }

@@ -33,6 +33,7 @@ REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
 GO = ("local-path-provisioner", "pause")  # one Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
+OF_ONE_TEST = ("collector",)  # Go programs whose modules are built only for a long test
 # versions of an image that stay in the cache; a hundred would fill 30 GB there and on the nodes
 KEPT = 5
 CONTEXT = "/context"
@@ -74,7 +75,7 @@ class Image:
 
 
 def build(name: str) -> Image:
-    """Return the image `name` of NAMES with the current content; build it if it is new.
+    """Return an image of NAMES or OF_ONE_TEST with its current content; build it if it is new.
 
     Raises:
         NodeError: a step of its Dockerfile failed; the message has its last lines.
@@ -170,7 +171,7 @@ def sources(name: str) -> tuple[Path, Path]:
     dockerfile = paths.KUBE / "images" / name / "Dockerfile"
     if name == "busybox":
         return debian.tree("builder") / "usr" / "bin", dockerfile
-    if name in GO:
+    if name in (*GO, *OF_ONE_TEST):
         return servers.binary(name).parent, dockerfile
     raise NodeError(f"There is no image {name!r}. There are: {', '.join(NAMES)}.")
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "TFCLUSTER_KUBE_OPERATOR"
 SYSTEM = "tfcluster-system"
+GRAFANA = "https://grafana.example.com/"
 CLAIMS = ("data", "log", "workspace")
 OF_RUNS = ("pod", "job", "service", "configmap", "networkpolicy", "pvc", "endpointslice")
 """The kinds of a run's objects."""
@@ -163,6 +164,7 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         **dns(cluster),
         # Receivers of notifications are pods here.
         "notifications": {"privateNetworks": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]},
+        "monitoring": {"grafanaUrl": GRAFANA},
         # The node may also have Volcano, but only test_gangs.py uses it.
         "gang": False if "volcano" in cluster.description.can else "auto",
         **more,

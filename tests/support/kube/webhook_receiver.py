@@ -1,4 +1,4 @@
-"""A pod that takes the messages of webhooks, in the namespace of a user."""
+"""A pod in a user's namespace that accepts the messages of webhooks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for server in servers:
 
 @dataclass
 class Receiver:
-    """A pod in the user's namespace that takes messages, or answers 503."""
+    """A receiver: a pod in the user's namespace that accepts messages, or answers 503."""
 
     kubectl: Kubectl
     address: str
@@ -42,7 +42,7 @@ class Receiver:
         return f"http://{self.address}:{OPEN}/hook/{TOKEN}"
 
     def set_up(self, is_up: bool) -> None:
-        """Let it take messages, or refuse them."""
+        """Make it accept or refuse messages."""
         words = ("touch", "/tmp/up") if is_up else ("rm", "-f", "/tmp/up")
         self.kubectl("exec", "receiver", "--", *words)
 
@@ -50,7 +50,7 @@ class Receiver:
         return self.kubectl("logs", "receiver").splitlines()
 
     def got(self) -> list[Object]:
-        """Return the messages that it took."""
+        """Return the accepted messages."""
         found = (line.partition("GOT ")[2] for line in self.lines())
         return [json.loads(text) for text in found if text]
 

@@ -47,7 +47,9 @@ FACTS = LaunchFacts(
 
 
 def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
-    """Of quotas, LimitRanges, nodes and the policy the smallest number counts, with its source."""
+    """The smallest limit of quotas, LimitRanges, nodes and the policy counts, and is named with its
+    source.
+    """
     assert admission_limits(FACTS) == {
         "default.cpu": "0.1",
         "default.memory": "1073741824",

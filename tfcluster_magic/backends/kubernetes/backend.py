@@ -128,9 +128,10 @@ def _find_posted(api: Api, namespace: str, name: str, refused: ApiError) -> Obje
             return None
         why = access.explain_api_error(refused, server=api.server)
         raise BackendUnavailable(
-            _("{why}. Whether {name} was launched is not known: look before you try again").format(
-                why=why, name=name
-            )
+            _(
+                "{why}. {name} may have been launched: check with `tfcluster list` before you "
+                "try again"
+            ).format(why=why, name=name)
         ) from None
 
 
@@ -332,6 +333,11 @@ class KubernetesBackend(Backend):
         """
         with self._explained():
             return namespace_access.read_published(self.api, self.namespace)[0]
+
+    def graphs_url(self) -> str:
+        """See `Backend.graphs_url`."""
+        grafana = self.options().grafana_url.rstrip("/")
+        return f"{grafana}/d/tfcluster-run?var-namespace={self.namespace}" if grafana else ""
 
     def serves(self) -> bool:
         """Return whether an operator serves the namespace; True also if that is unknown now.

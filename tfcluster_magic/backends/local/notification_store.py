@@ -52,11 +52,12 @@ class DeliveryFile:
         self.path = state_dir / "notifications" / "deliveries.json"
 
     def load(self) -> Deliveries:
-        """Return the deliveries; none if there is no file. Of a damaged one only its time is known:
-        what happened before counts as settled, so that nothing is sent again.
+        """Return the deliveries; none if there is no file. If the file is damaged, events before
+        its last change count as handled, so that nothing is sent again.
 
         Raises:
-            OSError: it cannot be read, or a newer version wrote it, so what was sent is unknown.
+            OSError: it cannot be read, or a newer version wrote it, so the sent messages are
+            unknown.
         """
         try:
             text = state_files.read_bytes(self.path)
@@ -111,7 +112,7 @@ class LocalNotifications(Notifications):
         except state_files.Unreadable:  # its text may contain parts of a secret
             text = _(
                 "the rules of notifications in {file} are damaged, or of a newer version: "
-                "remove it, and add them"
+                "remove the file, and add the rules again"
             )
             raise TFClusterError(text.format(file=file)) from None
 

@@ -57,7 +57,7 @@ class NotificationWatch:
 
     Args:
         state_dir: the folder of records.
-        now: the time; a test has one that is faster.
+        now: returns the time; tests use a faster clock.
     """
 
     def __init__(self, state_dir: Path, now: Now = time.time) -> None:
@@ -72,8 +72,8 @@ class NotificationWatch:
         self._began: dict[str, float] = {}
 
     def look(self, schedules: Iterable[Schedule]) -> tuple[list[str], float | None]:
-        """Store a delivery for each new event. Return the rules with messages that are due, and
-        when to look again; None without rules.
+        """Store a delivery for each new event. Return the rules with due messages, and the time of
+        the next check; None without rules.
         """
         changed = self._read_rules()
         if not self._rules and not changed:  # after a change, messages of removed rules are dropped
@@ -109,7 +109,7 @@ class NotificationWatch:
             return False
         try:
             self._rules = self._notifications.rules()
-        except TFClusterError:  # it is read again at the next look
+        except TFClusterError:  # it is read again at the next check
             return False
         self._rules_stamp = stamp
         self._seen.clear()
@@ -132,7 +132,7 @@ class NotificationWatch:
     def _read(
         self, folder: RunFolder, stamps: tuple[state_files.Stamp | None, ...]
     ) -> list[NotableEvent]:
-        # The stamps are older than what is read, so a change meanwhile is found at the next look.
+        # The stamps are read before the files, so a change meanwhile is found at the next check.
         seen = self._seen[folder.path] = _SeenRun(stamps, time.monotonic())
         cluster = lost_supervisor.load_run(folder)
         if cluster is None:
@@ -154,12 +154,12 @@ class NotificationWatch:
         try:
             before = self._file.load()
             return before if whole(before) == before else self._file.change(whole)
-        except OSError:  # what was sent is unknown, or the disk is full: nothing is sent for now
+        except OSError:  # the sent messages are unknown, or the disk is full: send nothing for now
             self._seen.clear()
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return what a run printed last: as its record has it, else from a log."""
+        """Return the last lines of a run's output, from its record or else from a log."""
         if event.lines or not event.uid:
             return event.task, event.lines
         cluster, number = names.parse_ref(event.about)
@@ -206,7 +206,7 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     except OSError:  # a child of a clock process that was killed still sends
         os.close(fd)
         return
-    # A name may be resolved for long, which nothing else ends.
+    # Resolving a name may take very long, and has no other time limit.
     signal.signal(signal.SIGALRM, _give_up_waiting)
     for delivery in _due_of(rule, file, now()):
         if all(each.uid != rule.uid for each in notifications.rules()):  # it was removed

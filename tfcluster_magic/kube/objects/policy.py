@@ -35,6 +35,14 @@ class SharedClaim(Model, frozen=True):
     """Where tasks mount it."""
 
 
+class MonitoringPolicy(Model, frozen=True):
+    """Where users see graphs of their runs."""
+
+    grafana_url: Annotated[str, Meta(pattern=r"^(https?://[^\s?#@]+)?$")] = ""
+    """The address of a Grafana that has the dashboard of `k8s/monitoring/dashboard-run.json`, such
+    as `https://grafana.example.com`. Each run links to it."""
+
+
 class Policy(Model, frozen=True):
     """The limits and defaults of tasks; docs/reference/policy.md is generated from the fields.
 
@@ -147,6 +155,7 @@ class Policy(Model, frozen=True):
     require_network_policy: bool = True
     """Whether launches are refused if NetworkPolicies are not enforced."""
     notifications: NotificationPolicy = NotificationPolicy()
+    monitoring: MonitoringPolicy = MonitoringPolicy()
 
 
 def uses_gangs(policy: Policy) -> bool:

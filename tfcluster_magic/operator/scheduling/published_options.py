@@ -126,6 +126,7 @@ class OptionsPublisher(BackgroundThread):
             data_dir=policy.data_path if policy.data_claim else "",
             log_dir=policy.log_path if policy.log_claim else "",
             notes=launch_notes(offer),
+            grafana_url=policy.monitoring.grafana_url,
         )
         said = {key: _text(value) for key, value in ((OPTIONS, options), (FACTS_KEY, offer))}
         return {

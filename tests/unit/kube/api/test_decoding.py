@@ -109,7 +109,7 @@ def test_of_a_record_nothing_large_is_kept() -> None:
 
 
 def test_of_a_record_that_is_over_only_what_counts_is_kept() -> None:
-    """Of an ended record caches keep its retention, its usage, and the time of its end."""
+    """Caches keep only the retention, the usage and the end time of an ended record."""
     ended = {"releasedTime": "2026-01-31T12:00:02Z", "completionTime": "2026-01-31T12:00:01Z"}
     over = {**ended, "message": "x" * 10_000, "usage": {"time": "2026-01-31T12:00:02Z"}}
     kept = decoding.trim_tfcluster(large("Succeeded", **over))

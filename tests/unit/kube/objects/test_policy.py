@@ -33,6 +33,9 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("defaultImage: Notebook", "it is not an image reference"),
         ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),
         ("maxTasks: " + "9" * 5000, "must be YAML"),
+        ("monitoring: {grafanaUrl: 'javascript:alert(1)'}", "monitoring.grafanaUrl"),
+        ("monitoring: {grafanaUrl: 'https://me:secret@grafana.example.com'}", "grafanaUrl"),
+        ("monitoring: {grafanaUrl: 'https://grafana.example.com/?orgId=1'}", "grafanaUrl"),
     ],
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
