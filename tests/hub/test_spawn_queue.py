@@ -16,7 +16,7 @@ from tfcluster_magic.hub import local_servers
 local_servers.START_SLOTS = asyncio.Semaphore(1)
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 0}}  # a page is not kept waiting
 until = 'touch {gate}.$JUPYTERHUB_USER; while [ ! -e {gate} ]; do sleep 0.1; done; exec "$0" "$@"'
-c.Several.cmd = ["sh", "-c", until, sys.executable, "-m", "tfcluster_magic.hub.notebook"]
+c.Several.cmd = ["sh", "-c", until, *notebook.command()]
 """
 
 
