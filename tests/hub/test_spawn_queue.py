@@ -56,6 +56,9 @@ def test_one_waits_for_the_other(hub: RealHub, gate: Path, wait_for: Callable[..
     assert bob.ask("POST", "hub/api/users/bob/server").status_code == 202
     told = progress(bob.get("hub/api/users/bob/server/progress", stream=True))
     assert "It starts as soon as another notebook has started." in told
+    chinese = {"Accept-Language": "zh-CN,zh;q=0.9"}
+    queue = bob.get("hub/api/users/bob/server/progress", stream=True, headers=chinese)
+    assert any(message.startswith("前一个启动完成后") for message in progress(queue))
     assert not gate.with_name("open.bob").exists()
 
     gate.touch()
