@@ -79,7 +79,7 @@ def collector(cluster: UnderTest, receiver: str, tmp_path: Path) -> Iterator[Kub
     said["configMapGenerator"][1]["literals"] = [f"endpoint=http://{receiver}:4318"]
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(said))
     config = overlay / "collector-config.yaml"
-    exporter = "  otlphttp:\n"
+    exporter = "  otlp_http:\n"
     assert exporter in config.read_text()
     config.write_text(config.read_text().replace(exporter, f"{exporter}    encoding: json\n"))
     cluster.kubectl("apply", "-k", str(overlay))
